@@ -1,0 +1,87 @@
+# The two commands of the README are `make demo` and `make test`. Each makes the environment it needs, once:
+# a stamp file in the environment is newer than everything the environment was made from.
+
+PYTHON ?= python3
+WORKERS ?= auto
+
+BIN := .venv/bin
+RUN_READY := .venv/.ready-run
+TEST_READY := .venv/.ready-test
+BENCH_READY := .venv-bench/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test test-slow bench format lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN_READY) ## see turnfold at work in the terminal
+	@$(BIN)/turnfold demo
+
+test: $(TEST_READY) ## every check: ruff, formatting, pyright, import-linter, pytest
+	@failed=""; \
+	check() { printf '\n== %s\n' "$$*"; "$$@" || failed="$$failed\n   $$*"; }; \
+	check $(BIN)/ruff check --output-format concise; \
+	check $(BIN)/ruff format --check --output-format concise; \
+	check $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
+	check $(BIN)/lint-imports --no-logo; \
+	check $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4; \
+	if [ -n "$$failed" ]; then printf "\n== FAILED$$failed\n"; exit 1; fi; \
+	printf '\n== all five checks passed\n'
+
+test-slow: $(TEST_READY) ## the tests marked slow
+	@$(BIN)/python -m pytest -m slow
+
+bench: $(BENCH_READY) ## measure turnfold beside its peers, in an environment of its own
+	@.venv-bench/bin/python -m bench
+
+format: $(TEST_READY) ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix --exit-zero --quiet
+	@$(BIN)/ruff format
+
+lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
+	$(call pin,run,the run-time closure with the extra cli)
+	$(call pin,test,what `make test` needs,--group dev --constraint requirements/run.txt)
+	$(call pin,bench,what `make bench` needs,--group bench --constraint requirements/run.txt)
+
+clean: ## remove the environments and everything else that can be made again
+	rm -rf .venv .venv-bench build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUN_READY): pyproject.toml requirements/run.txt
+	$(call install,.venv,run)
+	@touch $@
+
+$(TEST_READY): pyproject.toml requirements/run.txt requirements/test.txt
+	$(call install,.venv,test)
+	@touch $(RUN_READY) $@
+
+$(BENCH_READY): pyproject.toml requirements/bench.txt
+	$(call install,.venv-bench,bench)
+	@touch $@
+
+# $(call install,environment,requirements): uv takes seconds where pip takes a minute; where uv cannot be
+# had, or finds no package index (it does not read pip's settings), pip does the same work.
+define install
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "turnfold needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+@echo "making $(1) with requirements/$(2).txt (only when those change)"
+@test -x $(1)/bin/pip || $(PYTHON) -m venv $(1)
+@test -x $(1)/bin/uv || $(1)/bin/python -m pip install --quiet uv >/dev/null 2>&1 || true
+@$(1)/bin/uv pip install --quiet --python $(1)/bin/python -r requirements/$(2).txt -e '.[cli]' || { \
+	echo "uv could not do it: the same with pip, which takes longer" >&2; \
+	$(1)/bin/python -m pip install --quiet -r requirements/$(2).txt -e '.[cli]'; }
+endef
+
+# $(call pin,file,what it holds,options): exact versions for every platform, with no host and no path.
+define pin
+@{ echo '# Exact versions of $(2); written by `make lock`.'; \
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+		--no-header --no-annotate --extra cli $(3); } >requirements/$(1).new
+@mv requirements/$(1).new requirements/$(1).txt
+endef

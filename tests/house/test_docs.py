@@ -1,0 +1,113 @@
+"""Documentation that does not run is wrong sooner or later, and two languages drift apart."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.house.source_tree import ROOT, shown
+
+ENGLISH = ROOT / "README.md"
+CHINESE = ROOT / "README.zh-CN.md"
+DOCUMENTS = [ENGLISH, CHINESE, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block: its language, its text, and the line of the document it starts on."""
+
+    language: str
+    text: str
+    line: int
+
+
+def fences(document: str) -> list[Fence]:
+    return [
+        Fence(language=token.info.partition(" ")[0], text=token.content, line=token.map[0] + 1)
+        for token in MarkdownIt().parse(document)
+        if token.type == "fence" and token.map
+    ]
+
+
+def heading_levels(document: str) -> list[str]:
+    return [token.tag for token in MarkdownIt().parse(document) if token.type == "heading_open"]
+
+
+def run_python_blocks(document: str, *, name: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run the blocks in order in one module, as a reader would; say how many there were.
+
+    The module is a real one because classes look themselves up in it; the blank lines in front
+    make a traceback name the line of the document.
+    """
+    module = ModuleType("documentation")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    blocks = [fence for fence in fences(document) if fence.language == "python"]
+    for block in blocks:
+        code = compile("\n" * block.line + block.text, name, "exec", dont_inherit=True)
+        exec(code, vars(module))  # noqa: S102 - our own documentation
+    return len(blocks)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_every_python_block_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = path.read_text(encoding="utf-8")
+    count = run_python_blocks(document, name=shown(path), monkeypatch=monkeypatch)
+    assert count or path not in {ENGLISH, CHINESE}, "the first page shows no Python"
+
+
+def test_both_first_pages_show_the_same() -> None:
+    english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
+    shown_blocks = [
+        [(fence.language, fence.text) for fence in fences(page)] for page in (english, chinese)
+    ]
+    assert shown_blocks[0] == shown_blocks[1]
+    assert heading_levels(english) == heading_levels(chinese)
+
+
+SAMPLE = """# Title
+
+```python
+from __future__ import annotations
+x = 1
+```
+
+## Part
+
+- in a list:
+
+  ```python
+  y = x + {added}
+  ```
+
+```sh
+not python
+```
+"""
+
+
+def test_blocks_of_a_document_share_one_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = SAMPLE.format(added="1")
+    assert run_python_blocks(document, name="sample.md", monkeypatch=monkeypatch) == 2
+    assert vars(sys.modules["documentation"])["y"] == 2
+
+
+def test_the_rule_sees_a_broken_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NameError) as caught:
+        run_python_blocks(SAMPLE.format(added="z"), name="sample.md", monkeypatch=monkeypatch)
+    last = caught.traceback[-1]
+    assert (str(last.path), last.lineno + 1) == ("sample.md", 13)
+
+
+def test_the_rule_sees_pages_that_differ() -> None:
+    assert heading_levels(SAMPLE) == ["h1", "h2"]
+    assert [fence.language for fence in fences(SAMPLE)] == ["python", "python", "sh"]
+    assert fences(SAMPLE) != fences(SAMPLE.replace("x = 1", "x = 2"))
+    assert heading_levels(SAMPLE) != heading_levels(SAMPLE.replace("## Part", "### Part"))

@@ -1,0 +1,81 @@
+"""What a module offers is written down in it: a sorted tuple `__all__` whose names all exist."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from types import ModuleType
+
+import pytest
+
+import turnfold
+from tests.house.source_tree import PACKAGE, module_name, python_files
+
+# __main__ is left out: importing it runs the command.
+MODULES = [module_name(path) for path in python_files(PACKAGE) if path.stem != "__main__"]
+
+
+def export_order(name: str) -> tuple[int, list[str | int]]:
+    """Constants, classes, functions; by name within each, 2 before 10: the order ruff writes."""
+    kind = 0 if name.isupper() else 1 if name[:1].isupper() else 2
+    return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def export_problems(module: ModuleType) -> list[str]:
+    """What is wrong with the `__all__` of a module; reads every name, so lazy ones are loaded."""
+    exported = vars(module).get("__all__")
+    if not isinstance(exported, tuple):
+        return [f"{module.__name__}.__all__ is {type(exported).__name__}, not a tuple"]
+    problems: list[str] = []
+    if list(exported) != sorted(set(exported), key=export_order):
+        problems.append(f"{module.__name__}.__all__ is not sorted, or names something twice")
+    problems += [
+        f"{module.__name__}.__all__ names {name}, which does not exist"
+        for name in exported
+        if not hasattr(module, name)
+    ]
+    return problems
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_says_what_it_offers(name: str) -> None:
+    assert export_problems(importlib.import_module(name)) == []
+
+
+def test_everything_the_package_offers_can_be_imported_by_name() -> None:
+    assert len(turnfold.__all__) > 0
+    for name in turnfold.__all__:
+        namespace: dict[str, object] = {}
+        exec(f"from turnfold import {name}", namespace)  # noqa: S102 - the statement a user writes
+        assert name in namespace
+
+
+def test_dir_shows_what_the_package_offers() -> None:
+    assert set(turnfold.__all__) <= set(dir(turnfold))
+
+
+@pytest.mark.parametrize(
+    ("exported", "fault"),
+    [
+        (None, "is NoneType, not a tuple"),
+        (["alpha", "beta"], "is list, not a tuple"),
+        (("beta", "alpha"), "is not sorted"),
+        (("alpha", "LIMIT"), "is not sorted"),
+        (("Alpha10", "Alpha2"), "is not sorted"),
+        (("alpha", "alpha"), "names something twice"),
+        (("alpha", "gamma"), "names gamma, which does not exist"),
+    ],
+)
+def test_the_rule_sees_a_bad_module(exported: object, fault: str) -> None:
+    module = ModuleType("sample")
+    vars(module).update(alpha=1, beta=2, LIMIT=3, Alpha2=4, Alpha10=5)
+    good = ("LIMIT", "Alpha2", "Alpha10", "alpha", "beta")
+    assert export_problems_with(module, good) == []
+    [problem] = export_problems_with(module, exported)
+    assert fault in problem
+
+
+def export_problems_with(module: ModuleType, exported: object) -> list[str]:
+    """The problems of the module once its `__all__` is the given value."""
+    vars(module)["__all__"] = exported
+    return export_problems(module)
