@@ -1,0 +1,95 @@
+"""turnfold: the context memory of LLM agents.
+
+Everything said, called and seen is kept; for every model call turnfold assembles the best context that fits the token
+budget: counted exactly, valid for the provider, stable for its prompt cache. Nothing is imported until it is used, so
+`import turnfold` costs a millisecond and `from turnfold import Message` does not load a tokenizer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from turnfold.budget import Budget, Shares, WaterMarks
+    from turnfold.errors import (
+        BudgetTooSmall,
+        InvalidBudget,
+        InvalidOption,
+        InvalidRecord,
+        MissingExtra,
+        SummaryFailed,
+        TurnfoldError,
+        UnknownModel,
+    )
+    from turnfold.memory import (
+        MessageMemory,
+        MessageMemoryConfig,
+        SummaryTokenMemory,
+        TokenMemory,
+        TruncateStrategy,
+    )
+    from turnfold.records import Message, as_message, as_messages, assistant, system, tool, user
+    from turnfold.tokens import TokenCounter, counter_for, register_model, shutdown_token_executor
+    from turnfold.window import Context, Receipt, Transcript, assemble, check
+
+__all__ = (
+    "Budget",
+    "BudgetTooSmall",
+    "Context",
+    "InvalidBudget",
+    "InvalidOption",
+    "InvalidRecord",
+    "Message",
+    "MessageMemory",
+    "MessageMemoryConfig",
+    "MissingExtra",
+    "Receipt",
+    "Shares",
+    "SummaryFailed",
+    "SummaryTokenMemory",
+    "TokenCounter",
+    "TokenMemory",
+    "Transcript",
+    "TruncateStrategy",
+    "TurnfoldError",
+    "UnknownModel",
+    "WaterMarks",
+    "as_message",
+    "as_messages",
+    "assemble",
+    "assistant",
+    "check",
+    "counter_for",
+    "register_model",
+    "shutdown_token_executor",
+    "system",
+    "tool",
+    "user",
+)
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "turnfold.budget": "Budget Shares WaterMarks",
+    "turnfold.errors": "BudgetTooSmall InvalidBudget InvalidOption InvalidRecord MissingExtra SummaryFailed "
+    "TurnfoldError UnknownModel",
+    "turnfold.memory": "MessageMemory MessageMemoryConfig SummaryTokenMemory TokenMemory TruncateStrategy",
+    "turnfold.records": "Message as_message as_messages assistant system tool user",
+    "turnfold.tokens": "TokenCounter counter_for register_model shutdown_token_executor",
+    "turnfold.window": "Context Receipt Transcript assemble check",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'turnfold' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))

@@ -1,0 +1,10 @@
+"""`python -m turnfold` is the `turnfold` command, for where the script is not on the PATH."""
+
+from __future__ import annotations
+
+from turnfold.cli import main
+
+__all__ = ()
+
+if __name__ == "__main__":
+    main()

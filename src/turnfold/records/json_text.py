@@ -1,0 +1,148 @@
+"""JSON values kept as text, so that a record holding one is immutable, hashable and small.
+
+Providers send objects turnfold does not model. Held as dictionaries they could be changed behind a frozen
+message's back and would cost several times their text; held as JSON text they can only be read. Key order is kept
+as it came: some providers sign what they sent. Whatever JSON cannot carry (NaN, lone surrogates, bytes, nesting
+deep enough to overflow a parser) is refused here, once, with the place it was found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from turnfold.errors import InvalidRecord
+
+__all__ = (
+    "MAX_DEPTH",
+    "check_object",
+    "check_text",
+    "freeze",
+    "freeze_object",
+    "plain_text",
+    "thaw",
+    "thaw_object",
+)
+
+MAX_DEPTH = 100
+"""Levels of nesting a stored value may have. Far above any real payload, far below what overflows a parser."""
+
+
+def plain_text(value: object, *, path: str) -> str:
+    """`value` if it is text, without what a subclass of `str` may add; anything else is refused."""
+    if not isinstance(value, str):
+        raise InvalidRecord(f"{type(value).__name__}, not text", path=path)
+    return value if type(value) is str else str.__str__(value)
+
+
+def check_text(text: object, *, path: str) -> str:
+    """Return `text` if it is text that can be written as UTF-8; a lone surrogate is named with its offset."""
+    if type(text) is not str:
+        raise InvalidRecord(f"{type(text).__name__}, not text", path=path)
+    _check_encodable(text, path)
+    return text
+
+
+def freeze(value: object, *, path: str) -> str:
+    """The JSON text of `value`, after checking that nothing in it would be lost."""
+    _check(value, path)
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
+    except ValueError as error:  # Python writes no integer of more than 4,300 digits
+        raise InvalidRecord(str(error), path=path, remedy="Send the number as text") from None
+
+
+def freeze_object(value: object, *, path: str) -> str:
+    """The JSON text of a mapping; nothing at all when it is empty or None."""
+    if not value:
+        return ""
+    if not isinstance(value, Mapping):
+        raise InvalidRecord(f"{type(value).__name__}, not an object", path=path)
+    return freeze(cast("Mapping[object, object]", value), path=path)
+
+
+def thaw(text: str) -> object:
+    """The value behind a text made by `freeze`: a fresh copy each time."""
+    return cast("object", json.loads(text))
+
+
+def thaw_object(text: str | None) -> dict[str, object]:
+    """Like `thaw` for texts known to hold an object; nothing is an empty object."""
+    return cast("dict[str, object]", json.loads(text)) if text else {}
+
+
+def check_object(text: str, *, path: str) -> dict[str, object]:
+    """The object behind a text from elsewhere; refused unless `freeze` could have written it."""
+    try:
+        value = thaw(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"not JSON: {error}", path=path) from None
+    if not isinstance(value, dict) or not value:
+        raise InvalidRecord(
+            "JSON text that is no object with fields", path=path, remedy="Leave the text empty"
+        )
+    fields = cast("dict[str, object]", value)
+    _check(fields, path)
+    return fields
+
+
+def _check(value: object, path: str) -> None:
+    pending: list[tuple[object, str, int]] = [(value, path, 0)]
+    while pending:
+        item, where, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidRecord(
+                f"nested deeper than {MAX_DEPTH} levels",
+                path=path,
+                remedy="Store the value as text, or flatten it",
+            )
+        if isinstance(item, Mapping):
+            members = cast("Mapping[object, object]", item)
+            pending += ((inner, at, depth + 1) for inner, at in _members(members, where))
+        elif isinstance(item, list | tuple):
+            elements = enumerate(cast("list[object]", item))
+            pending += ((inner, f"{where}[{index}]", depth + 1) for index, inner in elements)
+        else:
+            _check_leaf(item, where)
+
+
+def _members(item: Mapping[object, object], path: str) -> Iterator[tuple[object, str]]:
+    for key, inner in item.items():
+        if not isinstance(key, str):
+            raise InvalidRecord(f"object key {key!r} is {type(key).__name__}, not text", path=path)
+        _check_encodable(key, path)
+        yield inner, f"{path}.{key}" if path else key
+
+
+def _check_leaf(item: object, path: str) -> None:
+    match item:
+        case str():
+            _check_encodable(item, path)
+        case bool() | int() | None:
+            pass
+        case float():
+            if not math.isfinite(item):
+                raise InvalidRecord(
+                    f"{item!r} has no JSON form", path=path, remedy="Send null or a string instead"
+                )
+        case _:
+            raise InvalidRecord(
+                f"{type(item).__name__} has no JSON form",
+                path=path,
+                remedy="Convert it to text, numbers, lists or objects first",
+            )
+
+
+def _check_encodable(text: str, path: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(
+            f"lone surrogate U+{ord(text[error.start]):04X} at character {error.start}",
+            path=path,
+            remedy="Decode the bytes with errors='replace', or replace the character, before recording the text",
+        ) from None

@@ -1,0 +1,162 @@
+"""Which messages belong together.
+
+A provider rejects a tool result without its call and a call without its result, so no cut may fall between them. A
+**span** is the smallest group that may be kept or left out: an assistant message with tool calls together with all
+their results (parallel, interleaved with other messages, or late), or any other single message. A **turn** runs from
+one user message to before the next.
+
+Logs arrive broken: results whose call was lost, two results for one call, calls nobody answered. `Grouper` places
+every message in one pass, one message at a time, and says what is irregular; the log itself is never changed. A
+result belongs to the newest unanswered call with its id, because some models use the same id again and again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from enum import StrEnum
+
+from turnfold.records.messages import Message
+from turnfold.records.parts import ToolCall, ToolResult
+
+__all__ = ("Grouper", "Misplaced", "Placement", "Span", "group_spans")
+
+
+class Misplaced(StrEnum):
+    """Why a message, or a result in it, is not shown where it was logged."""
+
+    LATE = "late"
+    """Its call is in an earlier span: shown there."""
+    ORPHAN = "orphan"
+    """No call with its id came before it: not shown."""
+    DUPLICATE = "duplicate"
+    """Its call was answered already: not shown."""
+    EMPTY = "empty"
+    """It says nothing, and providers refuse that: not shown."""
+
+
+class Placement:
+    """Where one message went: its span, and what became of results that do not belong there."""
+
+    __slots__ = ("late", "opens", "span", "unplaced")
+
+    def __init__(self, span: int, *, opens: bool) -> None:
+        self.span = span
+        """The span whose stretch of the log the message stands in; -1 when it stands in none."""
+        self.opens = opens
+        """Whether the message is the first of that span."""
+        self.late: dict[int, list[int]] = {}
+        """Earlier span -> indexes of the parts that belong there."""
+        self.unplaced: dict[int, Misplaced] = {}
+        """Index of a part that is shown nowhere -> why."""
+
+    @property
+    def regular(self) -> bool:
+        """Whether the message is shown whole, where it was logged."""
+        return not self.late and not self.unplaced
+
+
+class Grouper:
+    """Groups a growing log into spans. Adding a message is O(1) in the length of the log."""
+
+    __slots__ = ("_answered", "_pending", "firsts", "turns", "unanswered")
+
+    def __init__(self) -> None:
+        self.firsts = array("q")
+        """Log position of the first message of each span."""
+        self.turns = array("q")
+        """Spans that start a turn, ascending."""
+        self.unanswered: dict[int, list[ToolCall]] = {}
+        """Span -> its calls that have no result yet."""
+        self._pending: dict[str, list[int]] = {}
+        self._answered: set[str] = set()
+
+    def add(self, message: Message, position: int) -> Placement:
+        """Place the next message of the log."""
+        if message.role == "tool":
+            return self._add_results(message, position)
+        span = len(self.firsts)
+        self.firsts.append(position)
+        if message.role == "user" and message.parts:  # an empty one asks nothing
+            self.turns.append(span)
+        elif message.role == "assistant" and (calls := message.calls):
+            self.unanswered[span] = list(calls)
+            for call in calls:
+                self._pending.setdefault(call.id, []).append(span)
+        return Placement(span, opens=True)
+
+    def _add_results(self, message: Message, position: int) -> Placement:
+        last = len(self.firsts) - 1
+        placement = Placement(last, opens=False)
+        here = 0
+        for index, part in enumerate(message.parts):
+            if type(part) is not ToolResult:
+                continue
+            span = self._answer(part.call_id)
+            if span is None:
+                known = part.call_id in self._answered
+                placement.unplaced[index] = Misplaced.DUPLICATE if known else Misplaced.ORPHAN
+            elif span != last:
+                placement.late.setdefault(span, []).append(index)
+            else:
+                here += 1
+        if last < 0 or (not here and len(message.results) < len(message.parts)):
+            # What was said beside results that all stand elsewhere would come between a call and its results.
+            # Before the first span even a lone result needs a place in the log: a span that shows nothing.
+            self.firsts.append(position)
+            placement.span, placement.opens = last + 1, True
+        return placement
+
+    def _answer(self, call_id: str) -> int | None:
+        spans = self._pending.get(call_id)
+        if not spans:
+            return None
+        span = spans.pop()
+        if not spans:
+            del self._pending[call_id]
+        self._answered.add(call_id)
+        waiting = self.unanswered[span]
+        del waiting[next(i for i, call in enumerate(waiting) if call.id == call_id)]
+        if not waiting:
+            del self.unanswered[span]
+        return span
+
+
+class Span:
+    """One atomic group of a finished log, by positions."""
+
+    __slots__ = ("positions", "starts_turn", "unanswered")
+
+    def __init__(self, positions: tuple[int, ...], *, starts_turn: bool, unanswered: int) -> None:
+        self.positions = positions
+        """Log positions of its messages, in the order they are shown."""
+        self.starts_turn = starts_turn
+        self.unanswered = unanswered
+        """How many of its calls have no result in the log."""
+
+    def __repr__(self) -> str:
+        return f"Span({list(self.positions)})"
+
+
+def group_spans(messages: Iterable[Message]) -> list[Span]:
+    """The spans of a whole log. A message shown nowhere (an orphan result) is in no span."""
+    grouper = Grouper()
+    places: list[list[int]] = []
+    for position, message in enumerate(messages):
+        placement = grouper.add(message, position)
+        if placement.opens:
+            places.append([])
+        for span in placement.late:
+            places[span].append(position)
+        elsewhere = sum(map(len, placement.late.values())) + len(placement.unplaced)
+        if not message.parts or elsewhere < len(message.parts):
+            places[placement.span].append(position)
+    turns = set(grouper.turns)
+    return [
+        Span(
+            tuple(positions),
+            starts_turn=index in turns,
+            unanswered=len(grouper.unanswered.get(index, ())),
+        )
+        for index, positions in enumerate(places)
+    ]
