@@ -1,0 +1,58 @@
+"""WHAT IT COSTS: exact, estimated, calibrated and cached counts; media; the model table."""
+
+from __future__ import annotations
+
+from turnfold.tokens.cache import CacheStats, CountCache
+from turnfold.tokens.calibration import Calibration, Corrected, ScaledCounter, calibrated
+from turnfold.tokens.cautious import CautiousText, cautious_counter, formula_message_tokens
+from turnfold.tokens.clip import clip, clip_end
+from turnfold.tokens.counter import TokenCounter
+from turnfold.tokens.counts import Certainty, Count, TextCounter, weakest
+from turnfold.tokens.driver import DriverCounter, ModelDriver
+from turnfold.tokens.encodings import ENCODINGS, Encoding
+from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
+from turnfold.tokens.executor import shutdown_token_executor, token_executor
+from turnfold.tokens.framing import Framing
+from turnfold.tokens.media import ImageRule
+from turnfold.tokens.models import (
+    ModelInfo,
+    context_window_for,
+    counter_for,
+    find_model,
+    register_model,
+)
+
+__all__ = (
+    "ENCODINGS",
+    "CacheStats",
+    "Calibration",
+    "CautiousText",
+    "Certainty",
+    "Corrected",
+    "Count",
+    "CountCache",
+    "DriverCounter",
+    "Encoding",
+    "Framing",
+    "ImageRule",
+    "ModelDriver",
+    "ModelInfo",
+    "ScaledCounter",
+    "TextCounter",
+    "TextEstimator",
+    "TokenCounter",
+    "calibrated",
+    "cautious_counter",
+    "clip",
+    "clip_end",
+    "context_window_for",
+    "counter_for",
+    "estimate_text",
+    "find_model",
+    "formula_message_tokens",
+    "formula_tokens",
+    "register_model",
+    "shutdown_token_executor",
+    "token_executor",
+    "weakest",
+)

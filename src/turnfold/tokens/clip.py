@@ -1,0 +1,74 @@
+"""Cutting a text to a number of tokens with nothing but a counter.
+
+Working on characters keeps it independent of any tokenizer's ids and never splits a character; counting what is really
+returned keeps it honest where token counts are not monotone in length (they are not: one more character can merge two
+tokens into one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnfold.errors import InvalidOption
+
+__all__ = ("clip", "clip_end")
+
+
+def clip(text: str, limit: int, count: Callable[[str], int]) -> str:
+    """A beginning of `text` that costs at most `limit` tokens, as long as the search finds."""
+    return text[: _fit(text, limit, count, from_end=False)]
+
+
+def clip_end(text: str, limit: int, count: Callable[[str], int]) -> str:
+    """An ending of `text` that costs at most `limit` tokens, as long as the search finds."""
+    length = _fit(text, limit, count, from_end=True)
+    return text[len(text) - length :]
+
+
+def _fit(text: str, limit: int, count: Callable[[str], int], *, from_end: bool) -> int:
+    if limit < 0:
+        raise InvalidOption(f"cannot clip to {limit} tokens")
+    if limit == 0 or not text:
+        return 0
+
+    def cost_of(length: int) -> int:
+        return count(text[len(text) - length :] if from_end else text[:length])
+
+    # Grow from a short stretch, by what the last one cost: clipping a huge text does not count all of it.
+    low = low_cost = 0
+    high = min(len(text), 2 * limit + 64)
+    while (high_cost := cost_of(high)) <= limit:
+        if high == len(text):
+            return high
+        low, low_cost = high, high_cost
+        wanted = high * limit * 9 // (8 * max(1, high_cost))
+        high = min(len(text), max(high * 5 // 4, min(high * 4, wanted)) + 64)
+    return _close_in(cost_of, limit, (low, low_cost), (high, high_cost))
+
+
+def _close_in(
+    cost_of: Callable[[int], int], limit: int, fits: tuple[int, int], exceeds: tuple[int, int]
+) -> int:
+    """The longest length found that fits, between one that does and one that does not, each with its cost.
+
+    Cost grows about evenly with length, so the next length to try is read off the line between the two. It is aimed a
+    little past the limit, and further each time it misses, so that the answer is soon held closely from both sides;
+    from then on, and wherever the line has misled six times, halving is surer.
+    """
+    (low, low_cost), (high, high_cost) = fits, exceeds
+    aim, past, tries = limit, 2, 0
+    while high - low > 1:
+        if high - low <= 16 or high_cost - low_cost <= 2 or tries == 6:
+            middle = (low + high) // 2
+        else:
+            middle = low + (high - low) * (aim - low_cost) // (high_cost - low_cost)
+            middle = min(max(middle, low + 1), high - 1)
+            tries += 1
+        cost = cost_of(middle)
+        crossed = (cost <= limit) == (aim <= limit)
+        past = 2 + abs(cost - limit) // 8 if crossed else 4 * past
+        if cost <= limit:
+            low, low_cost, aim = middle, cost, limit + past
+        else:
+            high, high_cost, aim = middle, cost, limit - past
+    return low

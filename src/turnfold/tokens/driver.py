@@ -1,0 +1,85 @@
+"""Counts by the model's own `count_tokens`, where a model driver offers one.
+
+The driver knows its model best, so single counts prefer it. It may be remote and need not be thread-safe, so it is
+called only from the caller's own thread, and never for batches that go to the pool. Its counts live in a cache of
+their own: a driver's count and a tokenizer's count of one message are two different facts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from turnfold.records import Message
+from turnfold.tokens.cache import CountCache
+from turnfold.tokens.counter import TokenCounter
+from turnfold.tokens.counts import Certainty
+
+__all__ = ("DriverCounter", "ModelDriver")
+
+_log = logging.getLogger(__name__)
+
+
+class ModelDriver(Protocol):
+    """What a model driver offers for counting."""
+
+    def count_tokens(self, messages: Sequence[dict[str, object]], /) -> int:
+        """Tokens of the messages, given as OpenAI-style dictionaries."""
+        ...
+
+
+class DriverCounter(TokenCounter):
+    """A counter that asks the driver for whole messages and falls back to `local` when it fails."""
+
+    __slots__ = ("_cache", "_driver", "_local")
+
+    def __init__(self, driver: object, local: TokenCounter, *, cache_size: int) -> None:
+        super().__init__(local.text, framing=local.framing, images=local.images)
+        self.name = f"driver:{type(driver).__qualname__}+{local.name}"
+        self._driver = cast("ModelDriver", driver)
+        self._local = local
+        self._cache = CountCache(cache_size)
+
+    @property
+    def cache(self) -> CountCache:
+        """The driver's counts, apart from everyone else's."""
+        return self._cache
+
+    def count_message(self, message: Message) -> int:
+        """Tokens of one message by the driver; by the local counter, with a warning, if the driver cannot."""
+        known = self._cache.get(message)
+        if known is not None:
+            return known
+        count = self._ask(message)
+        if count is None:
+            return self._local.count_message(message)
+        self._cache.put(message, count)
+        return count
+
+    def count_anew(self, message: Message) -> int:
+        """The same without the cache: the driver is asked again, and the answer is not remembered."""
+        count = self._ask(message)
+        return self._local.count_message(message) if count is None else count
+
+    def certainty_of(self, message: Message) -> Certainty:
+        """An estimate at best: a driver does not say how it counts, nor whether it could just now."""
+        del message
+        return Certainty.ESTIMATE
+
+    def _ask(self, message: Message) -> int | None:
+        try:
+            count = cast("object", self._driver.count_tokens([message.model_dump()]))
+        except Exception as error:  # whatever a driver raises, the conversation goes on
+            # What a driver says may quote the conversation: it goes to the debug log only.
+            _log.warning("count_tokens raised %s, counting locally", type(error).__name__)
+            _log.debug("count_tokens raised", exc_info=True)
+            return None
+        if inspect.iscoroutine(count):
+            count.close()
+        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            return count
+        shown = f"the number {count}" if isinstance(count, int) else type(count).__name__
+        _log.warning("count_tokens answered %s, counting locally", shown)
+        return None

@@ -1,0 +1,243 @@
+"""One table from model names to what turnfold must know of a model: how it counts and how much it reads.
+
+Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
+releases need no row of their own; a version is matched whole, because the next one may count differently. Windows are
+the providers' published ones, the smaller where a name covers several. A name the table does not know is counted by the
+estimator; its window must be given, because a guess would overrun someone's budget. `register_model` adds or replaces
+rows for the whole process.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+
+from turnfold.errors import InvalidOption, UnknownModel
+from turnfold.tokens import framing as frame
+from turnfold.tokens import media
+from turnfold.tokens.calibration import ScaledCounter
+from turnfold.tokens.counter import TokenCounter
+from turnfold.tokens.counts import TextCounter
+from turnfold.tokens.encodings import ENCODINGS, Encoding
+from turnfold.tokens.estimate import TextEstimator
+from turnfold.tokens.framing import Framing
+from turnfold.tokens.media import ImageRule
+
+__all__ = ("ModelInfo", "context_window_for", "counter_for", "find_model", "register_model")
+
+_CLAUDE_FACTOR = 1.35
+"""Claude's vocabulary is not public. Measured against o200k_base its counts lie 15-35 % higher on English and code, so
+the estimate starts at the upper end and is corrected by the usage the provider reports."""
+_KIN_FACTOR = 1.1
+"""On top of a sister model's vocabulary, where a model's own is older, newer or not public."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What turnfold must know of a model."""
+
+    context_window: int
+    encoding: str | None = None
+    """A vocabulary of `ENCODINGS`; None when it is not public."""
+    factor: float = 1.0
+    """Multiplies the counts of a vocabulary that only resembles the model's own."""
+    framing: Framing = frame.GENERIC
+    images: ImageRule = media.GENERIC
+
+    def __post_init__(self) -> None:
+        if self.context_window <= 0:
+            raise InvalidOption(f"context_window must be positive, got {self.context_window}")
+        if self.encoding is not None and self.encoding not in ENCODINGS:
+            raise InvalidOption(
+                f"unknown encoding {self.encoding!r}; known: {', '.join(sorted(ENCODINGS))}"
+            )
+
+    def counter(self) -> TokenCounter:
+        """A counter for the model."""
+        text: TextCounter
+        if self.encoding is None:
+            text = TextEstimator()
+        elif self.factor == 1.0:
+            text = Encoding(self.encoding)
+        else:
+            text = ScaledCounter(Encoding(self.encoding), self.factor)
+        return TokenCounter(text, framing=self.framing, images=self.images)
+
+
+def _openai(
+    window: int, *, encoding: str = "o200k_base", images: ImageRule = media.OPENAI_TILES
+) -> ModelInfo:
+    return ModelInfo(context_window=window, encoding=encoding, framing=frame.OPENAI, images=images)
+
+
+def _open(window: int, encoding: str, framing: Framing) -> ModelInfo:
+    return ModelInfo(context_window=window, encoding=encoding, framing=framing)
+
+
+def _kin(window: int, encoding: str, framing: Framing) -> ModelInfo:
+    return ModelInfo(context_window=window, encoding=encoding, factor=_KIN_FACTOR, framing=framing)
+
+
+_CLAUDE = ModelInfo(
+    context_window=200_000,
+    encoding="o200k_base",
+    factor=_CLAUDE_FACTOR,
+    framing=frame.ANTHROPIC,
+    images=media.ANTHROPIC_AREA,
+)
+
+
+def _gemini(encoding: str, *, factor: float = 1.0, window: int = 1_048_576) -> ModelInfo:
+    return ModelInfo(
+        context_window=window,
+        encoding=encoding,
+        factor=factor,
+        framing=frame.GEMMA,
+        images=media.GEMINI_TILES,
+    )
+
+
+_models: dict[str, ModelInfo] = {
+    "gpt-3.5": _openai(16_385, encoding="cl100k_base"),
+    "gpt-3.5-turbo-0301": _openai(4_096, encoding="cl100k_base"),
+    "gpt-3.5-turbo-0613": _openai(4_096, encoding="cl100k_base"),
+    "gpt-3.5-turbo-instruct": _openai(4_096, encoding="cl100k_base"),
+    "gpt-35": _openai(4_096, encoding="cl100k_base"),
+    "gpt-4": _openai(8_192, encoding="cl100k_base"),
+    "gpt-4-32k": _openai(32_768, encoding="cl100k_base"),
+    "gpt-4-turbo": _openai(128_000, encoding="cl100k_base"),
+    "gpt-4-1106": _openai(128_000, encoding="cl100k_base"),
+    "gpt-4-0125": _openai(128_000, encoding="cl100k_base"),
+    "gpt-4o": _openai(128_000),
+    "gpt-4o-mini": _openai(128_000, images=media.OPENAI_TILES_MINI),
+    "chatgpt-4o": _openai(128_000),
+    "gpt-4.1": _openai(1_047_576),
+    "gpt-4.1-mini": _openai(1_047_576, images=media.OPENAI_PATCHES_MINI),
+    "gpt-4.1-nano": _openai(1_047_576, images=media.OPENAI_PATCHES),
+    "gpt-4.5": _openai(128_000),
+    "gpt-5": _openai(400_000),
+    "gpt-5.": _openai(400_000),
+    "gpt-5-chat": _openai(128_000),
+    "gpt-5-mini": _openai(400_000, images=media.OPENAI_PATCHES_MINI),
+    "gpt-5-nano": _openai(400_000, images=media.OPENAI_PATCHES),
+    "o1": _openai(200_000),
+    "o1-mini": _openai(128_000),
+    "o1-preview": _openai(128_000),
+    "o3": _openai(200_000),
+    "o4-mini": _openai(200_000, images=media.OPENAI_PATCHES_MINI),
+    "gpt-oss": _openai(131_072, encoding="gpt_oss"),
+    "text-embedding-3": _openai(8_191, encoding="cl100k_base"),
+    "text-embedding-ada-002": _openai(8_191, encoding="cl100k_base"),
+    "claude": _CLAUDE,
+    "gemini": _gemini("gemma3", factor=_KIN_FACTOR),
+    "gemini-1.0": _gemini("gemma2", window=30_720),
+    "gemini-pro": _gemini("gemma2", window=12_288),
+    "gemini-1.5": _gemini("gemma2"),
+    "gemini-2.0": _gemini("gemma3"),
+    "gemini-2.5": _gemini("gemma3"),
+    "gemini-3": _gemini("gemma3"),
+    "gemma": _kin(8_192, "gemma3", frame.GEMMA),
+    "gemma-2": _open(8_192, "gemma2", frame.GEMMA),
+    "gemma2": _open(8_192, "gemma2", frame.GEMMA),
+    "gemma-3": _open(131_072, "gemma3", frame.GEMMA),
+    "gemma-3-1b": _open(32_768, "gemma3", frame.GEMMA),
+    "gemma3": _open(32_768, "gemma3", frame.GEMMA),
+    "llama-3": _open(8_192, "llama3", frame.LLAMA),
+    "llama-3.1": _open(131_072, "llama3", frame.LLAMA),
+    "llama-3.2": _open(131_072, "llama3", frame.LLAMA),
+    "llama-3.3": _open(131_072, "llama3", frame.LLAMA),
+    "llama3": _open(8_192, "llama3", frame.LLAMA),
+    "llama3.1": _open(131_072, "llama3", frame.LLAMA),
+    "llama3.2": _open(131_072, "llama3", frame.LLAMA),
+    "llama3.3": _open(131_072, "llama3", frame.LLAMA),
+    "meta-llama-3": _open(8_192, "llama3", frame.LLAMA),
+    "meta-llama-3.1": _open(131_072, "llama3", frame.LLAMA),
+    "qwen": _kin(8_192, "qwen3", frame.QWEN),
+    "qwen-plus": _open(131_072, "qwen3", frame.QWEN),
+    "qwen-max": _open(32_768, "qwen3", frame.QWEN),
+    "qwen-turbo": _open(131_072, "qwen3", frame.QWEN),
+    "qwen2": _open(32_768, "qwen3", frame.QWEN),
+    "qwen2.5": _open(32_768, "qwen3", frame.QWEN),
+    "qwen3": _open(32_768, "qwen3", frame.QWEN),
+    "deepseek": _kin(4_096, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-chat": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-reasoner": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-v3": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-v3.": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-r1": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-r1-distill-llama": _open(65_536, "llama3", frame.DEEPSEEK),
+    "deepseek-r1-distill-qwen": _open(65_536, "qwen3", frame.DEEPSEEK),
+    "mistral": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-7b": ModelInfo(context_window=8_192, framing=frame.MISTRAL),
+    "mistral-large": _kin(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-large-2402": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-nemo": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "open-mistral-nemo": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-small": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-small-2501": _open(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-small-2503": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-small-2506": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-small-24b": _open(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-small-3": _open(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-small-3.1": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-small-3.2": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "ministral": _open(131_072, "mistral_v3", frame.MISTRAL),
+    "codestral": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "glm": _kin(8_192, "glm4", frame.GLM),
+    "glm-4": _open(131_072, "glm4", frame.GLM),
+    "glm-4.5": _open(131_072, "glm4", frame.GLM),
+    "kimi": _kin(131_072, "kimi_k2", frame.KIMI),
+    "kimi-k2": _open(131_072, "kimi_k2", frame.KIMI),
+    "moonshot": _kin(8_192, "kimi_k2", frame.KIMI),
+}
+_lock = threading.Lock()
+_VENDORS = re.compile(r"^(?:[a-z]+\.)+")
+_VERSION_GOES_ON = re.compile(r"[0-9a-z]|\.[0-9]")
+"""What makes another version of the one before it: the 5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
+
+
+def register_model(name: str, info: ModelInfo) -> None:
+    """Add a model, or every model whose name begins so, to the table of this process."""
+    key = _normal(name)
+    if not key:
+        raise InvalidOption(f"a model needs a name, got {name!r}")
+    with _lock:
+        _models[key] = info
+
+
+def find_model(name: str) -> ModelInfo | None:
+    """What the table knows of a model, by the longest known beginning of its name."""
+    wanted = _normal(name)
+    with _lock:
+        known = max((key for key in _models if _begins(wanted, key)), key=len, default=None)
+        return _models[known] if known is not None else None
+
+
+def counter_for(model: str) -> TokenCounter:
+    """A counter for the model: exact where its vocabulary is public, otherwise an estimate that says so."""
+    info = find_model(model)
+    return info.counter() if info is not None else TokenCounter(TextEstimator())
+
+
+def context_window_for(model: str) -> int:
+    """The published context window; an unknown name is an error, because a guess would overrun the budget."""
+    info = find_model(model)
+    if info is None:
+        raise UnknownModel(
+            f"the context window of {model!r} is not known; pass context_window, or add the model with "
+            "turnfold.tokens.register_model"
+        )
+    return info.context_window
+
+
+def _normal(name: str) -> str:
+    """The model's own name, without router, cloud vendor (`us.anthropic.`) or the mark of a tuned model (`ft:`)."""
+    own = name.strip().lower().rsplit("/", 1)[-1].removeprefix("ft:")
+    return _VENDORS.sub("", own)
+
+
+def _begins(name: str, key: str) -> bool:
+    if not name.startswith(key):
+        return False
+    return not (key[-1].isdigit() and _VERSION_GOES_ON.match(name, len(key)))
