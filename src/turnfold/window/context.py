@@ -1,0 +1,217 @@
+"""What one call sends, and the receipt that accounts for it.
+
+A context is built in five sections, most stable first, so that a provider's prompt cache keeps its prefix: system,
+summary, the window before the newest turn, the tail, the newest turn. The receipt says what each section costs, what
+became of everything that is not sent verbatim, and how much of the previous call's prompt this one repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from turnfold.budget import Budget
+from turnfold.records import Message
+from turnfold.tokens import Certainty, TokenCounter, weakest
+
+__all__ = ("Anchor", "Context", "Fate", "Outcome", "Receipt", "Section")
+
+
+class Section(StrEnum):
+    """The sections of a context, in order."""
+
+    SYSTEM = "system"
+    SUMMARY = "summary"
+    WINDOW = "window"
+    TAIL = "tail"
+    TURN = "turn"
+
+
+class Outcome(StrEnum):
+    """What became of something that is not sent as it was logged."""
+
+    FOLDED = "folded"
+    """Left out; the summary stands for it."""
+    DROPPED = "dropped"
+    """Left out; nothing stands for it in this call. It is still in the log."""
+    SHRUNK = "shrunk"
+    """Sent shortened."""
+    MOVED = "moved"
+    """Sent with the call it answers instead of where it was logged."""
+    ADDED = "added"
+    """Not in the log: a placeholder for a result that never came."""
+
+
+class Fate(NamedTuple):
+    """What became of a stretch of the log, and why."""
+
+    start: int
+    stop: int
+    """Log positions `start` up to, not including, `stop`. What has none (system, summary, tail) is -1 up to 0."""
+    outcome: Outcome
+    reason: str
+
+    @property
+    def messages(self) -> int:
+        """How many messages it speaks of."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What to remember between calls, so that every process builds the same window."""
+
+    position: int = 0
+    """Log position of the first message shown verbatim, the head of its turn aside."""
+    caps: tuple[tuple[int, int], ...] = ()
+    """(log position, tokens a single part may keep) of the messages shown shortened."""
+    summary: str = ""
+    """What stands for everything before `covered`; empty when nothing does."""
+    covered: int = 0
+    """Log position up to which the summary speaks."""
+    reason: str = ""
+    """Why the anchor is where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The account of one context."""
+
+    tokens: int
+    """Everything counted: messages, tool schemas, reply opening."""
+    allowed: int
+    """Tokens the budget allows."""
+    certainty: Certainty
+    sections: dict[Section, int]
+    """Tokens of each section."""
+    tools: int
+    """Tokens of the tool schemas."""
+    reply: int
+    """Tokens that open the answer."""
+    messages: int
+    """Messages sent."""
+    fates: tuple[Fate, ...]
+    """Everything not sent as it was logged."""
+    shared: int
+    """Tokens at the beginning of the prompt that the previous call sent too."""
+    previous: int
+    """Tokens of the previous call's messages; 0 for the first call."""
+    moved: bool
+    """Whether this call moved the anchor."""
+
+    @property
+    def prefix_share(self) -> float:
+        """How much of the previous prompt this one begins with; 1.0 for the first call."""
+        return self.shared / self.previous if self.previous else 1.0
+
+    def count(self, *outcomes: Outcome) -> int:
+        """How many messages met one of these fates."""
+        return sum(fate.messages for fate in self.fates if fate.outcome in outcomes)
+
+    def __str__(self) -> str:
+        left_out = self.count(Outcome.DROPPED)
+        folded = self.count(Outcome.FOLDED)
+        shrunk = self.count(Outcome.SHRUNK)
+        text = f"{self.tokens:,} of {self.allowed:,} tokens ({self.certainty}); {self.messages} messages"
+        for number, word in ((folded, "folded"), (left_out, "dropped"), (shrunk, "shrunk")):
+            if number or word == "dropped":
+                text += f", {number:,} {word}"
+        return text
+
+
+class Context:
+    """Everything one call sends. Immutable; `receipt` accounts for it."""
+
+    __slots__ = (
+        "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
+        "moved", "positions", "previous", "shared", "tokens", "tools",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        messages: tuple[Message, ...],
+        costs: Sequence[int],
+        positions: Sequence[int],
+        ends: tuple[int, int, int, int],
+        head: int,
+        tools: int,
+        budget: Budget,
+        counter: TokenCounter,
+        anchor: Anchor,
+        fates: tuple[Fate, ...],
+        moved: bool,
+    ) -> None:
+        self.messages = messages
+        """What to send, in order."""
+        self.costs = costs
+        """Tokens of each message."""
+        self.positions = positions
+        """Log position of each message of window and newest turn, in order; -1 for a placeholder."""
+        self.ends = ends
+        """Index in `messages` where system, summary, window and tail end."""
+        self.head = head
+        """Log position of the user message shown before the anchor because its turn is still shown; -1 for none."""
+        self.tools = tools
+        self.budget = budget
+        self.counter = counter
+        self.anchor = anchor
+        """What to pass to the next call."""
+        self.fates = fates
+        self.moved = moved
+        self.tokens = sum(costs) + tools + counter.reply
+        """Tokens of the whole call."""
+        self.shared = 0
+        self.previous = 0
+        self._receipt: Receipt | None = None
+
+    def follow(self, previous: Context) -> None:
+        """Measure how much of the previous call's prompt this one repeats; called once, when it is built."""
+        same = 0
+        for ours, theirs in zip(self.messages, previous.messages, strict=False):
+            if ours is not theirs and ours != theirs:
+                break
+            same += 1
+        self.shared = sum(self.costs[:same])
+        self.previous = sum(previous.costs)
+
+    def section(self, section: Section) -> tuple[Message, ...]:
+        """The messages of one section."""
+        first, last = self._bounds()[section]
+        return self.messages[first:last]
+
+    @property
+    def receipt(self) -> Receipt:
+        """The account of this context, made when first asked for."""
+        if self._receipt is None:
+            self._receipt = self._account()
+        return self._receipt
+
+    def _account(self) -> Receipt:
+        certainty = Certainty.BOUND if self.tools else Certainty.EXACT
+        base = weakest(certainty, self.counter.text.certainty, self.counter.framing.certainty)
+        return Receipt(
+            tokens=self.tokens,
+            allowed=self.budget.tokens,
+            certainty=weakest(base, *map(self.counter.certainty_of, self.messages)),
+            sections={
+                section: sum(self.costs[first:last])
+                for section, (first, last) in self._bounds().items()
+            },
+            tools=self.tools,
+            reply=self.counter.reply,
+            messages=len(self.messages),
+            fates=self.fates,
+            shared=self.shared,
+            previous=self.previous,
+            moved=self.moved,
+        )
+
+    def _bounds(self) -> dict[Section, tuple[int, int]]:
+        edges = (0, *self.ends, len(self.messages))
+        return {section: (edges[i], edges[i + 1]) for i, section in enumerate(Section)}
+
+    def __repr__(self) -> str:
+        return f"<Context {self.receipt}>"
