@@ -1,0 +1,201 @@
+"""The summary that needs no model: the sentences of the source that say most, in order, word for word.
+
+It serves when no model is configured, and when one fails. It cannot misquote: every line is a
+speaker's name and a sentence that speaker's message contains. Text is data here: it is cut,
+weighed and copied, never followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from turnfold.summary.facts import Hit, find_hits
+from turnfold.summary.fitting import best_that_fit, cut_to_fit, joint_cost, require_limit
+from turnfold.summary.ranking import Candidate, choose, estimated_tokens
+from turnfold.summary.sentences import Sentence, clean_text, one_line, split_sentences
+from turnfold.summary.speakers import is_tool, prefix_of, role_of, split_prefix, voice_of
+from turnfold.summary.terms import is_chinese, terms_of
+
+__all__ = ("ANNEX_HEADINGS", "Language", "Passage", "extract_summary", "spoken_language")
+
+Language = Literal["auto", "en", "zh"]
+ANNEX_HEADINGS = {"en": "Also stated:", "zh": "另有提及："}
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One message as the summariser reads it: who spoke, what was said, and its position in the log."""
+
+    speaker: str
+    text: str
+    position: int
+
+
+_OWN_LINE = 640
+_LONG_PREVIOUS_LINE = 240
+
+_BOILERPLATE = re.compile(
+    r"""
+    (?: hi | hello | hey | dear | greetings | good\ (?:morning|afternoon|evening|night) | thanks?
+      | thank\ you | you['’]?re\ (?:very\ )?welcome | no\ problem | my\ pleasure | sure | certainly
+      | of\ course | absolutely | great | perfect | awesome | wow | ok(?:ay)? | got\ it | sounds\ good
+      | bye | goodbye | take\ care | have\ a\ (?:great|nice|good|wonderful) | anything\ else
+      | is\ there\ anything\ else | how\ (?:can|may)\ i\ (?:help|assist) | how\ are\ you
+      | (?:please\ )?let\ me\ know | feel\ free | i['’]?(?:m|\ am)\ (?:here|happy|glad|sorry)
+      | i['’]?(?:d|\ would)\ be\ happy | i\ apologi[sz]e | i\ understand | please\ (?:wait|hold)
+      | one\ moment | let\ me )\b
+    | 你好 | 您好 | 大家好 | 谢谢 | 感谢 | 多谢 | 不客气 | 不用谢 | 没关系 | 没问题 | 好的 | 好吧
+    | 收到 | 明白 | 嗯 | 哦 | 再见 | 拜拜 | 祝[您你] | 希望.{0,12}帮助 | 请问还有
+    | 还有(?:什么|其他).{0,8}(?:帮|问题) | 如果[您你]?(?:还有|有任何) | 随时 | 很高兴 | 抱歉
+    | 对不起 | 辛苦了 | 早上好 | 晚上好 | 下午好
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_BOILERPLATE_LENGTH = 90
+_QUESTION = re.compile(r"[?？]\W*$")
+_ENCODED = re.compile(r"[A-Za-z0-9+=_-]{100}")
+_WEAK_HITS = frozenset({"identifier", "name", "time"})
+
+
+def extract_summary(
+    passages: Sequence[Passage],
+    *,
+    limit: int,
+    count: Callable[[str], int],
+    previous: str = "",
+    language: Language = "auto",
+) -> str:
+    """The most telling sentences of `passages` and of the `previous` summary, in log order, one line each.
+
+    The result costs at most `limit` by `count`. It is the same for the same input, never holds one
+    sentence twice, and is empty only if every text is blank or not a single character fits.
+    """
+    require_limit(limit)
+    ordered = sorted(passages, key=lambda passage: passage.position)
+    chinese = spoken_language(ordered, previous, language) == "zh"
+    candidates = list(_distinct(_candidates(ordered, previous, chinese=chinese)))
+    if not candidates:
+        return ""
+
+    def render(indexes: Sequence[int]) -> str:
+        return "\n".join(candidates[at].line for at in sorted(indexes))
+
+    everything = range(len(candidates))
+    if (
+        sum(estimated_tokens(c.line) for c in candidates) <= 4 * limit
+        and count(render(everything)) <= limit
+    ):
+        return render(everything)
+    ranked = choose(candidates, limit=limit, count=count, joint=joint_cost(count))
+    kept = best_that_fit(ranked, render, limit=limit, count=count)
+    return kept or _cut(candidates[ranked[0]].line, limit=limit, count=count)
+
+
+def spoken_language(
+    passages: Sequence[Passage], other: str, language: Language
+) -> Literal["en", "zh"]:
+    """The language asked for, or the one people speak in: tools answer in English whatever their users speak."""
+    if language != "auto":
+        return language
+    spoken = [p.text for p in passages if not is_tool(p.speaker)]
+    return "zh" if is_chinese("\n".join([*(spoken or [p.text for p in passages]), other])) else "en"
+
+
+def _candidates(
+    passages: Sequence[Passage], previous: str, *, chinese: bool
+) -> Iterator[tuple[str, Candidate]]:
+    """Every sentence with its body, from which duplicates are told, in the order of the log."""
+    labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
+    for line in _previous_lines(previous):
+        yield _from_previous(line, labels)
+    asked_by: str | None = None
+    for number, passage in enumerate(passages):
+        sentences = split_sentences(passage.text)
+        prefix = prefix_of(passage.speaker, chinese=chinese)
+        answers = asked_by is not None and asked_by != passage.speaker
+        for place, sentence in enumerate(sentences):
+            edge = 1.1 if place == 0 or place == len(sentences) - 1 else 1.0
+            hits = tuple(find_hits(sentence.text, sentence.kind))
+            terms = frozenset(terms_of(sentence.text))
+            stress = (
+                edge * _form(sentence, hits, len(terms)) * (1.25 if answers and place == 0 else 1.0)
+            )
+            yield (
+                sentence.text,
+                Candidate(
+                    line=prefix + sentence.text,
+                    message=number,
+                    hits=hits,
+                    terms=terms,
+                    voice=voice_of(passage.speaker),
+                    stress=stress,
+                    earlier=role_of(passage.speaker) == "summary",
+                ),
+            )
+        if sentences:
+            asked_by = passage.speaker if _QUESTION.search(sentences[-1].text) else None
+
+
+def _previous_lines(previous: str) -> Iterator[str]:
+    """The previous summary's lines; a long line that is not one of our own is cut into sentences."""
+    for raw in clean_text(previous).split("\n"):
+        line = one_line(raw)
+        if not line or line in ANNEX_HEADINGS.values():
+            continue
+        if len(line) <= _LONG_PREVIOUS_LINE or (len(line) <= _OWN_LINE and split_prefix(line)[0]):
+            yield line
+        else:
+            yield from (sentence.text for sentence in split_sentences(line))
+
+
+def _from_previous(line: str, labels: frozenset[str]) -> tuple[str, Candidate]:
+    speaker, body = split_prefix(line, labels)
+    kind = split_sentences(body)[0].kind
+    hits = tuple(find_hits(body, kind))
+    terms = frozenset(terms_of(body))
+    stress = _form(Sentence(body, kind), hits, len(terms))
+    voice = voice_of(speaker or "summary")
+    return body, Candidate(line, -1, hits, terms, voice, stress, earlier=True)
+
+
+def _form(sentence: Sentence, hits: Sequence[Hit], terms: int) -> float:
+    """How much the form of a sentence adds or takes away: courtesies, questions, code and encoded data say less."""
+    factor = 1.0
+    solid = any(hit.kind not in _WEAK_HITS for hit in hits)
+    if (
+        len(sentence.text) <= _BOILERPLATE_LENGTH
+        and not solid
+        and _BOILERPLATE.match(sentence.text)
+    ):
+        factor *= 0.1
+    if _QUESTION.search(sentence.text):
+        factor *= 0.8
+    if sentence.kind == "prose":
+        factor *= min(1.0, 0.25 + 0.2 * (terms + 2 * len(hits)))
+    if sentence.kind == "code":
+        factor *= 0.7
+    if _ENCODED.search(sentence.text):
+        factor *= 0.2
+    return factor
+
+
+def _distinct(candidates: Iterator[tuple[str, Candidate]]) -> Iterator[Candidate]:
+    """Each sentence once, where it was first said."""
+    seen: set[str] = set()
+    for body, candidate in candidates:
+        key = body.casefold().rstrip(" .!?;,。！？；，…") or body
+        if key not in seen:
+            seen.add(key)
+            yield candidate
+
+
+def _cut(line: str, *, limit: int, count: Callable[[str], int]) -> str:
+    """The head of a line that is too long alone; without its speaker if the name would leave no room for words."""
+    head = cut_to_fit(line, limit=limit, count=count)
+    speaker, body = split_prefix(line)
+    if speaker and len(head) < len(line) - len(body) + 4:
+        return cut_to_fit(body, limit=limit, count=count) or head
+    return head
