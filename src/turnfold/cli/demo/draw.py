@@ -1,0 +1,217 @@
+"""How a call looks: in a frame, in one line, and what it folded or shortened.
+
+Functions from figures to things rich can print; none prints. Widths are in terminal cells, of which a Chinese
+character takes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import set_cell_size
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from turnfold.cli.demo.bars import Bar, Legend, Part
+from turnfold.cli.demo.replay import Fold, Shrunk, Step
+from turnfold.cli.demo.sample import Sample
+from turnfold.cli.demo.texts import Texts
+from turnfold.window import Outcome, Section
+
+__all__ = ("Drawing",)
+
+_COLUMN_CELLS = (4, 4, 0, 6, 6, 5, 6)
+"""Of the one-line form; the bar takes what is left."""
+_INKS = (
+    ("s", "blue", True),
+    ("#", "magenta", True),
+    ("=", "cyan", True),
+    ("!", "yellow", True),
+    ("+", "green", True),
+    ("t", "bright_black", True),
+    (".", "bright_black", False),
+)
+"""Letter, colour and whether it is filled, of each section of a context in order, of the tools, and of what is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The demo in one language, with or without colours."""
+
+    texts: Texts
+    plain: bool
+    sample: Sample
+    budget: int
+    model: str
+
+    def opening(self, tokens_logged: int) -> RenderableType:
+        """What is about to happen."""
+        setting = self.texts.setting.format(
+            messages=len(self.sample.messages),
+            tokens=tokens_logged,
+            calls=self.sample.calls,
+            budget=self.budget,
+            model=self.model,
+        )
+        return Group(Text("turnfold demo", "bold"), Text(self.texts.intro), Text(setting, "dim"))
+
+    def frame(self, step: Step, newest_fold: tuple[int, Fold] | None) -> RenderableType:
+        """One call: the log it came from, the prompt it became, and why."""
+        receipt = step.context.receipt
+        bars = Table.grid(padding=(0, 1, 0, 0), expand=True)
+        bars.add_column(no_wrap=True)
+        bars.add_column(ratio=1)
+        bars.add_column(no_wrap=True, justify="right")
+        log_figures = self.texts.log_figures.format(
+            folded=self._folded(step), shown=len(step.context.positions), logged=step.logged
+        )
+        figures = self.texts.call_figures.format(tokens=receipt.tokens, budget=self.budget)
+        bars.add_row(self.texts.log, Bar(self._log_parts(step), self.plain), log_figures)
+        bars.add_row(self.texts.call, Bar(self._parts(step), self.plain), figures)
+        question = Text(f"{self.texts.asked}  ", "bold", no_wrap=True, overflow="ellipsis")
+        question.append(" ".join(step.question.split()), "not bold")
+        title = self.texts.title.format(
+            call=step.number, calls=self.sample.calls, turn=step.turn, turns=self.sample.turns
+        )
+        return Panel(
+            Group(
+                question,
+                bars,
+                Legend(self._parts(step), self.plain),
+                self._facts(step),
+                Text(self._why(newest_fold), "dim"),
+            ),
+            title=title,
+            title_align="left",
+            border_style="dim",
+        )
+
+    def heading(self, width: int) -> Text:
+        """The names over the one-line form of the calls."""
+        return Text(self._joined(list(self.texts.columns), width), "bold")
+
+    def key(self) -> RenderableType:
+        """What the letters or colours of the bar stand for."""
+        return Legend(self._inks((0,) * len(_INKS)), self.plain, amounts=False)
+
+    def line(self, step: Step, width: int) -> Text:
+        """One call in one line."""
+        receipt = step.context.receipt
+        cells = [
+            f"{step.number}",
+            f"{step.turn}",
+            "",
+            f"{receipt.tokens:,}",
+            f"{receipt.prefix_share:.0%}",
+            f"{len(step.context.positions)}",
+            f"{self._folded(step)}",
+        ]
+        before, after = self._joined(cells, width).split("\0")
+        drawn = Text(before, no_wrap=True)
+        drawn.append_text(Bar(self._parts(step), self.plain).text(_bar_cells(width)))
+        return drawn.append(after)
+
+    def events(self, step: Step) -> Iterator[RenderableType]:
+        """What this call folded or shortened, where it did."""
+        place = self.texts.at_call.format(call=step.number)
+        if step.fold is not None:
+            why = self.texts.why.format(
+                needed=step.fold.needed, over=step.fold.needed - self.budget
+            )
+            quoted = (f"“{line}”" for line in step.fold.excerpt)
+            yield _event(place, self._fold_line(step.fold), (why, *quoted))
+        for shrunk in step.shrunk:
+            yield _event(place, self._shrink_line(shrunk), ())
+
+    def _parts(self, step: Step) -> tuple[Part, ...]:
+        receipt = step.context.receipt
+        sections = (receipt.sections[section] for section in Section)
+        free = receipt.allowed - receipt.tokens
+        return self._inks((*sections, receipt.tools + receipt.reply, free))
+
+    def _inks(self, amounts: tuple[int, ...]) -> tuple[Part, ...]:
+        return tuple(
+            Part(label, amount, *ink)
+            for label, amount, ink in zip(self.texts.sections, amounts, _INKS, strict=True)
+        )
+
+    def _log_parts(self, step: Step) -> tuple[Part, ...]:
+        shown = len(step.context.positions)
+        to_come = self.sample.talk - step.logged
+        return (
+            Part("", step.logged - shown, "#", "magenta"),
+            Part("", shown, "=", "cyan"),
+            Part("", to_come, ".", "bright_black", solid=False),
+        )
+
+    def _folded(self, step: Step) -> int:
+        return step.context.receipt.count(Outcome.FOLDED)
+
+    def _facts(self, step: Step) -> Text:
+        receipt = step.context.receipt
+        facts = self.texts.facts.format(
+            prefix=receipt.prefix_share, violations=len(step.violations)
+        )
+        shortened = receipt.count(Outcome.SHRUNK)
+        if shortened:
+            facts += f" · {self.texts.shortened.format(count=shortened)}"
+        return Text(facts)
+
+    def _why(self, newest_fold: tuple[int, Fold] | None) -> str:
+        if newest_fold is None:
+            return self.texts.fits
+        call, fold = newest_fold
+        return self.texts.since_fold.format(call=call, needed=fold.needed)
+
+    def _fold_line(self, fold: Fold) -> Text:
+        template = self.texts.folded_again if fold.summary_before else self.texts.folded
+        line = template.format(
+            messages=fold.messages, tokens=fold.tokens, summary=fold.summary_tokens
+        )
+        return _with_first_word(line, "bold magenta")
+
+    def _shrink_line(self, shrunk: Shrunk) -> Text:
+        what = (
+            self.texts.result_of.format(tool=shrunk.tool)
+            if shrunk.tool
+            else self.texts.whole_message.format(position=shrunk.position)
+        )
+        line = self.texts.shrunk.format(what=what, tokens=shrunk.tokens, sent=shrunk.sent)
+        return _with_first_word(line, "bold yellow")
+
+    def _joined(self, cells: list[str], width: int) -> str:
+        """Cells side by side, numbers to the right; where the bar goes stands a mark, or its name."""
+        joined: list[str] = []
+        for cell, size in zip(cells, _COLUMN_CELLS, strict=True):
+            if size:
+                joined.append(_to_the_right(cell, size))
+            else:
+                joined.append(set_cell_size(cell, _bar_cells(width)) if cell else "\0")
+        return " ".join(joined)
+
+
+def _bar_cells(width: int) -> int:
+    return max(width - sum(_COLUMN_CELLS) - len(_COLUMN_CELLS) + 1, 8)
+
+
+def _to_the_right(cell: str, size: int) -> str:
+    blank = size - Text(cell).cell_len
+    return " " * max(blank, 0) + cell
+
+
+def _with_first_word(line: str, style: str) -> Text:
+    word, rest = line.split("  ", 1)
+    return Text.assemble((word, style), f"  {rest}")
+
+
+def _event(place: str, line: Text, more: tuple[str, ...]) -> RenderableType:
+    event = Table.grid(padding=(0, 2, 0, 0))
+    event.add_column(no_wrap=True, style="dim")
+    event.add_column(overflow="fold")
+    event.add_row(place, line)
+    for detail in more:
+        event.add_row("", Text(detail, "dim", no_wrap=True, overflow="ellipsis"))
+    return event

@@ -1,0 +1,108 @@
+"""The demo for people: drawn while it runs.
+
+In a terminal one frame stands still while the calls pass through it and folds scroll by above; into a pipe, or where
+colours are not wanted (NO_COLOR), every call is a line of plain text.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from rich.console import Console
+from rich.live import Live
+
+from turnfold.budget import Budget
+from turnfold.cli.demo.compare import compare
+from turnfold.cli.demo.draw import Drawing
+from turnfold.cli.demo.ending import Ending, draw_ending
+from turnfold.cli.demo.replay import Fold, Step, replay
+from turnfold.cli.demo.report import MODEL
+from turnfold.cli.demo.sample import load_sample
+from turnfold.cli.demo.texts import TEXTS, LabelCode, language_of
+from turnfold.tokens import counter_for
+
+__all__ = ("show",)
+
+_READING = 2.0
+_CALL = 0.13
+_EVENT = 1.2
+
+
+def show(
+    tokens: int,
+    *,
+    language: LabelCode | None = None,
+    fast: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Replay the sample under a budget of `tokens`, drawing every call."""
+    console = _console()
+    sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
+    texts = TEXTS[language or language_of(os.environ)]
+    plain = console.color_system is None or console.options.ascii_only
+    drawing = Drawing(texts, plain, sample, budget.tokens, MODEL)
+    logged = sum(map(counter.count_message, sample.messages))
+    in_terminal = console.is_terminal and console.file.isatty()
+    wait = pause if in_terminal and not fast else _no_pause
+
+    console.print(drawing.opening(logged))
+    console.print()
+    wait(_READING)
+    steps = replay(sample, budget, counter)
+    moving = in_terminal and not plain and not console.is_dumb_terminal
+    present = _in_a_frame if moving else _in_lines
+    made = list(present(console, drawing, steps, wait))
+    end = Ending(
+        budget=budget.tokens,
+        model=MODEL,
+        tokens_logged=logged,
+        folds=sum(step.fold is not None for step in made),
+        violations=sum(len(step.violations) for step in made),
+        rules=len(sample.rules),
+        compared=compare(sample, made, budget, counter),
+    )
+    console.print()
+    console.print(draw_ending(end, texts))
+
+
+def _in_a_frame(
+    console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
+) -> Iterator[Step]:
+    newest_fold: tuple[int, Fold] | None = None
+    with Live(console=console, auto_refresh=False) as live:
+        for step in steps:
+            if step.fold is not None:
+                newest_fold = (step.number, step.fold)
+            events = list(drawing.events(step))
+            for event in events:
+                console.print(event)
+            live.update(drawing.frame(step, newest_fold), refresh=True)
+            wait(_EVENT if events else _CALL)
+            yield step
+
+
+def _in_lines(
+    console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
+) -> Iterator[Step]:
+    width = min(console.width, 100)
+    console.print(drawing.key())
+    console.print(drawing.heading(width))
+    for step in steps:
+        events = list(drawing.events(step))
+        for event in events:
+            console.print(event)
+        console.print(drawing.line(step, width))
+        wait(_EVENT if events else _CALL)
+        yield step
+
+
+def _console() -> Console:
+    if os.environ.get("NO_COLOR"):
+        return Console(color_system=None, highlight=False)
+    return Console(highlight=False)
+
+
+def _no_pause(seconds: float) -> None:
+    del seconds

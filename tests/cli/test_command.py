@@ -1,0 +1,189 @@
+"""The command as a person meets it: in a pipe, in a terminal, in two languages, with a mistake, without its extra."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from rich.console import Console
+from typer.testing import CliRunner
+
+import turnfold
+from tests.house.source_tree import ROOT, SOURCE
+from turnfold.cli import main
+from turnfold.cli.app import app
+from turnfold.cli.demo import show as show_module
+from turnfold.cli.demo.show import show
+from turnfold.cli.demo.texts import TEXTS
+
+ESCAPE = "\x1b"
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """A plain English terminal without opinions about colour, plus the changes."""
+    opinions = ("NO_COLOR", "FORCE_COLOR", "LC_ALL", "LC_MESSAGES", "COLUMNS", "TTY_COMPATIBLE")
+    kept = {name: value for name, value in os.environ.items() if name not in opinions}
+    base = {
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(SOURCE),
+        "PYTHONUTF8": "1",
+        "TERM": "xterm-256color",
+    }
+    return {**kept, **base, **changes}
+
+
+def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env=environment(**changes),
+    )
+
+
+def test_no_command_shows_the_help() -> None:
+    result = CliRunner().invoke(app, [])
+    assert result.exit_code == 0
+    assert "demo" in result.output
+
+
+def test_the_version_is_the_version_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"turnfold {turnfold.__version__}\n")
+
+
+@pytest.mark.parametrize("width", ["60", "100"])
+def test_a_pipe_gets_plain_lines_that_fit(width: str) -> None:
+    result = CliRunner().invoke(app, ["demo", "--language", "en"], env={"COLUMNS": width})
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0, result.output
+    assert ESCAPE not in result.stdout
+    assert all(Console().measure(line).maximum <= int(width) for line in lines)
+    assert sum("FOLD" in line for line in lines) >= 3
+    assert any("6 / 6" in line for line in lines)
+
+
+def test_every_label_can_be_chinese() -> None:
+    english = CliRunner().invoke(app, ["demo", "--language", "en"], env={"COLUMNS": "100"}).stdout
+    chinese = CliRunner().invoke(app, ["demo", "--language", "zh"], env={"COLUMNS": "100"}).stdout
+    for row in TEXTS["zh"].rows:
+        assert row.format(budget=6000) in chinese
+        assert row.format(budget=6000) not in english
+    assert "折叠" in chinese
+    assert "FOLD" not in chinese
+
+
+def test_the_locale_is_followed_and_json_is_all_there_is() -> None:
+    assert TEXTS["zh"].intro[:10] in run("-m", "turnfold", "demo", LC_ALL="zh_CN.UTF-8").stdout
+    finished = run("-m", "turnfold", "demo", "--json", LC_ALL="zh_CN.UTF-8")
+    assert finished.returncode == 0
+    assert finished.stderr == ""
+    assert set(json.loads(finished.stdout)) >= {"calls", "summary"}
+
+
+@pytest.mark.parametrize("budget", ["500", "0", "-3"])
+def test_errors_of_turnfold_are_a_sentence_and_code_2(budget: str) -> None:
+    finished = run("-m", "turnfold", "demo", "--budget", budget)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("turnfold: ")
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--language", "fr"], ["fold"], ["demo", "--slow"]])
+def test_a_wrong_option_is_code_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(tokens: int, **_options: object) -> None:
+        raise ModuleNotFoundError(str(tokens), name="something_else")
+
+    monkeypatch.setattr(show_module, "show", fail)
+    monkeypatch.setattr(sys, "argv", ["turnfold", "demo"])
+    with pytest.raises(ModuleNotFoundError, match="6000"):
+        main()
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_a_missing_extra_is_named_in_one_line(package: str) -> None:
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv[1:] = ['demo']\n"
+        "from turnfold.cli import main; main()"
+    )
+    finished = run("-c", program)
+    assert finished.returncode == 1
+    assert finished.stdout == ""
+    [line] = finished.stderr.splitlines()
+    assert "pip install 'turnfold[cli]'" in line
+
+
+def test_the_pins_hold_what_the_extra_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [Requirement(line) for line in project["optional-dependencies"]["cli"]]
+    pinned = (ROOT / "requirements" / "run.txt").read_text(encoding="utf-8").splitlines()
+    assert {requirement.name for requirement in wanted} == {"rich", "typer"}
+    for requirement in wanted:
+        [version] = [
+            line.split("==")[1] for line in pinned if line.startswith(requirement.name + "==")
+        ]
+        assert version in requirement.specifier
+    assert not {"rich", "typer"} & {Requirement(line).name for line in project["dependencies"]}
+
+
+class Terminal(io.StringIO):
+    """A screen that remembers everything written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_screen(monkeypatch: pytest.MonkeyPatch, **changes: str) -> tuple[str, float]:
+    """What a terminal is sent, and the seconds the demo wanted to wait in all."""
+    for name, value in environment(**changes).items():
+        monkeypatch.setenv(name, value)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        if name not in changes:
+            monkeypatch.delenv(name, raising=False)
+    screen, waited = Terminal(), list[float]()
+    monkeypatch.setattr(sys, "stdout", screen)
+    show(6000, language="en", pause=waited.append)
+    return screen.getvalue(), sum(waited)
+
+
+def test_a_terminal_sees_a_frame_at_a_pace_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, waited = on_screen(monkeypatch)
+    assert ESCAPE in seen
+    assert "call 83 of 83" in seen
+    assert 15 <= waited <= 25
+
+
+def test_no_color_means_not_one_escape_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, waited = on_screen(monkeypatch, NO_COLOR="1")
+    assert ESCAPE not in seen
+    assert "FOLD" in seen
+    assert 15 <= waited <= 25
+
+
+def test_fast_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    waited: list[float] = []
+    show(6000, language="en", fast=True, pause=waited.append)
+    assert waited == []
+
+
+def test_a_screen_of_another_alphabet_gets_marks_instead_of_an_error() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "turnfold", "demo", "--language", "zh"],
+        capture_output=True,
+        check=False,
+        env=environment(PYTHONUTF8="0", PYTHONIOENCODING="latin-1"),
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert b"????" in finished.stdout

@@ -1,0 +1,119 @@
+"""The replay computes what it shows: its figures are counted again here from the log and the sent messages alone."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import pytest
+
+from turnfold import Budget, Context, Transcript, assemble, counter_for
+from turnfold.cli.demo import replay as replay_module
+from turnfold.cli.demo.replay import Step, replay
+from turnfold.cli.demo.sample import load_sample
+from turnfold.errors import BudgetTooSmall
+from turnfold.window import Anchor, Outcome, Rule, Section, Violation
+
+COUNTER = counter_for("gpt-4o")
+SAMPLE = load_sample()
+TALK = [message for message in SAMPLE.messages if message.role != "system"]
+
+
+@cache
+def steps_within(tokens: int) -> tuple[Step, ...]:
+    return tuple(replay(SAMPLE, Budget(max_tokens=tokens), COUNTER))
+
+
+@pytest.mark.parametrize("tokens", [2_500, 6_000, 12_000])
+def test_every_call_is_within_budget_and_keeps_every_rule(tokens: int) -> None:
+    steps = steps_within(tokens)
+    assert len(steps) == sum(message.role == "assistant" for message in TALK)
+    for step in steps:
+        cost = COUNTER.count(step.context.messages, tools=SAMPLE.tools).tokens
+        assert cost == step.context.tokens <= tokens
+        assert step.violations == ()
+
+
+def test_each_call_stands_right_before_what_the_assistant_said() -> None:
+    places = [place for place, message in enumerate(TALK) if message.role == "assistant"]
+    for step, place in zip(steps_within(6_000), places, strict=True):
+        asked = [message for message in TALK[:place] if message.role == "user"]
+        assert step.logged == place
+        assert (step.turn, step.question) == (len(asked), asked[-1].text)
+        assert step.context.positions[-1] == place - 1
+        if not step.context.receipt.count(Outcome.SHRUNK):
+            assert step.context.messages[-1] == TALK[place - 1]
+
+
+def test_pinned_rules_stand_word_for_word_in_every_call_after_they_were_set() -> None:
+    for step in steps_within(6_000):
+        set_so_far = [
+            rule for rule in SAMPLE.rules if any(rule in m.text for m in TALK[: step.logged])
+        ]
+        pinned = "\n".join(message.text for message in step.context.section(Section.TAIL))
+        assert [rule for rule in SAMPLE.rules if rule in pinned] == set_so_far
+
+
+def test_folds_are_told_as_they_are() -> None:
+    steps = steps_within(6_000)
+    folds = [(before, step) for before, step in itertools.pairwise(steps) if step.fold]
+    assert len(folds) >= 3
+    for before, step in folds:
+        assert step.fold is not None
+        first, stop = before.context.anchor.covered, step.context.anchor.covered
+        assert step.fold.messages == stop - first
+        assert step.fold.tokens == sum(map(COUNTER.count_message, TALK[first:stop]))
+        assert step.fold.summary_tokens == COUNTER.count_text(step.context.anchor.summary)
+        assert step.fold.summary_before == COUNTER.count_text(before.context.anchor.summary)
+        assert step.fold.needed == without_folding(step, before.context).tokens > 6_000
+
+
+def test_excerpts_are_new_lines_of_the_summary() -> None:
+    steps = steps_within(6_000)
+    for before, step in itertools.pairwise(steps):
+        for line in step.fold.excerpt if step.fold else ():
+            assert line in step.context.anchor.summary.splitlines()
+            assert line not in before.context.anchor.summary.splitlines()
+
+
+def without_folding(step: Step, before: Context) -> Context:
+    """The same call with all the room it wants."""
+    log = Transcript(COUNTER, SAMPLE.messages[: step.logged + 1])
+    tail = step.context.section(Section.TAIL)
+    plenty = Budget(max_tokens=1_000_000)
+    return assemble(log, plenty, anchor=before.anchor, tail=tail, tools=SAMPLE.tools)
+
+
+def test_where_no_fold_is_told_none_happened() -> None:
+    steps = steps_within(6_000)
+    anchors = [Anchor(), *(step.context.anchor for step in steps)]
+    for before, step in zip(anchors, steps, strict=False):
+        assert (step.fold is None) == (step.context.anchor.summary == before.summary)
+
+
+def test_the_oversized_log_is_told_as_shortened_once() -> None:
+    [shrunk] = [shrunk for step in steps_within(6_000) for shrunk in step.shrunk]
+    [step] = [step for step in steps_within(6_000) if step.shrunk]
+    place = list(step.context.positions).index(shrunk.position) + 1
+    sent = (*step.context.section(Section.WINDOW), *step.context.section(Section.TURN))[place - 1]
+    assert shrunk.tool == "run_command"
+    assert shrunk.tokens == COUNTER.count_message(TALK[shrunk.position])
+    assert shrunk.sent == COUNTER.count_message(sent) < shrunk.tokens
+
+
+def test_with_room_for_everything_nothing_is_folded() -> None:
+    steps = steps_within(100_000)
+    assert not any(step.fold or step.shrunk for step in steps)
+    assert steps[-1].context.messages[1:-2] == tuple(TALK[:-2])
+
+
+def test_what_check_finds_is_in_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = (Violation(Rule.WITHIN_BUDGET, -1, "invented"),)
+    monkeypatch.setattr(replay_module, "check", lambda _context: found)
+    first = next(replay(SAMPLE, Budget(max_tokens=6_000), COUNTER))
+    assert first.violations == found
+
+
+def test_a_budget_below_the_tools_is_refused_with_the_arithmetic() -> None:
+    with pytest.raises(BudgetTooSmall, match=r"tools \d+"):
+        next(replay(SAMPLE, Budget(max_tokens=500), COUNTER))
