@@ -408,3 +408,10 @@ def test_a_target_that_cannot_be_met_is_an_error_and_changes_nothing() -> None:
     assert memory.count() == 2
     with pytest.raises(InvalidOption, match="0"):
         memory.truncate(0)
+
+
+def test_any_number_of_budgets_may_be_asked_for() -> None:
+    memory = memory_of([system(SYSTEM), *chat(30)])
+    for budget in [*range(200, 700, 10), *range(200, 700, 10)]:
+        assert EXACT.count(memory.get_messages_within_budget(budget)).tokens <= budget
+    assert len(memory._held.windows) <= 8
