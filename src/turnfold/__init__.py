@@ -8,8 +8,10 @@ budget: counted exactly, valid for the provider, stable for its prompt cache. No
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = (
+    False  # checkers know the name; importing it from typing would cost more than all the rest
+)
 if TYPE_CHECKING:
     from turnfold.budget import Budget, Shares, WaterMarks
     from turnfold.errors import (

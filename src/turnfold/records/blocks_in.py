@@ -100,9 +100,7 @@ def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
     kind = fields.get("type")
     if not isinstance(kind, str):
         raise InvalidRecord("a content block without a type", path=path, remedy='Add "type"')
-    if (
-        in_result and kind == "tool_result"
-    ):  # before reading it: a chain of them would overflow the stack
+    if in_result and kind == "tool_result":  # a chain of them, once read, would overflow the stack
         raise InvalidRecord("a tool result cannot hold a ToolResult", path=path)
     read = _READERS.get(kind)
     if read is None:

@@ -1,7 +1,7 @@
 """What a store keeps: messages with an identity, the checkpoints over them, and named documents beside them.
 
-A message is a value; an entry is that value at a place: which conversation, which seq, when, at what cost. The store alone
-assigns `seq`, densely, from 1; no clock takes part in any ordering.
+A message is a value; an entry is that value at a place: which conversation, which seq, when, at what cost. The store
+alone assigns `seq`, densely, from 1; no clock takes part in any ordering.
 """
 
 from __future__ import annotations

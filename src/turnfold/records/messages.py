@@ -109,7 +109,10 @@ class Message:
         return thaw_object(self.labels)
 
     def model_dump(self) -> dict[str, object]:
-        """The message as an OpenAI-style dictionary; `Message`-accepting calls take it back unchanged."""
+        """The message as an OpenAI-style dictionary; `Message`-accepting calls take it back unchanged.
+
+        Only the provider of an opaque part is not in it: the block itself is what is sent.
+        """
         return message_fields(
             self.role, self.parts, name=self.name, extra=self.extra, labels=self.labels
         )
