@@ -69,13 +69,6 @@ def test_shares_never_exceed_the_budget_together(
         assert sum(spent) < tokens
 
 
-def test_water_marks_say_what_a_cut_leaves() -> None:
-    assert Budget(max_tokens=1_000).low_tokens == 500
-    assert Budget(max_tokens=1_000, marks=WaterMarks(low=0.29)).low_tokens == 290
-    assert Budget(max_tokens=1_000, marks=WaterMarks(low=1.0)).low_tokens == 1_000
-    assert Budget(max_tokens=3, marks=WaterMarks(low=0.5)).low_tokens == 1
-
-
 IMPOSSIBLE: list[tuple[type, dict[str, Any], str]] = [
     (Budget, {}, "context_window=0 and max_tokens=0 leave nothing to count against; set one of them"),
     (Budget, {"max_messages": 5}, "context_window=0 and max_tokens=0"),

@@ -354,3 +354,27 @@ class TestAStrategyOfOnesOwn:
         assert built.section(Section.SUMMARY)
         assert built.receipt.count(Outcome.FOLDED) == 2
         assert built.receipt.count(Outcome.DROPPED) == shown(built)[0] - 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.55])
+def test_a_cut_leaves_half_of_what_the_system_prompt_leaves(share: float) -> None:
+    budget = Budget(max_tokens=4_000)
+    log = Transcript(COUNTER, [system("s" * int(12_000 * share))] if share else [])
+    for number in range(400):
+        log.add(user(f"question {number}, {WORDS}"))
+        log.add(assistant(f"answer {number}, {WORDS}"))
+    context = assemble(log, budget)
+    room = budget.tokens - context.receipt.sections[Section.SYSTEM] - COUNTER.reply
+    kept = context.receipt.sections[Section.WINDOW] + context.receipt.sections[Section.TURN]
+    assert 0.4 * room <= kept <= 0.5 * room
+
+
+def test_parallel_results_fill_the_room_when_half_of_it_would_leave_nothing_readable() -> None:
+    ids = [f"c{number}" for number in range(6)]
+    log = Transcript(COUNTER, [system("s" * 3_300), user("compare them"), asks(*ids)])
+    for call_id in ids:
+        log.add(answers(call_id, text="r" * 900))
+    budget = Budget(max_tokens=2_000)
+    context = assemble(log, budget)
+    assert check(context) == ()
+    assert context.tokens > 0.9 * budget.tokens

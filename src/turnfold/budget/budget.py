@@ -51,7 +51,8 @@ class WaterMarks:
     """
 
     low: float = 0.5
-    """Part of the budget that is kept at a cut. 1.0 cuts no more than needed, on every call."""
+    """Part of what system, summary, tail and tools leave that is kept at a cut. 1.0 cuts no more than needed, on every
+    call."""
     snap: float = 0.5
     """A cut moves on to the next turn where at least this part of the low mark still remains. 1.0 never moves it."""
 
@@ -80,8 +81,6 @@ class Budget:
     marks: WaterMarks = field(default_factory=WaterMarks)
     tokens: int = field(init=False)
     """The tokens the prompt may have, tool schemas and framing included."""
-    low_tokens: int = field(init=False)
-    """The tokens a cut leaves."""
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_tokens", "max_messages", "max_bytes"):
@@ -106,7 +105,6 @@ class Budget:
                 "raise the window or lower reserve_ratio"
             )
         object.__setattr__(self, "tokens", tokens)
-        object.__setattr__(self, "low_tokens", _part(tokens, self.marks.low))
 
     def _available(self) -> int:
         if not self.context_window:

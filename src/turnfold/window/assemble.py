@@ -29,6 +29,10 @@ _SQUEEZES = 3
 """Times the system's share is halved before a newest turn that does not fit beside it is given up."""
 
 
+_READABLE = 64
+"""Tokens of a part below which shortening to the low mark gives way to filling the budget."""
+
+
 class _Window(NamedTuple):
     view: SpanView
     start: int
@@ -101,13 +105,13 @@ def _decide(
     while True:
         try:
             fixed = fixed_with(summary, squeeze)
-            room = fixed.room(budget, transcript.counter)
+            room = fixed.room(budget)
             if choice is None:
                 choice = strategy(view, room)
                 if choice.summary != summary:
                     summary = choice.summary
                     fixed = fixed_with(summary, squeeze)
-                    room = fixed.room(budget, transcript.counter)
+                    room = fixed.room(budget)
             return _enforce(view, choice, room, fixed, budget), fixed
         except BudgetTooSmall:
             squeeze += 1
@@ -133,7 +137,7 @@ def fits(transcript: Transcript, budget: Budget, anchor: Anchor) -> bool:
     except BudgetTooSmall:
         return False
     view = anchored_view(transcript, anchor)
-    return view.start > view.last or view.fits(view.start, fixed.room(budget, transcript.counter))
+    return view.start > view.last or view.fits(view.start, fixed.room(budget))
 
 
 def _enforce(view: SpanView, choice: Choice, room: Room, fixed: Fixed, budget: Budget) -> _Window:
@@ -190,11 +194,12 @@ def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
 
     Less is needed for a byte limit, and for a counter whose counts of a message and of its parts disagree.
     """
-    # A long system prompt may take all of the low mark; the newest turn may fill half the room all the same.
+    # A long system prompt may take all of the low mark; the newest turn may fill half the room all the same, and all
+    # of it where many parts share it and half would leave nothing readable of each.
     low = max(room.low, room.tokens // 2)
     cap = max(common_cap(costs, low - framing), SMALLEST_CAP)
-    yield cap
-    yield max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
+    whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
+    yield from (cap, whole) if cap >= _READABLE else (whole, cap)
     while cap > SMALLEST_CAP:
         cap = max(cap * 3 // 4, SMALLEST_CAP)
         yield cap

@@ -6,6 +6,7 @@ parts are the same call after call and a long system prompt is the most expensiv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
@@ -45,10 +46,12 @@ class Fixed:
     reply: int
     tokens: int
     """All of the above together."""
+    fence: int
+    """The most that fencing a summary costs."""
     shortened: tuple[str, ...]
     """What had to be shortened to its share, in words."""
 
-    def room(self, budget: Budget, counter: TokenCounter) -> Room:
+    def room(self, budget: Budget) -> Room:
         """What they leave for the conversation."""
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
@@ -57,8 +60,8 @@ class Fixed:
         low = budget.marks.low
         return Room(
             tokens=tokens,
-            low=max(min(budget.low_tokens - self.tokens, tokens), 1),
-            summary=share - _fence_cost(counter),
+            low=max(int(tokens * low), 1),
+            summary=share - self.fence,
             aside=share - sum(piece.tokens for piece in self.summary),
             messages=messages,
             low_messages=messages and max(int(messages * low), 1),
@@ -113,23 +116,33 @@ def price(
     def folded() -> _Section:
         return _summary_within(summary, budget.share("summary"), counter)
 
-    schemas = freeze([dict(schema) for schema in tools], path="tools") if tools else ""
     sections = (
         section(transcript.system, "system", squeeze=squeeze),
         _remembered(transcript, (summary, budget.share("summary")), folded),
         section(tail, "tail"),
     )
-    tool_tokens = _remembered(transcript, schemas, lambda: counter.count_tools(tools))
+    tool_tokens = _remembered(transcript, _spelled(tools), lambda: counter.count_tools(tools))
     total = sum(piece.tokens for each in sections for piece in each.pieces)
     fixed = Fixed(
         *(each.pieces for each in sections),
         tools=tool_tokens,
         reply=counter.reply,
         tokens=total + tool_tokens + counter.reply,
+        fence=_remembered(transcript, "fence", lambda: _fence_cost(counter)),
         shortened=tuple(note for each in sections for note in each.shortened),
     )
     _require_room(fixed, budget, conversation=min(transcript.spans, 1))
     return fixed
+
+
+def _spelled(tools: Sequence[Mapping[str, object]]) -> str:
+    """What tells one set of tool schemas from another; whether they are sound is checked when they are counted."""
+    if not tools:
+        return ""
+    try:
+        return json.dumps(tools)
+    except (TypeError, ValueError, RecursionError):
+        return freeze([dict(schema) for schema in tools], path="tools")
 
 
 def _require_room(fixed: Fixed, budget: Budget, *, conversation: int) -> None:

@@ -37,7 +37,7 @@ def report(tokens: int) -> dict[str, object]:
         "turnfold": turnfold.__version__,
         "model": MODEL,
         "counter": counter.name,
-        "budget": {"tokens": budget.tokens, "low_tokens": budget.low_tokens},
+        "budget": {"tokens": budget.tokens, "low_mark": budget.marks.low},
         "calls": [call_record(step) for step in steps],
         "summary": _summary(sample, steps, compared, counter),
     }

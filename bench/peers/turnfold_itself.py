@@ -1,0 +1,189 @@
+"""turnfold: `Transcript` with `assemble`, and `MessageMemory`, both with exact counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.contender import Call, Contender, Held, Item
+from turnfold import (
+    Budget,
+    Context,
+    Message,
+    MessageMemory,
+    Transcript,
+    WaterMarks,
+    assemble,
+    counter_for,
+)
+
+__all__ = (
+    "CONTENDERS",
+    "HELD",
+    "IMPORTS",
+    "TranscriptSession",
+    "as_items",
+    "as_turnfold",
+    "marked_session",
+)
+
+MODEL = "gpt-4o"
+
+
+class TranscriptSession:
+    """A transcript and the anchor of the last window."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.log = Transcript(counter_for(MODEL))
+        self.budget = budget
+        self.last: Context | None = None
+
+    def add(self, message: Message) -> None:
+        """Count and append."""
+        self.log.add(message)
+
+    def window(self) -> Sequence[Message]:
+        """Assemble from the anchor of the previous call."""
+        anchor = self.last.anchor if self.last else None
+        self.last = assemble(self.log, self.budget, anchor=anchor, previous=self.last)
+        return self.last.messages
+
+
+class _CountedSession(TranscriptSession):
+    """The same with counts that were stored earlier, as after a restart."""
+
+    def add(self, message: Any) -> None:  # noqa: ANN401 (a message with its count)
+        self.log.add(*message)
+
+
+class _MemorySession:
+    def __init__(self, budget: int) -> None:
+        self.memory = MessageMemory(counter=counter_for(MODEL))
+        self.budget = budget
+
+    def add(self, message: Message) -> None:
+        if message.role == "system":
+            self.memory.set_system(message.text)
+        else:
+            self.memory.add(message)
+
+    def window(self) -> Sequence[Message]:
+        return self.memory.get_messages_within_budget(self.budget)
+
+
+def marked_session(budget: int, low: float) -> TranscriptSession:
+    """An empty conversation whose windows are cut to `low` of the budget."""
+    return TranscriptSession(Budget(max_tokens=budget, marks=WaterMarks(low=low)))
+
+
+def as_turnfold(items: Sequence[Item]) -> list[Message]:
+    """Items as messages."""
+    return [_message(item) for item in items]
+
+
+def as_items(messages: Sequence[Message]) -> list[Item]:
+    """Messages as items; `read` of these contenders."""
+    return [
+        Item(
+            message.role,
+            message.text or "".join(result.text for result in message.results),
+            tuple(Call(call.id, call.name, call.arguments) for call in message.calls),
+            message.results[0].call_id if message.results else "",
+        )
+        for message in messages
+    ]
+
+
+def _message(item: Item) -> Message:
+    if item.answers:
+        return Message("tool", item.text, tool_call_id=item.answers)
+    if item.calls:
+        return Message(item.role, item.text or None, tool_calls=_raw_calls(item))
+    return Message(item.role, item.text)
+
+
+def _raw_calls(item: Item) -> list[dict[str, object]]:
+    return [
+        {
+            "id": each.id,
+            "type": "function",
+            "function": {"name": each.name, "arguments": each.arguments},
+        }
+        for each in item.calls
+    ]
+
+
+def _counted(items: Sequence[Item]) -> list[tuple[Message, int]]:
+    count = counter_for(MODEL).count_message
+    return [(message, count(message)) for message in as_turnfold(items)]
+
+
+def _fill(session: Any, messages: Sequence[Any]) -> Any:  # noqa: ANN401 (any of the sessions above)
+    for message in messages:
+        session.add(message)
+    return session
+
+
+def _plain(item: Item) -> dict[str, object]:
+    """The dictionary an OpenAI client takes."""
+    if item.answers:
+        return {"role": "tool", "tool_call_id": item.answers, "content": item.text}
+    if item.calls:
+        return {"role": item.role, "content": item.text or None, "tool_calls": _raw_calls(item)}
+    return {"role": item.role, "content": item.text}
+
+
+def _prepared_transcript(items: Sequence[Item]) -> tuple[Transcript, Sequence[Item]]:
+    log = Transcript(counter_for(MODEL))
+    log.counter.count_text("load the vocabulary")
+    return log, items
+
+
+CONTENDERS = (
+    Contender(
+        name="turnfold Transcript + assemble",
+        package="turnfold",
+        convert=as_turnfold,
+        open=lambda messages, budget: _fill(TranscriptSession(Budget(max_tokens=budget)), messages),
+        read=as_items,
+        ours=True,
+    ),
+    Contender(
+        name="turnfold MessageMemory",
+        package="turnfold",
+        convert=as_turnfold,
+        open=lambda messages, budget: _fill(_MemorySession(budget), messages),
+        read=as_items,
+        ours=True,
+    ),
+    Contender(
+        name="turnfold Transcript, counts stored",
+        package="turnfold",
+        convert=_counted,
+        open=lambda messages, budget: _fill(_CountedSession(Budget(max_tokens=budget)), messages),
+        read=as_items,
+        ours=True,
+        replays=False,
+    ),
+)
+
+HELD = (
+    Held(name="turnfold Message", package="turnfold", build=as_turnfold, ours=True),
+    Held(
+        name="turnfold Message in a Transcript",
+        package="turnfold",
+        prepare=_prepared_transcript,
+        build=lambda prepared: (
+            [prepared[0].add(_message(item)) for item in prepared[1]] and prepared[0]
+        ),
+        ours=True,
+    ),
+    Held(name="plain dictionary", package="", build=lambda items: [_plain(item) for item in items]),
+)
+
+IMPORTS = (
+    "import turnfold",
+    "from turnfold import Message",
+    "from turnfold import MessageMemory",
+    "from turnfold import counter_for; counter_for('gpt-4o').count_text('first exact count')",
+)
