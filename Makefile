@@ -46,7 +46,7 @@ format: $(TEST_READY) ## format the code and mend what ruff can mend
 
 lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,run,the run-time closure with the extra cli)
-	$(call pin,test,what `make test` needs,--group dev --constraint requirements/run.txt)
+	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
 	$(call pin,bench,what `make bench` needs,--group bench --constraint requirements/run.txt)
 
 clean: ## remove the environments and everything else that can be made again

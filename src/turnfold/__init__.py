@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TruncateStrategy,
     )
     from turnfold.records import Message, as_message, as_messages, assistant, system, tool, user
+    from turnfold.stores import Scope, open_store
     from turnfold.tokens import TokenCounter, counter_for, register_model, shutdown_token_executor
     from turnfold.window import Context, Receipt, Transcript, assemble, check
 
@@ -47,6 +48,7 @@ __all__ = (
     "MessageMemoryConfig",
     "MissingExtra",
     "Receipt",
+    "Scope",
     "Shares",
     "SummaryFailed",
     "SummaryTokenMemory",
@@ -63,6 +65,7 @@ __all__ = (
     "assistant",
     "check",
     "counter_for",
+    "open_store",
     "register_model",
     "shutdown_token_executor",
     "system",
@@ -78,6 +81,7 @@ _HOMES = {
     "TurnfoldError UnknownModel",
     "turnfold.memory": "MessageMemory MessageMemoryConfig SummaryTokenMemory TokenMemory TruncateStrategy",
     "turnfold.records": "Message as_message as_messages assistant system tool user",
+    "turnfold.stores": "Scope open_store",
     "turnfold.tokens": "TokenCounter counter_for register_model shutdown_token_executor",
     "turnfold.window": "Context Receipt Transcript assemble check",
 }

@@ -1,0 +1,171 @@
+"""What an append means, decided once for every backend.
+
+A backend looks up where the conversation stands and which of the batch's client ids it knows; `plan_append`
+says whether the batch is new, a repetition of one stored before, or a contradiction. The backend then only
+writes rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from turnfold.errors import Conflict, IdReused, InvalidOption
+from turnfold.records import Checkpoint, Entry, NewEntry, decode_message, encode_message
+from turnfold.records.json_text import check_text
+from turnfold.stores.protocol import Head, check_name
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "Batch",
+    "Row",
+    "Stored",
+    "check_checkpoint",
+    "check_succession",
+    "check_version",
+    "plan_append",
+    "prepare",
+    "row_entry",
+)
+
+
+class Row(NamedTuple):
+    """An entry as a backend writes it."""
+
+    seq: int
+    client_id: str
+    created: int
+    turn: int
+    tokens: int
+    running: int
+    body: bytes
+
+
+class Stored(NamedTuple):
+    """What a backend already has under one of the batch's client ids."""
+
+    seq: int
+    body: bytes
+
+
+class Batch(NamedTuple):
+    """Entries checked, encoded and counted; made before any lock is taken."""
+
+    entries: Sequence[NewEntry]
+    bodies: tuple[bytes, ...]
+    costs: tuple[int, ...]
+    counter: str
+
+    @property
+    def client_ids(self) -> tuple[str, ...]:
+        """The ids that protect the batch against being stored twice."""
+        return tuple(entry.client_id for entry in self.entries if entry.client_id)
+
+
+def prepare(entries: Sequence[NewEntry], counter: TokenCounter) -> Batch:
+    """Check, encode and count a batch."""
+    if not entries:
+        raise InvalidOption("an append needs at least one entry")
+    ids = [entry.client_id for entry in entries if entry.client_id]
+    if ids and len(ids) != len(entries):
+        raise InvalidOption(
+            f"{len(ids)} of the batch's {len(entries)} entries have a client id: give one to all of them or to none, "
+            "or a retry could not tell the others"
+        )
+    if len(set(ids)) != len(ids):
+        raise InvalidOption("two entries of one batch have the same client id")
+    for client_id in ids:
+        check_name(client_id, "client id")
+    bodies = tuple(encode_message(entry.message) for entry in entries)
+    costs = tuple(counter.count_message(entry.message) for entry in entries)
+    return Batch(entries, bodies, costs, counter.name)
+
+
+def plan_append(
+    batch: Batch, head: Head, known: Mapping[str, Stored], *, created: int, expect: int | None
+) -> list[Row] | Stored:
+    """The rows to write, or the first stored entry of the batch this one repeats."""
+    if known:
+        return _repeated(batch, known)
+    if expect is not None and expect != head.seq:
+        raise Conflict(
+            f"the writer expected entry {expect} to be the newest, but it is {head.seq}: read what is new, then append"
+        )
+    rows: list[Row] = []
+    turn, running = head.turns, head.tokens
+    for offset, (entry, body, cost) in enumerate(
+        zip(batch.entries, batch.bodies, batch.costs, strict=True), 1
+    ):
+        turn += entry.message.role == "user"
+        running += cost
+        rows.append(Row(head.seq + offset, entry.client_id, created, turn, cost, running, body))
+    return rows
+
+
+def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
+    first = 0
+    for offset, (entry, body) in enumerate(zip(batch.entries, batch.bodies, strict=True)):
+        if not entry.client_id:
+            continue
+        stored = known.get(entry.client_id)
+        if stored is None:
+            raise IdReused(
+                f"client id {min(known)!r} was stored before, but {entry.client_id!r} of the same batch was not: "
+                "repeat the batch as it was, or use new ids"
+            )
+        if stored.body != body:
+            raise IdReused(
+                f"client id {entry.client_id!r} already names entry {stored.seq} with another body: use a new id"
+            )
+        if not first:
+            first = stored.seq - offset
+        elif first != stored.seq - offset:
+            raise IdReused(
+                "the ids of this batch were stored before, in another order: use new ids"
+            )
+    return Stored(first, b"")
+
+
+def row_entry(row: Row) -> Entry:
+    """The entry behind a row."""
+    return Entry(
+        row.seq,
+        decode_message(row.body),
+        row.client_id,
+        row.created,
+        row.turn,
+        row.tokens,
+        row.running,
+    )
+
+
+def check_checkpoint(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that some backend could not hold exactly."""
+    check_name(checkpoint.id, "checkpoint id")
+    for part in ("text", "digest", "model", "trust"):
+        check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
+    if not 0 <= checkpoint.fidelity <= 1:
+        raise InvalidOption(f"fidelity is a share, 0 to 1, got {checkpoint.fidelity}")
+
+
+def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head) -> None:
+    """Refuse a checkpoint whose predecessor is no longer live, or that covers nothing new or nothing yet written."""
+    if checkpoint.previous != (live.id if live else ""):
+        raise Conflict(
+            f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, but "
+            f"{(live.id if live else '')!r} is live: summarise again from there"
+        )
+    covered = live.upto if live else 0
+    if not covered < checkpoint.upto <= head.seq:
+        raise Conflict(
+            f"checkpoint {checkpoint.id!r} covers up to {checkpoint.upto}; it must lie after {covered} and not "
+            f"after the newest entry {head.seq}"
+        )
+
+
+def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
+    """Refuse a change that expects another version than the present one."""
+    if expect is not None and expect != version:
+        raise Conflict(
+            f"document {kind}/{key} is at version {version}, not {expect}: read it again, then decide"
+        )

@@ -1,0 +1,80 @@
+"""A store from an address.
+
+`sqlite:///chat.db` (relative), `sqlite:////var/lib/chat.db` (absolute), `sqlite://` (in memory), `postgresql://...`,
+each with `cache="redis://..."` (or `redis+cluster://...`) in front of it if wanted. Backends are imported when they
+are opened, so nobody needs the driver of a database they do not use.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.stores.protocol import Store
+from turnfold.tokens import TokenCounter
+
+__all__ = ("open_store",)
+
+_KNOWN: Final = "sqlite:///PATH, sqlite:// (in memory), postgresql://..."
+_REDIS: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
+
+
+def open_store(
+    url: str,
+    *,
+    cache: str | None = None,
+    counter: TokenCounter | None = None,
+    blocking: bool = False,
+) -> Store:
+    """The store behind `url`, with a Redis cache in front of it if `cache` names one.
+
+    `counter` counts what is stored. `blocking` is for programs without an event loop: every verb then finishes before
+    its coroutine suspends.
+    """
+    scheme = urlsplit(url).scheme.lower()
+    if scheme == "sqlite":
+        store = _open_sqlite(url, counter, blocking=blocking)
+    elif scheme in ("postgresql", "postgres"):
+        store = _open_postgres(url, counter, blocking=blocking)
+    elif scheme in _REDIS:
+        raise InvalidOption(
+            f"{scheme}:// cannot be the store: Redis may forget. Use it as cache=, in front of one of {_KNOWN}"
+        )
+    else:
+        raise InvalidOption(f"unknown store {scheme or url!r}; known: {_KNOWN}")
+    return store if cache is None else _with_cache(store, cache, blocking=blocking)
+
+
+def _open_sqlite(url: str, counter: TokenCounter | None, *, blocking: bool) -> Store:
+    try:
+        from turnfold.stores.sqlite_store import SqliteStore
+    except ImportError as missing:
+        raise MissingExtra(package="apsw", extra="sqlite", purpose="SqliteStore") from missing
+    address = urlsplit(url)
+    if address.netloc:
+        raise InvalidOption(
+            f"{url!r} names a host ({address.netloc!r}); a relative path takes three slashes: sqlite:///{address.netloc}"
+        )
+    if address.query or address.fragment:
+        raise InvalidOption(
+            f"{url!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
+        )
+    path = unquote(address.path[1:])
+    return SqliteStore(path or None, counter=counter, blocking=blocking)
+
+
+def _open_postgres(url: str, counter: TokenCounter | None, *, blocking: bool) -> Store:
+    from turnfold.stores.postgres_store import PostgresStore
+
+    return PostgresStore(url, counter=counter, blocking=blocking)
+
+
+def _with_cache(store: Store, cache: str, *, blocking: bool) -> Store:
+    if urlsplit(cache).scheme.lower() not in _REDIS:
+        raise InvalidOption(f"cache={cache!r} is not a redis:// address")
+    from turnfold.stores.redis_cache import CachedStore
+
+    cluster = "+cluster://" in cache
+    address = cache.replace("+cluster://", "://", 1)
+    return CachedStore(store, address, blocking=blocking, cluster=cluster)

@@ -1,0 +1,391 @@
+"""The statements of the PostgreSQL store: each a small function that binds values, and what their rows mean.
+
+Every statement names the tenant, and the conversation where there is one. Positions in the log are found by
+halving along the primary key inside the server, so that a question costs one round trip and reads no row outside
+its answer but the few it halves at.
+"""
+
+# ruff: noqa: S608 (statements are joined from constants written here; every value is bound)
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import cast
+
+from turnfold.errors import ConversationDeleted
+from turnfold.recall import terms_of
+from turnfold.records import decode_message
+from turnfold.stores.ledger import Row, Stored
+from turnfold.stores.postgres_engine import Rows, Statement
+from turnfold.stores.protocol import ConversationInfo, Head
+
+__all__ = (
+    "Held",
+    "Place",
+    "append_rows",
+    "bury",
+    "candidates",
+    "change_costs",
+    "find_head",
+    "find_known",
+    "holding",
+    "key_of",
+    "list_conversations",
+    "lock_head",
+    "long_form",
+    "make_conversation",
+    "name_terms",
+    "of_conversation",
+    "rows_between",
+    "rows_by_id",
+    "rows_of_tail",
+    "rows_of_turn",
+    "save_head",
+    "scoped",
+    "to_candidates",
+    "to_held",
+    "to_info",
+    "to_known",
+    "to_rows",
+    "total_entries",
+)
+
+LONGEST_KEY = 600
+"""Bytes of a name in a key: four of them fit an index row."""
+
+_HEAD = "seq, tokens, turns, checkpoint, generation, counter"
+_ROW = "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body"
+_HERE = "tenant = $1 AND conversation = $2"
+
+
+def key_of(name: str) -> str:
+    """A name as it stands in keys: itself, or its beginning and a digest when an index could not hold it."""
+    data = name.encode()
+    if len(data) <= LONGEST_KEY:
+        return name
+    digest = blake2b(data, digest_size=32).hexdigest()
+    return f"{data[:500].decode(errors='ignore')}\U0010ffff{digest}"
+
+
+def long_form(name: str) -> str | None:
+    """The name, if its key is not the name itself."""
+    return None if key_of(name) == name else name
+
+
+class Place:
+    """A conversation of a tenant, as its keys."""
+
+    __slots__ = ("conversation", "keys", "name", "tenant")
+
+    def __init__(self, tenant: str, name: str) -> None:
+        self.name = name
+        self.tenant = key_of(tenant)
+        self.conversation = key_of(name)
+        self.keys = (self.tenant, self.conversation)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A conversation's row."""
+
+    head: Head
+    deleted: bool = False
+
+    def for_writing(self, name: str) -> Head:
+        """Where it stands, unless it was erased."""
+        if self.deleted:
+            raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
+        return self.head
+
+
+# ------------------------------------------------------------------------------------- conversations
+
+
+def find_head(place: Place) -> Statement:
+    """Where a conversation stands."""
+    return Statement(
+        f"SELECT deleted, {_HEAD} FROM turnfold_conversation WHERE {_HERE}",
+        place.keys,
+    )
+
+
+def lock_head(place: Place) -> Statement:
+    """The same, keeping every other writer of the conversation waiting until the transaction ends."""
+    sql, values = find_head(place)
+    return Statement(f"{sql} FOR UPDATE", values)
+
+
+def to_held(found: Rows) -> Held:
+    """The conversation behind its row; without a row it stands at the beginning."""
+    if not found:
+        return Held(Head())
+    deleted, *head = found[0]
+    return Held(_head(head), deleted=bool(deleted))
+
+
+def make_conversation(place: Place, *, now: int) -> Statement:
+    """An empty conversation, unless there is one."""
+    return Statement(
+        "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
+        "generation, counter, created, updated, deleted) "
+        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, '', $4, $4, false) ON CONFLICT DO NOTHING",
+        (*place.keys, long_form(place.name), now),
+    )
+
+
+_SAVE_HEAD = (
+    "UPDATE turnfold_conversation SET seq = $4, tokens = $5, turns = $6, checkpoint = $7, "
+    f"generation = $3::bigint + 1, counter = $8, updated = $9 WHERE {_HERE} "
+    "AND generation = $3 AND NOT deleted"
+)
+
+
+def _head_values(place: Place, head: Head, *, now: int) -> tuple[object, ...]:
+    return (
+        *place.keys,
+        head.generation,
+        head.seq,
+        head.tokens,
+        head.turns,
+        head.checkpoint,
+        head.counter,
+        now,
+    )
+
+
+def save_head(place: Place, head: Head, *, now: int) -> Statement:
+    """Write where a conversation stands, one generation after `head.generation`, which must be the present one."""
+    return Statement(_SAVE_HEAD, _head_values(place, head, now=now))
+
+
+def bury(place: Place, generation: int, *, now: int) -> Statement:
+    """Leave of a conversation only that it was erased."""
+    return Statement(
+        "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', "
+        f"generation = $3::bigint + 1, updated = $4, deleted = true WHERE {_HERE}",
+        (*place.keys, generation, now),
+    )
+
+
+def list_conversations(tenant: str, after: str, limit: int) -> Statement:
+    """The conversations of a tenant after a name, erased ones left out."""
+    return Statement(
+        f"SELECT coalesce(long_name, conversation), created, updated, {_HEAD} FROM turnfold_conversation "
+        "WHERE tenant = $1 AND conversation > $2 AND NOT deleted ORDER BY conversation LIMIT $3",
+        (key_of(tenant), key_of(after), limit),
+    )
+
+
+def to_info(row: Sequence[object]) -> ConversationInfo:
+    """A line of a listing from its row: name, created, updated, head columns."""
+    name, created, updated = cast("tuple[str, int, int]", row[:3])
+    return ConversationInfo(name, _head(row[3:]), created, updated)
+
+
+def _head(values: Sequence[object]) -> Head:
+    return Head(*cast("tuple[int, int, int, str, int, str]", tuple(values)))
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+# One statement, so that entries and their terms are written only if the head moved from where it was read.
+_APPEND = f"""
+WITH moved AS ({_SAVE_HEAD} RETURNING true), written AS (
+    INSERT INTO turnfold_entry
+        (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body)
+    SELECT $1, $2, new.* FROM moved, unnest($10::bigint[], $11::text[], $12::text[], $13::bigint[], $14::bigint[],
+        $15::bigint[], $16::bigint[], $17::bytea[]) AS new
+), indexed AS (
+    INSERT INTO turnfold_term (tenant, conversation, seq, terms)
+    SELECT $1, $2, new.seq, string_to_array(new.terms, ' ')
+    FROM moved, unnest($10::bigint[], $18::text[]) AS new (seq, terms)
+)
+SELECT count(*) FROM moved
+"""
+
+
+def append_rows(
+    place: Place, head: Head, new: Sequence[Row], texts: Iterable[str], *, now: int
+) -> Statement:
+    """Write entries, what they are found by, and the head; gives 0 if the head is not where it was read."""
+    return Statement(
+        _APPEND,
+        (
+            *_head_values(place, head, now=now),
+            [row.seq for row in new],
+            [key_of(row.client_id) or None for row in new],
+            [long_form(row.client_id) for row in new],
+            [row.created for row in new],
+            [row.turn for row in new],
+            [row.tokens for row in new],
+            [row.running for row in new],
+            [row.body for row in new],
+            [_indexed(place, text) for text in texts],
+        ),
+    )
+
+
+def find_known(place: Place, client_ids: Iterable[str]) -> Statement:
+    """The entries that have one of these ids, by id."""
+    return Statement(
+        f"SELECT client_id, seq, body FROM turnfold_entry WHERE {_HERE} AND client_id = ANY($3)",
+        (*place.keys, [key_of(name) for name in client_ids]),
+    )
+
+
+def to_known(found: Rows, client_ids: Iterable[str]) -> dict[str, Stored]:
+    """Which of the ids there are, and under which entries."""
+    stored = {key: Stored(*cast("tuple[int, bytes]", tuple(rest))) for key, *rest in found}
+    return {name: stored[key_of(name)] for name in client_ids if key_of(name) in stored}
+
+
+def rows_between(place: Place, after: int, upto: int, limit: int) -> Statement:
+    """Entries with `after < seq <= upto`."""
+    where = "seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5"
+    return _select_rows(where, (*place.keys, after, upto, limit))
+
+
+def rows_by_id(place: Place, client_ids: Iterable[str]) -> Statement:
+    """Entries that have one of these ids."""
+    keys = sorted({key_of(name) for name in client_ids})
+    return _select_rows("client_id = ANY($3) ORDER BY seq", (*place.keys, keys))
+
+
+def rows_of_turn(place: Place, turn: int) -> Statement:
+    """Entries of one turn: turns grow with seq, so their edges are found by halving."""
+    edges = f"{_halving('first', 'turn >= $3')}, {_halving('stop', 'turn > $3')}"
+    where = "seq >= (SELECT max(low) FROM first) AND seq < (SELECT max(low) FROM stop) ORDER BY seq"
+    return _select_rows(where, (*place.keys, turn), edges)
+
+
+def rows_of_tail(place: Place, tokens: int, messages: int) -> Statement:
+    """The newest entries that cost at most `tokens` together and, unless it is 0, are at most `messages`."""
+    edge = _halving("first", "running - tokens >= (SELECT tokens FROM head) - $3")
+    # Both ends are named, so that the planner takes it for the small range it is.
+    where = (
+        "seq BETWEEN (SELECT max(low) FROM first) AND (SELECT seq FROM head) "
+        "AND seq > (SELECT CASE $4::bigint WHEN 0 THEN 0 ELSE seq - $4::bigint END FROM head) ORDER BY seq"
+    )
+    return _select_rows(where, (*place.keys, tokens, messages), edge)
+
+
+def _halving(name: str, condition: str) -> str:
+    """A table whose greatest `low` is the first seq with a condition that stays true once it is."""
+    # LIMIT 1 keeps the probe a question of its own; as part of a join the planner might read all rows for it.
+    return f"""{name} (low, high) AS (
+    SELECT 1::bigint, seq + 1 FROM head
+    UNION ALL
+    SELECT CASE WHEN probe.reached THEN low ELSE probe.seq + 1 END,
+           CASE WHEN probe.reached THEN probe.seq ELSE high END
+    FROM {name}, LATERAL (
+        SELECT seq, {condition} AS reached FROM turnfold_entry WHERE {_HERE} AND seq = (low + high) / 2 LIMIT 1
+    ) AS probe WHERE low < high
+)"""
+
+
+def _select_rows(where: str, values: tuple[object, ...], edges: str = "") -> Statement:
+    head = f"head AS (SELECT seq, tokens FROM turnfold_conversation WHERE {_HERE})"
+    before = f"WITH RECURSIVE {head}, {edges} " if edges else ""
+    return Statement(
+        f"{before}SELECT {_ROW} FROM turnfold_entry WHERE {_HERE} AND {where}",
+        values,
+    )
+
+
+def to_rows(found: Rows) -> list[Row]:
+    """Entries from their rows."""
+    return [Row(*cast("tuple[int, str, int, int, int, int, bytes]", row)) for row in found]
+
+
+def change_costs(place: Place, changed: Sequence[tuple[int, int, int]]) -> Statement:
+    """Replace the costs of entries: seq, tokens, running."""
+    seqs, tokens, running = map(list, zip(*changed, strict=True))
+    return Statement(
+        "UPDATE turnfold_entry AS entry SET tokens = new.tokens, running = new.running "
+        "FROM unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS new (seq, tokens, running) "
+        "WHERE tenant = $1 AND conversation = $2 AND entry.seq = new.seq",
+        (*place.keys, seqs, tokens, running),
+    )
+
+
+def of_conversation(action: str, table: str, place: Place) -> Statement:
+    """Everything a table has of a conversation."""
+    return Statement(f"{action} FROM {table} WHERE {_HERE}", place.keys)
+
+
+# -------------------------------------------------------------------------------------------- search
+
+
+def scoped(place: Place, terms: Iterable[str]) -> list[str]:
+    """Terms as they are indexed: marked with their tenant, so that no search wades through another's."""
+    mark = blake2b(place.tenant.encode(), digest_size=5).hexdigest()
+    return [f"{mark}:{term}" for term in terms]
+
+
+def _indexed(place: Place, text: str) -> str:
+    terms = sorted(set(terms_of(text)))
+    return " ".join((_conversation_term(place), *scoped(place, terms)))
+
+
+def _conversation_term(place: Place) -> str:
+    # Not letters and digits only, so no term of a text: it lets a deletion see the rows it must remove.
+    digest = blake2b("\x00".join(place.keys).encode(), digest_size=10).hexdigest()
+    return f"#{digest}"
+
+
+def name_terms(place: Place, terms: Sequence[str] | None) -> Statement:
+    """Say which rows of the index this transaction is about: those with any of the terms, or the conversation's."""
+    named = [_conversation_term(place)] if terms is None else scoped(place, terms)
+    return Statement("SELECT set_config('turnfold.terms', $1, true)", (" ".join(named),))
+
+
+def _found(
+    place: Place, terms: Sequence[str], *, everywhere: bool
+) -> tuple[str, tuple[object, ...]]:
+    where = "term.tenant = $1 AND term.terms && $2::text[]"
+    values: tuple[object, ...] = (place.tenant, scoped(place, terms))
+    if everywhere:
+        return where, values
+    return f"{where} AND term.conversation = $3", (*values, place.conversation)
+
+
+def total_entries(place: Place, *, everywhere: bool) -> Statement:
+    """How many entries a search looks at."""
+    where, values = ("tenant = $1", place.keys[:1]) if everywhere else (_HERE, place.keys)
+    return Statement(
+        f"SELECT coalesce(sum(seq), 0)::bigint FROM turnfold_conversation WHERE {where}",
+        values,
+    )
+
+
+def holding(place: Place, terms: Sequence[str], *, everywhere: bool) -> Statement:
+    """How many entries hold each of the terms."""
+    where, values = _found(place, terms, everywhere=everywhere)
+    return Statement(
+        "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
+        f"WHERE {where} AND held = ANY($2::text[]) GROUP BY held",
+        values,
+    )
+
+
+def candidates(place: Place, terms: Sequence[str], *, everywhere: bool, most: int) -> Statement:
+    """The newest entries that hold any of the terms."""
+    where, values = _found(place, terms, everywhere=everywhere)
+    return Statement(
+        "SELECT coalesce(newest.long_name, newest.conversation), newest.seq, entry.body FROM ("
+        "SELECT term.conversation, term.seq, home.long_name FROM turnfold_term AS term "
+        "JOIN turnfold_conversation AS home ON home.tenant = $1 AND home.conversation = term.conversation "
+        f"WHERE {where} ORDER BY home.created DESC, home.conversation DESC, term.seq DESC LIMIT {most}"
+        ") AS newest JOIN turnfold_entry AS entry "
+        "ON entry.tenant = $1 AND entry.conversation = newest.conversation AND entry.seq = newest.seq",
+        values,
+    )
+
+
+def to_candidates(found: Rows) -> list[tuple[str, int, Counter[str]]]:
+    """Entries with all their terms."""
+    rows = cast("list[tuple[str, int, bytes]]", found)
+    return [(name, seq, Counter(terms_of(decode_message(body).text))) for name, seq, body in rows]

@@ -1,0 +1,193 @@
+"""Documents: named bytes beside the log, versioned, changed by compare-and-swap."""
+
+# ruff: noqa: D102, S101 (the name of a case is its sentence, and assert is what a case is made of)
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from turnfold.errors import Conflict
+from turnfold.records import Document
+from turnfold.testing.store_conformance_trial import StoreCases, Trial, case
+from turnfold.testing.store_conformance_values import ALICE, BOB, TALK, document, said
+
+__all__ = ("DocumentCases", "VersionCases")
+
+BODIES = {
+    "empty": b"",
+    "every byte": bytes(range(256)),
+    "zeros": bytes(1000),
+    "not text": b"\xff\xfe\xc0\x80\xed\xa0\x80",
+    "text": "会话 state".encode(),
+    "five megabytes": bytes(range(251)) * (5_000_000 // 251),
+}
+
+
+class DocumentCases(StoreCases):
+    """What a document is once it is stored."""
+
+    @case
+    async def test_an_absent_one_is_none(self, trial: Trial) -> None:
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") is None
+        await trial.store.append(ALICE, TALK, said("a"))
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") is None
+
+    @case
+    async def test_the_store_says_version_and_time(self, trial: Trial) -> None:
+        trial.clock.now, trial.clock.step = 9_000_000, 0
+        given = Document("note", "key", b"body", version=41, created=17)
+        stored = await trial.store.put_document(ALICE, TALK, given)
+        assert stored == Document("note", "key", b"body", version=1, created=9_000_000)
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
+
+    @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+    @case
+    async def test_any_body_comes_back_exactly(self, trial: Trial, body: bytes) -> None:
+        await trial.store.put_document(ALICE, TALK, document("key", body))
+        found = await trial.store.get_document(ALICE, TALK, "note", "key")
+        assert found is not None
+        assert type(found.body) is bytes
+        assert found.body == body
+
+    @case
+    async def test_the_last_body_stands(self, trial: Trial) -> None:
+        for body in (b"long first body", b"", b"last"):
+            await trial.store.put_document(ALICE, TALK, document("key", body))
+        found = await trial.store.get_document(ALICE, TALK, "note", "key")
+        assert found is not None
+        assert (found.body, found.version) == (b"last", 3)
+
+    @case
+    async def test_one_key_in_many_places_is_many_documents(self, trial: Trial) -> None:
+        places = [
+            (ALICE, TALK, "note", "key"),
+            (ALICE, TALK, "notek", "ey"),
+            (ALICE, TALK, "key", "note"),
+            (ALICE, TALK, "Note", "key"),
+            (ALICE, TALK, "note", "key "),
+            (ALICE, "other", "note", "key"),
+            (BOB, TALK, "note", "key"),
+        ]
+        for index, (scope, name, kind, key) in enumerate(places):
+            given = document(key, bytes([index]), kind=kind)
+            assert (await trial.store.put_document(scope, name, given)).version == 1
+        for index, (scope, name, kind, key) in enumerate(places):
+            found = await trial.store.get_document(scope, name, kind, key)
+            assert found is not None
+            assert (found.kind, found.key, found.body) == (kind, key, bytes([index]))
+
+    @case
+    async def test_a_document_may_come_before_the_first_entry(self, trial: Trial) -> None:
+        await trial.store.put_document(ALICE, TALK, document("key"))
+        [info] = await trial.store.conversations(ALICE)
+        assert (info.conversation, info.head.seq, info.head.tokens) == (TALK, 0, 0)
+        assert (await trial.store.append(ALICE, TALK, said("a"), expect=0)).first == 1
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") is not None
+
+    @case
+    async def test_documents_do_not_touch_the_log(self, trial: Trial) -> None:
+        done = await trial.store.append(ALICE, TALK, said("a", "b"))
+        log = await trial.store.read(ALICE, TALK)
+        await trial.store.put_document(ALICE, TALK, document("key"))
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        head = await trial.store.head(ALICE, TALK)
+        assert await trial.store.read(ALICE, TALK) == log
+        assert head == replace(done.head, generation=head.generation)
+
+    @case
+    async def test_documents_and_versions_survive_reopening(self, trial: Trial) -> None:
+        await trial.store.put_document(ALICE, TALK, document("key", b"one"))
+        stored = await trial.store.put_document(ALICE, TALK, document("key", b"two"))
+        store = await trial.reopen()
+        assert await store.get_document(ALICE, TALK, "note", "key") == stored
+        with pytest.raises(Conflict):
+            await store.put_document(ALICE, TALK, document("key"), expect=1)
+        assert (await store.put_document(ALICE, TALK, document("key"), expect=2)).version == 3
+
+
+async def _written(trial: Trial, times: int) -> Document | None:
+    for _ in range(times):
+        await trial.store.put_document(ALICE, TALK, document("key", b"old"))
+    return await trial.store.get_document(ALICE, TALK, "note", "key")
+
+
+class VersionCases(StoreCases):
+    """Compare and swap on the version."""
+
+    @pytest.mark.parametrize(
+        ("version", "expect"), [(0, None), (0, 0), (1, None), (1, 1), (3, None), (3, 3)]
+    )
+    @case
+    async def test_the_right_version_is_replaced(
+        self, trial: Trial, version: int, expect: int | None
+    ) -> None:
+        await _written(trial, version)
+        stored = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=expect)
+        assert (stored.version, stored.body) == (version + 1, b"new")
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
+
+    @pytest.mark.parametrize(
+        ("version", "expect"),
+        [(0, 1), (0, 2), (1, 0), (1, 2), (3, 0), (3, 1), (3, 4), (3, -1), (3, 10**30)],
+    )
+    @case
+    async def test_any_other_version_is_a_conflict(
+        self, trial: Trial, version: int, expect: int
+    ) -> None:
+        before = await _written(trial, version)
+        listed = await trial.store.conversations(ALICE)
+        with pytest.raises(Conflict):
+            await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=expect)
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == before
+        assert await trial.store.conversations(ALICE) == listed
+
+    @pytest.mark.parametrize("expect", [None, 2])
+    @case
+    async def test_a_drop_removes_it(self, trial: Trial, expect: int | None) -> None:
+        await _written(trial, 2)
+        assert await trial.store.drop_document(ALICE, TALK, "note", "key", expect=expect) is True
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") is None
+        assert await trial.store.documents(ALICE, TALK, "note") == []
+
+    @pytest.mark.parametrize("expect", [0, 1, 3, -1])
+    @case
+    async def test_a_drop_of_another_version_is_a_conflict(self, trial: Trial, expect: int) -> None:
+        before = await _written(trial, 2)
+        with pytest.raises(Conflict):
+            await trial.store.drop_document(ALICE, TALK, "note", "key", expect=expect)
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == before
+
+    @pytest.mark.parametrize("expect", [None, 0])
+    @case
+    async def test_dropping_what_is_not_there_says_so(
+        self, trial: Trial, expect: int | None
+    ) -> None:
+        assert await trial.store.drop_document(ALICE, TALK, "note", "key", expect=expect) is False
+        assert await trial.store.conversations(ALICE) == []
+
+    @case
+    async def test_dropping_an_absent_version_is_a_conflict(self, trial: Trial) -> None:
+        with pytest.raises(Conflict):
+            await trial.store.drop_document(ALICE, TALK, "note", "key", expect=1)
+
+    @case
+    async def test_a_drop_leaves_its_neighbours(self, trial: Trial) -> None:
+        for kind in ("note", "state"):
+            for key in ("key", "other"):
+                await trial.store.put_document(ALICE, TALK, document(key, kind=kind))
+        await trial.store.put_document(ALICE, "other", document("key"))
+        await trial.store.put_document(BOB, TALK, document("key"))
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        assert [each.key for each in await trial.store.documents(ALICE, TALK, "note")] == ["other"]
+        assert len(await trial.store.documents(ALICE, TALK, "state")) == 2
+        assert len(await trial.store.documents(ALICE, "other", "note")) == 1
+        assert len(await trial.store.documents(BOB, TALK, "note")) == 1
+
+    @case
+    async def test_what_was_dropped_can_be_written_again(self, trial: Trial) -> None:
+        await _written(trial, 3)
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        stored = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=0)
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored

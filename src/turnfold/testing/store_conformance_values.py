@@ -1,0 +1,180 @@
+"""The values the store cases are made of: short ways to write entries, and the strings that break careless stores."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
+from turnfold.stores import ConversationInfo, Hit, Scope, Store
+from turnfold.tokens import Certainty, Framing, TokenCounter
+
+__all__ = (
+    "ALICE",
+    "BAD_NAMES",
+    "BOB",
+    "HOSTILE_NAMES",
+    "HOSTILE_TEXTS",
+    "TALK",
+    "VERBS",
+    "WRITING_VERBS",
+    "Verb",
+    "character_counter",
+    "checkpoint",
+    "digest",
+    "document",
+    "exchange",
+    "named",
+    "said",
+    "seqs",
+    "texts",
+)
+
+ALICE = Scope("alice")
+BOB = Scope("bob")
+TALK = "talk"
+
+BAD_NAMES: Mapping[str, str] = {
+    "empty": "",
+    "nul": "a\x00b",
+    "too long": "x" * 513,
+    "lone surrogate": "a\ud800",
+}
+"""What no name may be, in any verb."""
+
+HOSTILE_NAMES: Mapping[str, str] = {
+    "quotes": 'it\'s "quoted" `here`',
+    "sql": "x'); DROP TABLE entry; --",
+    "sql or": "' OR '1'='1",
+    "like": "%_[a-z]\\%",
+    "percent format": "%s %(name)s {} {0}",
+    "placeholder": "$1 ?1 :name @name",
+    "path": "../../etc/passwd",
+    "backslashes": "\\x00\\u0000\\'",
+    "separators": "a:b/c|d,e\x1fg",
+    "newlines": "a\r\nb\tc",
+    "spaces": "  padded  ",
+    "chinese": "会话：第一个（测试）",
+    "right to left": "\u202eשלום مرحبا\u202c",
+    "emoji": "👩🏽‍💻🏳️‍🌈",
+    "decomposed": "e\u0301",
+    "not a character": "\uffff\U0010ffff",
+    "longest": "长" * 512,
+    "json": '{"$ne": null}',
+    "cache key": "*\r\nFLUSHALL\r\n",
+}
+"""Names that are allowed and must come back exactly."""
+
+HOSTILE_TEXTS: Mapping[str, str] = {
+    **HOSTILE_NAMES,
+    "empty": "",
+    "nul": "before\x00after",
+    "controls": "".join(map(chr, range(32))) + "\x7f\x80\x9f",
+    "checkpoint marker": "[MEMORY_CHECKPOINT]",
+    "byte order marks": "\ufeffa\ufeff",
+    "line separators": "a\u2028b\u2029c\x85d",
+}
+"""What a message or a summary may say and must come back exactly."""
+
+
+def said(*words: str) -> list[NewEntry]:
+    """User messages without client ids."""
+    return [NewEntry(user(word)) for word in words]
+
+
+def named(*words: str) -> list[NewEntry]:
+    """User messages, each with its own text for client id."""
+    return [NewEntry(user(word), client_id=word) for word in words]
+
+
+def exchange(question: str, answer: str) -> list[NewEntry]:
+    """One turn: a user message and its answer."""
+    return [NewEntry(user(question)), NewEntry(assistant(answer))]
+
+
+def checkpoint(name: str, upto: int, *, previous: str = "", text: str = "summary") -> Checkpoint:
+    """A checkpoint over everything up to a seq."""
+    return Checkpoint(name, previous, upto, text, digest=f"digest of {upto}")
+
+
+def document(key: str, body: bytes = b"body", *, kind: str = "note") -> Document:
+    """A document as a writer gives it; the store alone says its version."""
+    return Document(kind, key, body, version=0)
+
+
+def texts(entries: Iterable[Entry]) -> list[str]:
+    """What the entries say."""
+    return [entry.message.text for entry in entries]
+
+
+def seqs(entries: Iterable[Entry]) -> list[int]:
+    """Where the entries stand."""
+    return [entry.seq for entry in entries]
+
+
+class _Characters:
+    certainty = Certainty.EXACT
+
+    def __init__(self, price: int) -> None:
+        self.name = f"characters*{price}"
+        self._price = price
+
+    def count(self, text: str) -> int:
+        return len(text) * self._price
+
+
+def character_counter(price: int = 1) -> TokenCounter:
+    """A counter whose arithmetic can be done in the head: a message of plain text costs its length times `price`."""
+    bare = Framing(name="bare", origin="made for tests", message=0, reply=0, author=0)
+    return TokenCounter(_Characters(price), framing=bare)
+
+
+Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
+
+WRITING_VERBS: Mapping[str, Verb] = {
+    "append": lambda store, scope, name: store.append(scope, name, said("late")),
+    "add_checkpoint": lambda store, scope, name: store.add_checkpoint(
+        scope, name, checkpoint("late", 1)
+    ),
+    "put_document": lambda store, scope, name: store.put_document(scope, name, document("late")),
+    "drop_document": lambda store, scope, name: store.drop_document(scope, name, "note", "key"),
+}
+VERBS: Mapping[str, Verb] = {
+    **WRITING_VERBS,
+    "head": lambda store, scope, name: store.head(scope, name),
+    "read": lambda store, scope, name: store.read(scope, name),
+    "read_turn": lambda store, scope, name: store.read_turn(scope, name, 1),
+    "find": lambda store, scope, name: store.find(scope, name, ["one"]),
+    "tail": lambda store, scope, name: store.tail(scope, name, tokens=1000),
+    "checkpoints": lambda store, scope, name: store.checkpoints(scope, name),
+    "get_document": lambda store, scope, name: store.get_document(scope, name, "note", "key"),
+    "documents": lambda store, scope, name: store.documents(scope, name, "note"),
+    "search": lambda store, scope, name: store.search(scope, ["one"], conversation=name),
+    "delete": lambda store, scope, name: store.delete(scope, name),
+}
+"""Every verb that names a conversation, with arguments that are right for any."""
+
+_QUERIES = ("one", "two three", "alpha", "a b c", "北京")
+
+
+async def digest(
+    store: Store, scope: Scope, *, kinds: tuple[str, ...] = ("note", "state")
+) -> tuple[
+    list[ConversationInfo],
+    list[list[Entry]],
+    list[list[Entry]],
+    list[list[Checkpoint]],
+    list[list[Document]],
+    list[list[Hit]],
+]:
+    """Everything a scope can see, as one value: of all its conversations, and what a few searches find."""
+    listed = await store.conversations(scope, limit=10_000)
+    names = [info.conversation for info in listed]
+    return (
+        listed,
+        [await store.read(scope, name, limit=10_000) for name in names],
+        [await store.tail(scope, name, tokens=5) for name in names],
+        [await store.checkpoints(scope, name) for name in names],
+        [await store.documents(scope, name, kind) for name in names for kind in kinds],
+        [await store.search(scope, [query], limit=10_000) for query in _QUERIES],
+    )

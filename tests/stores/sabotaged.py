@@ -1,0 +1,384 @@
+"""Stores with one fault each, and for each the cases that must notice. Run by test_conformance_bites.py only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import Phase, settings
+
+from turnfold.errors import ConversationDeleted, IdReused
+from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores import Appended, ConversationInfo, Erasure, Hit, MemoryStore, Scope, Store
+from turnfold.stores.ledger import Row, check_version
+from turnfold.stores.memory_store import _Conversation
+from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.sqlite_rows import Held
+from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.testing import StoreConformance
+from turnfold.tokens import TokenCounter
+
+settings.register_profile("sabotage", derandomize=True, phases=[Phase.generate])
+settings.load_profile("sabotage")  # a fault is to be noticed every time, and need not be made small
+
+
+class Sabotaged(StoreConformance):
+    """The suite on a store with a fault."""
+
+    examples = 50
+    Broken: ClassVar[type[MemoryStore | SqliteStore]]
+    bitten_by: ClassVar[tuple[str, ...]]
+
+    def open_store(
+        self,
+        place: Path,
+        *,
+        counter: TokenCounter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> Store:
+        if issubclass(self.Broken, SqliteStore):
+            return self.Broken(place, counter=counter, clock=clock)
+        return self.Broken(counter=counter, clock=clock)
+
+
+class TestDoublesOnRetry(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            done = await super().append(scope, conversation, entries, expect=expect)
+            if done.repeated:
+                await super().append(
+                    scope, conversation, [replace(e, client_id="") for e in entries]
+                )
+            return done
+
+    bitten_by = (
+        "test_a_retry_returns_the_first_result",
+        "test_a_retry_changes_nothing_at_all",
+        "test_concurrent_retries_store_one_batch",
+    )
+
+
+class TestLosesTheSecondEntry(Sabotaged):
+    class Broken(MemoryStore):
+        def _write(self, held: _Conversation, rows: list[Row]) -> None:
+            super()._write(held, rows[:1])
+
+    bitten_by = (
+        "test_seqs_are_dense_across_batches",
+        "test_a_batch_keeps_its_order",
+        "test_many_writers_of_one_conversation",
+        "test_any_calls_give_the_answers_of_the_reference",
+    )
+
+
+class TestIgnoresTheExpectation(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            del expect
+            return await super().append(scope, conversation, entries)
+
+    bitten_by = (
+        "test_any_other_expectation_is_a_conflict[0]",
+        "test_a_conflict_leaves_no_trace_of_an_unknown_conversation",
+        "test_of_writers_who_expect_the_same_one_wins",
+    )
+
+
+class TestListsEveryTenant(Sabotaged):
+    class Broken(MemoryStore):
+        async def conversations(
+            self, scope: Scope, *, after: str = "", limit: int = 100
+        ) -> list[ConversationInfo]:
+            tenants = {scope.tenant} | {tenant for tenant, _ in self._conversations}
+            found = [
+                await super(TestListsEveryTenant.Broken, self).conversations(
+                    Scope(tenant), after=after
+                )
+                for tenant in sorted(tenants)
+            ]
+            return [info for infos in found for info in infos][:limit]
+
+    bitten_by = (
+        "test_only_the_scope_is_listed",
+        "test_a_new_tenant_sees_nothing",
+        "test_any_activity_of_others_changes_no_answer",
+    )
+
+
+class TestFindsInEveryTenant(Sabotaged):
+    class Broken(MemoryStore):
+        async def find(
+            self, scope: Scope, conversation: str, client_ids: Sequence[str]
+        ) -> list[Entry]:
+            for tenant, name in sorted(self._conversations):
+                if name == conversation:
+                    scope = Scope(tenant)
+            return await super().find(scope, conversation, client_ids)
+
+    bitten_by = (
+        "test_ids_are_found_in_their_own_conversation_only",
+        "test_an_answer_is_the_same_as_if_one_were_alone[find]",
+    )
+
+
+class TestRanksByWhatOthersWrote(Sabotaged):
+    class Broken(MemoryStore):
+        async def search(
+            self,
+            scope: Scope,
+            terms: Sequence[str],
+            *,
+            conversation: str | None = None,
+            limit: int = 20,
+        ) -> list[Hit]:
+            hits = await super().search(scope, terms, conversation=conversation, limit=limit)
+            everything = sum(held.head.seq for held in self._conversations.values())
+            return [replace(hit, score=hit.score * everything) for hit in hits]
+
+    bitten_by = ("test_the_rank_of_a_hit_does_not_tell_what_others_wrote",)
+
+
+class TestBringsBackTheDeleted(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            try:
+                return await super().append(scope, conversation, entries, expect=expect)
+            except ConversationDeleted:
+                del self._conversations[scope.tenant, conversation]
+                return await super().append(scope, conversation, entries, expect=expect)
+
+    bitten_by = (
+        "test_every_writing_verb_is_refused[append-filled]",
+        "test_a_late_retry_is_refused",
+        "test_a_racing_writer_never_brings_it_back",
+    )
+
+
+class TestKeepsDocumentsOfTheDeleted(Sabotaged):
+    class Broken(MemoryStore):
+        async def delete(self, scope: Scope, conversation: str) -> Erasure:
+            kept = self._found(scope, conversation).documents
+            erasure = await super().delete(scope, conversation)
+            self._conversations[scope.tenant, conversation].documents.update(kept)
+            return erasure
+
+    bitten_by = (
+        "test_no_verb_shows_anything_of_it[documents]",
+        "test_no_verb_shows_anything_of_it[get_document]",
+        "test_deleting_twice_says_so",
+    )
+
+
+class TestTailOverBudget(Sabotaged):
+    class Broken(MemoryStore):
+        async def tail(
+            self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+        ) -> list[Entry]:
+            return await super().tail(scope, conversation, tokens=tokens + 1, messages=messages)
+
+    bitten_by = (
+        "test_the_tail_is_the_longest_that_fits[3-0]",
+        "test_both_limits_hold[3-2-0]",
+        "test_any_tail_is_exact",
+    )
+
+
+class TestTailUnderBudget(Sabotaged):
+    class Broken(MemoryStore):
+        async def tail(
+            self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+        ) -> list[Entry]:
+            return await super().tail(
+                scope, conversation, tokens=max(tokens - 1, 0), messages=messages
+            )
+
+    bitten_by = ("test_the_tail_is_the_longest_that_fits[4-1]", "test_any_tail_is_exact")
+
+
+class TestNumbersWithGaps(Sabotaged):
+    class Broken(MemoryStore):
+        def _write(self, held: _Conversation, rows: list[Row]) -> None:
+            gap = bool(held.rows)
+            super()._write(held, [row._replace(seq=row.seq + gap) for row in rows])
+
+    bitten_by = (
+        "test_seqs_are_dense_across_batches",
+        "test_many_writers_of_one_conversation",
+        "test_any_calls_give_the_answers_of_the_reference",
+    )
+
+
+class TestCheckpointsWithoutComparing(Sabotaged):
+    class Broken(MemoryStore):
+        async def add_checkpoint(
+            self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        ) -> Checkpoint:
+            live = (await self.head(scope, conversation)).checkpoint
+            return await super().add_checkpoint(
+                scope, conversation, replace(checkpoint, previous=live)
+            )
+
+    bitten_by = (
+        "test_any_other_predecessor_is_a_conflict[s1]",
+        "test_the_first_has_no_predecessor",
+        "test_of_racing_checkpoints_one_wins",
+    )
+
+
+class TestDocumentsComparedTooEarly(Sabotaged):
+    class Broken(MemoryStore):
+        async def put_document(
+            self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
+        ) -> Document:
+            known = await self.get_document(scope, conversation, document.kind, document.key)
+            check_version(expect, known.version if known else 0, document.kind, document.key)
+            await asyncio.sleep(0)
+            return await super().put_document(scope, conversation, document)
+
+    bitten_by = ("test_of_racing_documents_one_wins_each_version",)
+
+
+class TestWritesEntryByEntry(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            done: list[Appended] = []
+            for entry in entries:
+                done.append(await super().append(scope, conversation, [entry], expect=expect))
+                expect = None
+                await asyncio.sleep(0)
+            return replace(done[-1], first=done[0].first)
+
+    bitten_by = (
+        "test_readers_see_whole_batches_only",
+        "test_many_writers_of_one_conversation",
+        "test_a_cancelled_append_is_whole_or_absent[2]",
+        "test_a_batch_known_in_part_is_refused[xa]",
+    )
+
+
+class TestStoresWhatIsNewOfARefusedBatch(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            try:
+                return await super().append(scope, conversation, entries, expect=expect)
+            except IdReused:
+                known = self._found(scope, conversation).by_id
+                for entry in entries:
+                    if entry.client_id not in known:
+                        await super().append(scope, conversation, [entry])
+                raise
+
+    bitten_by = (
+        "test_a_batch_known_in_part_is_refused[ax]",
+        "test_a_refused_batch_reserves_no_id",
+    )
+
+
+class TestReadsOneTooMany(Sabotaged):
+    class Broken(MemoryStore):
+        async def read(
+            self,
+            scope: Scope,
+            conversation: str,
+            *,
+            after: int = 0,
+            upto: int | None = None,
+            limit: int = 1000,
+        ) -> list[Entry]:
+            return await super().read(
+                scope, conversation, after=max(after - 1, 0), upto=upto, limit=limit
+            )
+
+    bitten_by = ("test_a_range_is_what_lies_after_and_up_to[3-4-1000-expected4]",)
+
+
+class TestGenerationStandsStill(Sabotaged):
+    class Broken(MemoryStore):
+        async def put_document(
+            self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
+        ) -> Document:
+            stored = await super().put_document(scope, conversation, document, expect=expect)
+            held = self._conversations[scope.tenant, conversation]
+            held.head = replace(held.head, generation=max(held.head.generation - 1, 1))
+            return stored
+
+    bitten_by = (
+        "test_it_grows_with_every_change[put_document]",
+        "test_it_never_returns_to_an_earlier_value",
+    )
+
+
+class TestServesAfterClosing(Sabotaged):
+    class Broken(MemoryStore):
+        async def close(self) -> None:
+            pass
+
+    bitten_by = (
+        "test_a_closed_store_is_unavailable[append]",
+        "test_a_closed_store_says_that_it_is_not_well",
+    )
+
+
+class TestErasesRowsButNotBytes(Sabotaged):
+    class Broken(SqliteStore):
+        async def delete(self, scope: Scope, conversation: str) -> Erasure:
+            scrub = self._engine.scrub
+
+            async def nothing() -> None:
+                pass
+
+            self._engine.scrub = nothing
+            try:
+                return await super().delete(scope, conversation)
+            finally:
+                self._engine.scrub = scrub
+
+    bitten_by = ("test_no_file_holds_what_was_said[while open]",)
+
+
+class TestNeverRecounts(Sabotaged):
+    class Broken(SqliteStore):
+        def _recount(
+            self, connection: Connection, scope: Scope, conversation: str, held: Held
+        ) -> None:
+            pass
+
+    bitten_by = ("test_a_tail_recounts", "test_an_append_recounts")

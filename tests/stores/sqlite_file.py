@@ -1,0 +1,68 @@
+"""A store's file as stock SQLite sees it, and a way to run a blocking store's verbs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from turnfold.records import decode_message
+from turnfold.stores import Scope
+from turnfold.stores.sqlite_rows import scope_term
+
+__all__ = ("ALICE", "dump", "integrity", "settled", "stored_texts")
+
+Answer = TypeVar("Answer")
+ALICE = Scope("alice")
+
+_OF_ALICE = "(SELECT key FROM conversation WHERE tenant = 'alice')"
+_TABLES = {
+    "conversation": "tenant = 'alice' ORDER BY key",
+    "entry": f"conversation IN {_OF_ALICE} ORDER BY conversation, seq",
+    "checkpoint": f"conversation IN {_OF_ALICE} ORDER BY conversation, upto",
+    "document": f"conversation IN {_OF_ALICE} ORDER BY conversation, kind, key",
+}
+
+
+def settled(verb: Coroutine[Any, Any, Answer]) -> Answer:
+    """The answer of a blocking store, whose verbs never suspend."""
+    try:
+        verb.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a blocking store has suspended")
+
+
+def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything the file holds for one tenant, the search index included."""
+    connection = apsw.Connection(str(path))
+    try:
+        held: dict[str, list[tuple[Any, ...]]] = {
+            table: connection.execute(f"SELECT * FROM {table} WHERE {rest}").fetchall()  # noqa: S608 (constants)
+            for table, rest in _TABLES.items()
+        }
+        held["terms"] = connection.execute(
+            "SELECT rowid FROM entry_terms WHERE entry_terms MATCH ? ORDER BY rowid",
+            (f'scope : "{scope_term(ALICE.tenant)}"',),
+        ).fetchall()
+    finally:
+        connection.close()
+    return held
+
+
+def stored_texts(connection: apsw.Connection) -> dict[str, list[tuple[int, str]]]:
+    """Seq and text of every entry, by conversation, as they lie in the file."""
+    held: dict[str, list[tuple[int, str]]] = {}
+    rows = connection.execute(
+        "SELECT name, entry.seq, body FROM entry JOIN conversation ON key = conversation ORDER BY name, entry.seq"
+    )
+    for name, seq, body in rows:
+        held.setdefault(name, []).append((seq, decode_message(body).text))
+    return held
+
+
+def integrity(connection: apsw.Connection) -> str:
+    """What SQLite says of the whole file: "ok", or what is wrong."""
+    return "; ".join(str(row[0]) for row in connection.execute("PRAGMA integrity_check"))

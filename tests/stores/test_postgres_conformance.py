@@ -1,0 +1,44 @@
+"""PostgreSQL, in each way it can be used, against the suite that ships; as a role that row-level security stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs psycopg")
+
+from tests.stores.servers import PostgresPlaces, postgres_places
+from turnfold.stores import Store
+from turnfold.stores.postgres_store import PostgresStore
+from turnfold.testing import StoreConformance
+from turnfold.tokens import TokenCounter
+
+__all__ = ("postgres_places",)
+
+
+class TestPostgres(StoreConformance):
+    examples = 10
+    places: PostgresPlaces
+
+    @pytest.fixture(autouse=True)
+    def _places(self, postgres_places: PostgresPlaces) -> Iterator[None]:
+        self.places = postgres_places
+        yield
+        postgres_places.sweep()
+
+    def open_store(
+        self,
+        place: Path,
+        *,
+        counter: TokenCounter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> Store:
+        return PostgresStore(
+            self.places.url(place), counter=counter, clock=clock, blocking=self.blocking
+        )
+
+
+class TestPostgresBlocking(TestPostgres):
+    blocking = True

@@ -1,0 +1,293 @@
+"""Whatever breaks between the store and PostgreSQL, a batch is whole or absent, and the next caller is served."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs psycopg")
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
+from turnfold.errors import StoreUnavailable
+from turnfold.records import NewEntry, user
+from turnfold.stores import Scope
+from turnfold.stores.postgres_store import PostgresStore
+from turnfold.testing import drive
+
+__all__ = ("postgres_places",)
+
+ALICE = Scope("alice")
+
+
+class Wire:
+    """A proxy before the server that can lose a commit, or the reply to one, and counts round trips."""
+
+    def __init__(self, url: str) -> None:
+        self._target = conninfo_to_dict(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        host, port = self._listener.getsockname()
+        self.url = make_conninfo(url, host=host, port=port)
+        self.lose = ""
+        """"request": the next commit never arrives; "reply": it does, but its reply never comes back."""
+        self.bursts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        host, port = str(self._target.get("host", "localhost")), self._target.get("port", 5432)
+        if not host.startswith("/"):
+            return socket.create_connection((host, int(port or 5432)))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+    def _serve(self, client: socket.socket) -> None:
+        with closing(client), closing(self._connect()) as server:
+            back = threading.Thread(target=self._carry_back, args=(server, client), daemon=True)
+            self._answered = True
+            back.start()
+            with suppress(OSError):
+                while data := client.recv(1 << 16):
+                    self.bursts += self._answered
+                    self._answered = False
+                    if self.lose == "request" and b"COMMIT\0" in data:
+                        self.lose = ""
+                        break
+                    server.sendall(data)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    def _carry_back(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(1 << 16):
+                self._answered = True
+                if self.lose == "reply" and b"COMMIT\0" in data:
+                    self.lose = ""
+                    break
+                client.sendall(data)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def url(postgres_places: PostgresPlaces, tmp_path: Path) -> Iterator[str]:
+    yield postgres_places.url(tmp_path)
+    postgres_places.sweep()
+
+
+@pytest.fixture
+def wire(url: str) -> Iterator[Wire]:
+    wire = Wire(url)
+    yield wire
+    wire.close()
+
+
+def batch(*words: str) -> list[NewEntry]:
+    return [NewEntry(user(word), word) for word in words]
+
+
+def texts(store: PostgresStore, name: str = "talk") -> list[str]:
+    return [entry.message.text for entry in drive(store.read(ALICE, name))]
+
+
+@pytest.mark.parametrize("remembered", [False, True], ids=["under the lock", "in one round trip"])
+@pytest.mark.parametrize(("lost", "stored"), [("reply", True), ("request", False)])
+def test_a_commit_that_was_lost_on_the_way_can_be_asked_for_again(
+    wire: Wire, lost: str, *, remembered: bool, stored: bool
+) -> None:
+    store = PostgresStore(wire.url, blocking=True)
+    drive(store.append(ALICE, "talk", batch("before")))
+    if not remembered:
+        drive(store.delete(ALICE, "other"))
+        store._heads = type(store._heads)()
+    wire.lose = lost
+    with pytest.raises(StoreUnavailable, match="whole or not at all"):
+        drive(store.append(ALICE, "talk", batch("one", "two")))
+    assert wire.lose == ""
+    assert texts(store) == (["before", "one", "two"] if stored else ["before"])
+    done = drive(store.append(ALICE, "talk", batch("one", "two")))
+    assert (done.first, done.last, done.repeated) == (2, 3, stored)
+    assert texts(store) == ["before", "one", "two"]
+    drive(store.close())
+
+
+def test_the_round_trips_counted_are_those_on_the_wire(wire: Wire) -> None:
+    store = PostgresStore(wire.url, blocking=True)
+    drive(store.append(ALICE, "talk", batch("one")))
+    before = (wire.bursts, store._engine.round_trips)
+    for number in range(5):
+        drive(store.append(ALICE, "talk", batch(f"{number}", f"{number}b")))
+        drive(store.tail(ALICE, "talk", tokens=100))
+    assert (wire.bursts - before[0], store._engine.round_trips - before[1]) == (10, 10)
+    drive(store.close())
+
+
+def _hang_up_all(url: str) -> int:
+    dbname = conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(admin_url(), autocommit=True) as admin:
+        found = admin.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = %s AND application_name = 'turnfold'",
+            (dbname,),
+        ).fetchall()
+    return len(found)
+
+
+def test_a_server_that_hung_up_meanwhile_is_called_again(url: str) -> None:
+    store = PostgresStore(url, blocking=True)
+    drive(store.append(ALICE, "talk", batch("one")))
+    assert _hang_up_all(url) >= 1
+    assert drive(store.append(ALICE, "talk", batch("two"))).first == 2
+    drive(store.close())
+
+
+def test_a_server_that_hangs_up_during_an_append_makes_it_unavailable(url: str) -> None:
+    store = PostgresStore(url, blocking=True)
+    drive(store.append(ALICE, "talk", batch("one")))
+    outcome: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            drive(store.append(ALICE, "talk", batch("two")))
+        except StoreUnavailable as error:
+            outcome.append(error)
+
+    with psycopg.connect(url) as keeper:
+        _hold_row(keeper)
+        waiter = threading.Thread(target=append)
+        waiter.start()
+        _until_somebody_waits(url)
+        _hang_up_all(url)
+        waiter.join(30)
+    assert len(outcome) == 1
+    assert texts(store) == ["one"]
+    assert drive(store.append(ALICE, "talk", batch("two"))).first == 2
+    drive(store.close())
+
+
+def _hold_row(keeper: psycopg.Connection) -> None:
+    keeper.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
+    keeper.execute("SELECT 1 FROM turnfold_conversation WHERE conversation = 'talk' FOR UPDATE")
+
+
+def _until_somebody_waits(url: str) -> None:
+    dbname = conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(admin_url(), autocommit=True) as admin:
+        for _ in range(500):
+            waiting = admin.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'",
+                (dbname,),
+            ).fetchone()
+            if waiting is not None and waiting[0]:
+                return
+            time.sleep(0.02)
+    raise AssertionError("nobody waits for the row")
+
+
+def test_a_caller_cancelled_while_waiting_leaves_nobody_waiting(url: str) -> None:
+    async def use() -> list[str]:
+        store = PostgresStore(url, pool_size=2)
+        await store.append(ALICE, "talk", batch("one"))
+        with psycopg.connect(url) as keeper:
+            _hold_row(keeper)
+            waiters = [
+                asyncio.create_task(store.append(ALICE, "talk", batch(f"late {n}")))
+                for n in range(2)
+            ]
+            await asyncio.to_thread(_until_somebody_waits, url)
+            for waiter in waiters:
+                waiter.cancel()
+            outcomes = await asyncio.gather(*waiters, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
+        await store.append(ALICE, "talk", batch("two"))
+        found = [entry.message.text for entry in await store.read(ALICE, "talk")]
+        await store.close()
+        return found
+
+    assert asyncio.run(use()) == ["one", "two"]
+
+
+def test_cancelled_at_any_moment_a_batch_is_whole_or_absent(url: str) -> None:
+    async def use() -> None:
+        store = PostgresStore(url, pool_size=3)
+        for number in range(60):
+            words = [f"{number}/{part}" for part in range(3)]
+            task = asyncio.create_task(store.append(ALICE, "talk", batch(*words)))
+            for _ in range(number):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        found = await store.find(
+            ALICE, "talk", [f"{n}/{part}" for n in range(60) for part in range(3)]
+        )
+        entries = await store.read(ALICE, "talk")
+        assert entries == found
+        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+        numbers = [entry.message.text.split("/")[0] for entry in entries]
+        assert all(numbers.count(number) == 3 for number in set(numbers))
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_a_lock_that_never_comes_free_is_an_error_with_a_limit(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnfold.stores import postgres_engine
+
+    short = re.sub("'30s'", "'50ms'", postgres_engine._SETTINGS)
+    monkeypatch.setattr(postgres_engine, "_SETTINGS", short)
+    store = PostgresStore(url, blocking=True)
+    drive(store.append(ALICE, "talk", batch("one")))
+    with psycopg.connect(url) as keeper:
+        _hold_row(keeper)
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            drive(store.append(ALICE, "talk", batch("two")))
+        assert texts(store) == ["one"]
+    assert drive(store.append(ALICE, "talk", batch("two"))).first == 2
+    drive(store.close())
+
+
+def test_no_free_connection_is_an_error_with_a_limit(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnfold.stores import postgres_engine
+
+    monkeypatch.setattr(postgres_engine, "_LONGEST_WAIT", 0.05)
+
+    async def use() -> None:
+        store = PostgresStore(url, pool_size=1)
+        await store.append(ALICE, "talk", batch("one"))
+        with psycopg.connect(url) as keeper:
+            _hold_row(keeper)
+            waiter = asyncio.create_task(store.append(ALICE, "talk", batch("two")))
+            await asyncio.to_thread(_until_somebody_waits, url)
+            with pytest.raises(StoreUnavailable, match="pool_size"):
+                await store.head(ALICE, "talk")
+        assert (await waiter).first == 2
+        await store.close()
+
+    asyncio.run(use())

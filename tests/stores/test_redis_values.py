@@ -1,0 +1,200 @@
+"""The pure rules of the cache: whose key, which bytes open, what a kept window may answer."""
+
+from __future__ import annotations
+
+import pickle
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
+from turnfold.stores import Head, MemoryStore, Scope
+from turnfold.stores.redis_values import (
+    KeptCheckpoints,
+    KeptDocument,
+    Window,
+    document_field,
+    entries_of,
+    joined,
+    open_sealed,
+    seal,
+    session_key,
+    tail_of,
+    window_of,
+)
+from turnfold.testing import drive
+
+ALICE = Scope("alice")
+SECRET = b"s" * 32
+HEAD = Head(seq=3, tokens=9, turns=1, checkpoint="c1", generation=5, counter="plain")
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=6)
+tricky = st.text("{}/:%ab", min_size=1, max_size=5) | names
+places = st.tuples(st.sampled_from(("default", "a", "{a", "a/b", "%2F")) | tricky, tricky)
+
+
+def key(tenant: str, conversation: str) -> str:
+    return session_key(Scope(tenant), conversation, default_tenant="default")
+
+
+def test_the_default_tenant_has_the_documented_key() -> None:
+    assert key("default", "conv-123") == "short_term_memory:session:conv-123"
+    assert key("acme", "conv-123") == "short_term_memory:session:{acme/conv-123}"
+
+
+@settings(deadline=None)
+@given(places, places)
+def test_two_conversations_never_share_a_key(one: tuple[str, str], two: tuple[str, str]) -> None:
+    assert (key(*one) == key(*two)) == (one == two)
+
+
+def test_what_would_collide_without_care_does_not() -> None:
+    assert key("default", "{acme/x}") != key("acme", "x")
+    assert key("a/b", "c") != key("a", "b/c")
+
+
+@settings(deadline=None)
+@given(tricky, tricky, tricky, tricky)
+def test_two_documents_never_share_a_field(a: str, b: str, c: str, d: str) -> None:
+    assert (document_field(a, b) == document_field(c, d)) == ((a, b) == (c, d))
+
+
+def test_a_name_that_is_no_text_has_a_field() -> None:
+    assert document_field("state", "\ud800") != document_field("state", "\ud801")
+
+
+def test_every_kind_of_value_comes_back_as_it_was() -> None:
+    checkpoint = Checkpoint("c1", "", 3, "摘要", "digest", fidelity=0.1)
+    for value in (
+        KeptDocument(HEAD, Document("state", "a", b"\x00\xff", 2, 7)),
+        KeptDocument(HEAD, None),
+        KeptCheckpoints(HEAD, (checkpoint,)),
+        Window(HEAD, -1, ()),
+    ):
+        sealed = seal(value, SECRET, "k", b"f")
+        assert sealed is not None
+        assert open_sealed(sealed, type(value), SECRET, key="k", field=b"f") == value
+
+
+@settings(deadline=None)
+@given(st.integers(min_value=0), st.integers(0, 7))
+def test_one_flipped_bit_closes_a_value(spot: int, bit: int) -> None:
+    sealed = seal(KeptDocument(HEAD, None), SECRET, "k", b"f")
+    assert sealed is not None
+    damaged = bytearray(sealed)
+    damaged[spot % len(sealed)] ^= 1 << bit
+    assert open_sealed(bytes(damaged), KeptDocument, SECRET, key="k", field=b"f") is None
+
+
+def test_a_value_opens_only_in_its_place() -> None:
+    sealed = seal(KeptDocument(HEAD, None), SECRET, "k", b"f")
+    assert sealed is not None
+    assert open_sealed(sealed, KeptDocument, b"t" * 32, key="k", field=b"f") is None
+    assert open_sealed(sealed, KeptDocument, SECRET, key="kf", field=b"") is None
+    assert open_sealed(sealed, KeptDocument, SECRET, key="k", field=b"g") is None
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=64))
+def test_rubbish_opens_as_nothing(rubbish: bytes) -> None:
+    assert open_sealed(rubbish, Window, SECRET, key="k", field=b"f") is None
+
+
+def test_a_pickle_is_rubbish() -> None:
+    assert open_sealed(pickle.dumps(HEAD), Window, SECRET, key="k", field=b"f") is None
+
+
+def test_a_value_without_a_form_is_not_sealed() -> None:
+    assert seal(KeptDocument(HEAD, Document("a", "\ud800", b"", 1)), SECRET, "k", b"f") is None
+    assert seal(KeptDocument(HEAD, Document("a", "b", b"", 1 << 80)), SECRET, "k", b"f") is None
+
+
+sizes = st.lists(st.integers(0, 12), min_size=1, max_size=12)
+budgets = st.tuples(st.integers(0, 90), st.integers(0, 5))
+
+
+def filled(sizes: list[int]) -> MemoryStore:
+    store = MemoryStore(clock=lambda: 1)
+    for size in sizes:
+        drive(store.append(ALICE, "talk", [NewEntry(user("x " * size))]))
+    return store
+
+
+def tail(store: MemoryStore, budget: tuple[int, int]) -> list[Entry]:
+    tokens, messages = budget
+    return drive(store.tail(ALICE, "talk", tokens=tokens, messages=messages))
+
+
+def kept(store: MemoryStore, budget: tuple[int, int]) -> Window | None:
+    head = drive(store.head(ALICE, "talk"))
+    return window_of(head, tail(store, budget), tokens=budget[0], messages=budget[1])
+
+
+@settings(deadline=None)
+@given(sizes, budgets, budgets)
+def test_a_window_answers_right_or_not_at_all(
+    sizes: list[int], first: tuple[int, int], then: tuple[int, int]
+) -> None:
+    store = filled(sizes)
+    window = kept(store, first)
+    if window is not None:
+        rows = tail_of(window, tokens=then[0], messages=then[1])
+        assert rows is None or entries_of(rows) == tail(store, then)
+        assert tail_of(window, tokens=first[0], messages=first[1]) is not None
+
+
+@settings(deadline=None)
+@given(sizes, sizes, budgets, budgets)
+def test_a_joined_window_is_the_window_of_the_later_head(
+    sizes: list[int], more: list[int], first: tuple[int, int], then: tuple[int, int]
+) -> None:
+    window = kept(filled(sizes), first)
+    store = filled(sizes + more)
+    head = drive(store.head(ALICE, "talk"))
+    newer = drive(store.read(ALICE, "talk", after=len(sizes) - 1))
+    later = window and joined(window, head, newer)
+    if later:
+        meant = max(len(tail(store, (first[0], 0))), len(window.rows if window else ()))
+        assert len(later.rows) <= meant
+        rows = tail_of(later, tokens=then[0], messages=then[1])
+        assert rows is None or entries_of(rows) == tail(store, then)
+
+
+@settings(deadline=None)
+@given(sizes, sizes, budgets, budgets)
+def test_a_tail_read_after_more_was_said_answers_for_the_head_before(
+    sizes: list[int], more: list[int], first: tuple[int, int], then: tuple[int, int]
+) -> None:
+    before, after = filled(sizes), filled(sizes + more)
+    head = drive(before.head(ALICE, "talk"))
+    window = window_of(head, tail(after, first), tokens=first[0], messages=first[1])
+    if window is not None:
+        rows = tail_of(window, tokens=then[0], messages=then[1])
+        assert rows is None or entries_of(rows) == tail(before, then)
+
+
+def test_a_window_of_another_history_is_not_joined() -> None:
+    window = kept(filled([1, 2, 3]), (90, 0))
+    assert window is not None
+    other = filled([1, 2, 3, 4])
+    drive(other.append(ALICE, "else", [NewEntry(user("y"))]))
+    head = drive(other.head(ALICE, "talk"))
+    newer = drive(other.read(ALICE, "talk", after=2))
+    assert joined(window, head, newer) is not None
+    restored = MemoryStore(clock=lambda: 2)  # the same texts at another time: another history
+    for size in (1, 2, 3, 4):
+        drive(restored.append(ALICE, "talk", [NewEntry(user("x " * size))]))
+    assert joined(window, head, drive(restored.read(ALICE, "talk", after=2))) is None
+
+
+def test_entries_with_a_gap_are_not_joined() -> None:
+    window = kept(filled([1, 2]), (90, 0))
+    store = filled([1, 2, 3, 4])
+    head = drive(store.head(ALICE, "talk"))
+    newer = drive(store.read(ALICE, "talk", after=1))
+    assert window is not None
+    assert joined(window, head, newer) is not None
+    assert joined(window, head, [newer[0], newer[2]]) is None
+    assert joined(window, head, newer[:2]) is None
+    assert joined(window, head, newer[1:]) is None
+    assert joined(window, head, []) is None

@@ -1,0 +1,68 @@
+"""A file that does not take the settings its promises rest on is not opened, and nobody can change them unnoticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.stores.sqlite_file import ALICE, settled
+from turnfold.errors import StoreUnavailable, UnsafeStore
+from turnfold.records import NewEntry, user
+from turnfold.stores import sqlite_engine
+from turnfold.stores.sqlite_engine import Connection, SqliteEngine
+from turnfold.stores.sqlite_store import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("journal_mode", "DELETE"),
+        ("journal_mode", "MEMORY"),
+        ("synchronous", "NORMAL"),
+        ("synchronous", "OFF"),
+        ("secure_delete", "OFF"),
+        ("secure_delete", "FAST"),
+        ("mmap_size", "65536"),
+    ],
+)
+def test_a_file_with_a_wrong_setting_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    expected = sqlite_engine._SETTINGS[name][1]
+    monkeypatch.setitem(sqlite_engine._SETTINGS, name, (value, expected))
+    with pytest.raises(UnsafeStore, match=f"{name}=.* where {expected!r} is needed"):
+        SqliteStore(tmp_path / "chat.db")
+
+
+def test_the_settings_hold_for_the_writer_and_for_every_reader(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "chat.db", blocking=True)
+    settled(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
+    settled(store.head(ALICE, "talk"))
+    engine = store._engine
+    assert engine._readers
+    wanted = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "mmap_size": 0}
+    for connection in (engine._writer, *engine._readers):
+        found = {name: connection.execute(f"PRAGMA {name}").fetchall()[0][0] for name in wanted}
+        assert found == wanted
+    settled(store.close())
+
+
+def test_a_folder_without_leave_to_write_gives_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot open"):
+        SqliteStore(tmp_path / "absent" / "chat.db")
+
+
+def test_without_the_assertion_the_wrong_setting_would_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trusting(_self: SqliteEngine, _connection: Connection, _name: str, _to: object) -> None:
+        return
+
+    monkeypatch.setitem(sqlite_engine._SETTINGS, "journal_mode", ("DELETE", "wal"))
+    monkeypatch.setattr(SqliteEngine, "_assert_setting", trusting)
+    settled(SqliteStore(tmp_path / "chat.db", blocking=True).close())
+    plain = apsw.Connection(str(tmp_path / "chat.db"))
+    assert plain.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
+    plain.close()
