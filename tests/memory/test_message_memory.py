@@ -77,8 +77,14 @@ def test_a_strategy_may_be_given_by_its_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"db_path": "x.db"}, InvalidOption, "db_path"),
-        ({"enable_persistence": True}, InvalidOption, "enable_persistence"),
+        ({"db_path": "x.db", "session_id": "s"}, InvalidOption, "enable_persistence=False"),
+        ({"enable_persistence": True, "session_id": "s"}, InvalidOption, "db_path=None"),
+        ({"enable_persistence": True, "db_path": "x.db"}, InvalidOption, "session_id"),
+        (
+            {"enable_persistence": True, "db_path": ":memory:", "session_id": "s"},
+            InvalidOption,
+            "memory",
+        ),
         ({"strategy": "newest"}, InvalidOption, "newest"),
         ({"max_messages": -1}, InvalidBudget, "max_messages"),
         ({"max_tokens": -5}, InvalidBudget, "max_tokens"),

@@ -7,6 +7,7 @@ is then copied a bounded number of times, however long the session runs.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
@@ -23,7 +24,7 @@ _WORTH_RELEASING = 64
 class HeldMessages:
     """A transcript from an anchor on, with the windows that were handed out of it."""
 
-    __slots__ = ("_complete", "anchor", "transcript", "windows")
+    __slots__ = ("anchor", "complete", "numbers", "transcript", "windows")
 
     def __init__(self, counter: TokenCounter, system: Iterable[Message] = ()) -> None:
         self.transcript = Transcript(counter, system)
@@ -31,7 +32,15 @@ class HeldMessages:
         """Where what is held begins."""
         self.windows: dict[int, Anchor] = {}
         """Budget -> where the last window under it begins."""
-        self._complete = True
+        self.complete = True
+        """Whether nothing has been let go."""
+        self.numbers = array("q")
+        """Place of each message of the transcript in the saved log; 0 where there is none."""
+
+    def add(self, message: Message, number: int = 0, tokens: int | None = None) -> None:
+        """Hold one more message; `number` is its place in the saved log, `tokens` its cost where it is known."""
+        self.transcript.add(message, tokens)
+        self.numbers.append(number)
 
     def count(self) -> int:
         """How many messages are held, system and summary included."""
@@ -66,7 +75,7 @@ class HeldMessages:
 
     def let_go(self, anchor: Anchor) -> None:
         """Hold only what the anchor shows; the rest is released when there is enough of it."""
-        self._complete = self._complete and anchor.position == 0
+        self.complete = self.complete and anchor.position == 0
         self.anchor = anchor
         first = self._first()
         if first > _WORTH_RELEASING and first > len(self.transcript.messages) // 2:
@@ -98,7 +107,7 @@ class HeldMessages:
 
     def _outlived(self) -> set[int]:
         """Log positions of results that outlived their call: where anything was let go, they go with it."""
-        if self._complete or not self.transcript.misplaced:
+        if self.complete or not self.transcript.misplaced:
             return set()
         late = (Misplaced.LATE, Misplaced.ORPHAN)
         return {at for at in self._strays() if self.transcript.misplaced[at] in late}
@@ -123,6 +132,7 @@ class HeldMessages:
         self.transcript = Transcript(old.counter, old.system)
         for position in wanted:
             self.transcript.add(old.messages[position], old.costs[position])
+        self.numbers = array("q", [self.numbers[position] for position in wanted])
         self.anchor = _moved(self.anchor, wanted)
         self.windows = {tokens: _moved(anchor, wanted) for tokens, anchor in self.windows.items()}
 

@@ -3,14 +3,19 @@
 The documented names and defaults, on the window of this library: limits hold after every add, appending is O(1)
 amortised, a tool call is never separated from its results, and what is asked for within a budget is within it. Only
 what cannot give way may pass a limit: the newest span with the question it belongs to, and the summary beside it.
-With no model named it counts cautiously (see `tokens.cautious`); give `counter` for exact counts.
+With no model named it counts cautiously (see `tokens.cautious`); give `counter` for exact counts. With `db_path` and
+`enable_persistence` the conversation is in that file too: what `add` took is durable when it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, InvalidOption
@@ -33,6 +38,9 @@ from turnfold.window import (
     summarise,
     summary_message,
 )
+
+if TYPE_CHECKING:
+    from turnfold.memory.persistence import SavedMessages
 
 __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
 
@@ -63,6 +71,7 @@ class MessageMemoryConfig:
     """The documented configuration; 0 means no limit."""
 
     session_id: str = ""
+    """Names the conversation in the file."""
     max_messages: int = 0
     """Messages kept, system included."""
     max_tokens: int = 0
@@ -72,8 +81,10 @@ class MessageMemoryConfig:
     reserve_ratio: float = 0.25
     """Part of it kept free for the answer."""
     strategy: TruncateStrategy = TruncateStrategy.OLDEST
-    db_path: str | None = None
+    db_path: str | Path | None = None
+    """The SQLite file that keeps the conversation; many may share one."""
     enable_persistence: bool = False
+    """Whether it is kept; both or neither."""
 
     def __post_init__(self) -> None:
         Budget(
@@ -82,11 +93,7 @@ class MessageMemoryConfig:
             max_tokens=self.max_tokens,
             max_messages=self.max_messages,
         )
-        if self.enable_persistence or self.db_path is not None:
-            raise InvalidOption(
-                "this release keeps message memory in the process only; leave db_path and enable_persistence unset, "
-                "or store get_messages() yourself"
-            )
+        self._check_persistence()
         if self.strategy not in tuple(TruncateStrategy):
             names = ", ".join(TruncateStrategy)
             raise InvalidOption(f"unknown strategy {self.strategy!r}; known: {names}")
@@ -96,6 +103,24 @@ class MessageMemoryConfig:
             raise InvalidOption(
                 f"max_tokens {self.max_tokens} leaves no room for a summary beside the newest turn: use at least "
                 f"{_LEAST_FOR_A_SUMMARY}, or another strategy"
+            )
+
+    def _check_persistence(self) -> None:
+        if self.enable_persistence != (self.db_path is not None):
+            raise InvalidOption(
+                f"enable_persistence={self.enable_persistence} with db_path={self.db_path!r}: set both to keep the "
+                "conversation in a file, or neither"
+            )
+        if self.db_path is None:
+            return
+        if not self.session_id:
+            raise InvalidOption(
+                "enable_persistence needs a session_id: it names the conversation in the file"
+            )
+        name = str(self.db_path)
+        if not name or name == ":memory:" or name.startswith("file:"):
+            raise InvalidOption(
+                f"db_path {name!r} is not the path of a file: give one, such as 'chat.db'"
             )
 
 
@@ -115,19 +140,36 @@ class MessageMemory:
         self._held = HeldMessages(self._counter)
         self._last: Context | None = None
         self._limits = self._limits_beside(())
+        self._saved: SavedMessages | None = None
+        if self.config.db_path is not None:
+            self._open(self.config.db_path)
 
     def add(self, message: object) -> None:
-        """Append a message (any accepted shape) and let the oldest ones go if a limit is passed."""
+        """Append a message (any accepted shape) and let the oldest ones go if a limit is passed.
+
+        With persistence the message is in the file, synced, before anything else happens.
+        """
         accepted = as_message(message)
+        if self._saved is None:
+            self._take(accepted)
+            return
         if accepted.role == "system":
-            self._use_system([*self._held.transcript.system, accepted])
-        else:
-            self._held.transcript.add(accepted)
-            self._enforce_limits()
+            self._limits_beside([*self._held.transcript.system, accepted])  # refused before stored
+        added = self._saved.append(accepted, self._held)
+        before, settled = self._beyond_the_log(), False
+        try:
+            self._take(*added)
+            settled = self._beyond_the_log() == before
+        finally:
+            if not settled:
+                self._saved.save_soon(self._held)
 
     def set_system(self, content: str) -> None:
         """Set the system message, which no strategy removes; one beyond the limits is refused."""
-        self._use_system([system(content)])
+        message = system(content)
+        self._limits_beside([message])
+        with self._saving():
+            self._use_system([message])
 
     def get_messages(self) -> list[Message]:
         """Everything kept, system first, in order."""
@@ -150,10 +192,12 @@ class MessageMemory:
         context = assemble(
             held.transcript, budget, anchor=anchor, strategy=self._strategy, previous=self._last
         )
-        if len(held.windows) >= _REMEMBERED_BUDGETS and budget.tokens not in held.windows:
-            del held.windows[next(iter(held.windows))]
-        held.windows[budget.tokens] = context.anchor
         self._last = context
+        if held.windows.get(budget.tokens) != context.anchor:
+            with self._saving():
+                if len(held.windows) >= _REMEMBERED_BUDGETS and budget.tokens not in held.windows:
+                    del held.windows[next(iter(held.windows))]
+                held.windows[budget.tokens] = context.anchor
         return context
 
     @property
@@ -171,8 +215,9 @@ class MessageMemory:
 
     def clear(self) -> None:
         """Forget everything but the system message."""
-        self._held = HeldMessages(self._counter, self._held.transcript.system)
-        self._last = None
+        with self._saving():
+            self._held = HeldMessages(self._counter, self._held.transcript.system)
+            self._last = None
 
     @staticmethod
     def estimate_tokens(message: object) -> int:
@@ -187,10 +232,74 @@ class MessageMemory:
         budget = self._limited_to(target_tokens, opening, marks=_AS_LITTLE_AS_NEEDED)
         before = self._held.count() - bool(self._held.anchor.summary)
         if self._held.tokens() > target_tokens:
-            if self._held.has_strays():
-                self._held.release_strays()
-            self._keep_within(budget)
+            with self._saving():
+                if self._held.has_strays():
+                    self._held.release_strays()
+                self._keep_within(budget)
         return before - self._held.count() + bool(self._held.anchor.summary)
+
+    def close(self) -> None:
+        """Let go of the file; without persistence there is nothing to do. Closing twice is allowed."""
+        if self._saved is not None:
+            self._saved.close(self._held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self, path: str | Path) -> None:
+        """Hold what the file holds."""
+        from turnfold.memory.persistence import SavedMessages  # loads the database driver
+
+        config = self.config
+        limits = (
+            f"{config.max_messages} messages, {config.max_tokens} tokens, window {config.context_window} less "
+            f"{config.reserve_ratio}, {config.strategy}, {self._counter.name}"
+        )
+        saved = SavedMessages(path, config.session_id, counter=self._counter, limits=limits)
+        try:
+            self._held = saved.load()
+            self._limits = self._limits_beside(self._held.transcript.system)
+            before = self._beyond_the_log()
+            for added in saved.added_since():
+                self._take(*added)
+            if saved.settle(changed=self._beyond_the_log() != before):
+                self._enforce_limits()
+        except BaseException:
+            saved.close()
+            raise
+        self._saved = saved
+
+    def _take(self, message: Message, number: int = 0, tokens: int | None = None) -> None:
+        if message.role == "system":
+            self._use_system([*self._held.transcript.system, message])
+        else:
+            self._held.add(message, number, tokens)
+            self._enforce_limits()
+
+    def _beyond_the_log(self) -> tuple[object, ...]:
+        """What changes when adding did more than adding again would do at little cost: a release or a summary."""
+        anchor = self._held.anchor
+        return self._held.transcript, anchor.summary, anchor.covered
+
+    @contextmanager
+    def _saving(self) -> Generator[None]:
+        """Keep in the file what the block changes beside the log."""
+        if self._saved is None:
+            yield
+            return
+        self._saved.check_current(self._held)
+        try:
+            yield
+        finally:
+            self._saved.save(self._held)
 
     def _budget(self, max_tokens: int) -> Budget:
         if max_tokens < 0:
