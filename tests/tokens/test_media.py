@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnfold.errors import InvalidOption
+from turnfold.tokens import Encoding
 from turnfold.tokens.media import (
     ANTHROPIC_AREA,
     GEMINI_TILES,
@@ -26,6 +27,7 @@ from turnfold.tokens.media import (
     file_tokens,
     image_size,
     image_size_of_url,
+    table_tokens,
 )
 
 RULES = (
@@ -377,3 +379,13 @@ def test_a_file_costs_by_pages_or_else_by_bytes(
 def test_a_negative_file_is_an_error(size_bytes: int | None, pages: int | None) -> None:
     with pytest.raises(InvalidOption, match="negative"):
         file_tokens(media_type="application/pdf", size_bytes=size_bytes, pages=pages)
+
+
+def test_a_table_costs_what_its_markdown_costs() -> None:
+    rows = [("name", "价格", "count"), ("pump", 4_200, 3), ("阀门", 18.5, 120)]
+    shown = "| name | 价格 | count |\n| pump | 4200 | 3 |\n| 阀门 | 18.5 | 120 |\n"
+    assert table_tokens(rows, count=Encoding("o200k_base").count) == Encoding("o200k_base").count(
+        shown
+    )
+    assert table_tokens(rows) >= table_tokens(rows, count=Encoding("o200k_base").count)
+    assert table_tokens([]) == 0

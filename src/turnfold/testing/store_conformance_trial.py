@@ -14,10 +14,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 import pytest
 
+from turnfold.memory.drive import drive
 from turnfold.stores import Ability, Store
 from turnfold.testing.store_conformance_values import character_counter
 from turnfold.tokens import TokenCounter
@@ -57,16 +58,6 @@ class Clock:
         """What time it is; later by `step` when asked again."""
         self.now += self.step
         return self.now
-
-
-def drive(work: Coroutine[object, None, _Result]) -> _Result:
-    """Run a coroutine that never waits for anything, without an event loop."""
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        return cast("_Result", finished.value)
-    work.close()
-    raise AssertionError("a blocking store suspended its caller: there is no loop to resume it")
 
 
 class Trial:

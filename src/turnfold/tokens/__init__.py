@@ -13,7 +13,7 @@ from turnfold.tokens.encodings import ENCODINGS, Encoding
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
 from turnfold.tokens.executor import shutdown_token_executor, token_executor
 from turnfold.tokens.framing import Framing
-from turnfold.tokens.media import ImageRule
+from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, table_tokens
 from turnfold.tokens.models import (
     ModelInfo,
     context_window_for,
@@ -41,6 +41,7 @@ __all__ = (
     "TextCounter",
     "TextEstimator",
     "TokenCounter",
+    "audio_tokens",
     "calibrated",
     "cautious_counter",
     "clip",
@@ -48,11 +49,13 @@ __all__ = (
     "context_window_for",
     "counter_for",
     "estimate_text",
+    "file_tokens",
     "find_model",
     "formula_message_tokens",
     "formula_tokens",
     "register_model",
     "shutdown_token_executor",
+    "table_tokens",
     "token_executor",
     "weakest",
 )

@@ -8,12 +8,13 @@ reading is taken. A table is text and is counted as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
 from turnfold.errors import InvalidOption
+from turnfold.tokens.estimate import estimate_text
 from turnfold.tokens.image_headers import image_size, image_size_of_url
 
 __all__ = (
@@ -29,6 +30,7 @@ __all__ = (
     "file_tokens",
     "image_size",
     "image_size_of_url",
+    "table_tokens",
 )
 
 
@@ -211,6 +213,17 @@ def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -
         found = max(1, _ceil_div(size_bytes, _PDF_BYTES_A_PAGE))
         return min(_MOST_PDF_PAGES, found) * _PDF_TOKENS_A_PAGE
     return _ceil_div(size_bytes, _TEXT_BYTES_A_TOKEN)
+
+
+def table_tokens(
+    rows: Iterable[Iterable[object]], *, count: Callable[[str], int] = estimate_text
+) -> int:
+    """Tokens of a table, as the Markdown a model is shown: every cell, its bars and its line ends.
+
+    Without the model's own `count` it is an estimate that errs upward, like the estimate of its text.
+    """
+    lines = ["| " + " | ".join(map(str, row)) + " |\n" for row in rows]
+    return count("".join(lines))
 
 
 def _ceil_div(amount: int, unit: int) -> int:
