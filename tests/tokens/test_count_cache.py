@@ -115,3 +115,14 @@ def test_threads_share_it_without_losing_a_count() -> None:
     assert stats.hits + stats.misses == 6 * asked
     assert stats.size == 8
     assert stats.evictions <= stats.misses - stats.size
+
+
+def test_many_looks_at_once_are_counted_and_keep_what_they_found() -> None:
+    cache = CountCache(2)
+    first, second, third = user("first"), user("second"), user("third")
+    cache.put(first, 1)
+    cache.put(second, 2)
+    assert cache.get_many([first, third, first]) == [1, None, 1]
+    assert cache.stats()[:2] == (2, 1)
+    cache.put(third, 3)  # the second was looked at longest ago
+    assert cache.get_many([first, second, third]) == [1, None, 3]

@@ -84,7 +84,14 @@ class TokenMemory:
     ) -> list[int]:
         """Tokens of each message; `use_cache=None` follows `enable_cache_for_batch`."""
         cached = self.enable_cache_for_batch if use_cache is None else use_cache
-        return [self._count(message, use_cache=cached) for message in as_messages(messages)]
+        accepted = as_messages(messages)
+        if self._driver is not None or not cached:
+            return [self._count(message, use_cache=cached) for message in accepted]
+        known = self._cache.get_many(accepted)
+        return [
+            self._counted_anew(message) if count is None else count
+            for message, count in zip(accepted, known, strict=True)
+        ]
 
     async def count_messages_batch_async(
         self,
@@ -153,15 +160,20 @@ class TokenMemory:
         if self._driver is not None:
             count = self._driver.count_message if use_cache else self._driver.count_anew
             return count(message)
-        known = self._cache.get(message) if use_cache else None
-        if known is None:
-            known = self._local.count_message(message)
-            if use_cache:
-                self._cache.put(message, known)
-        return known
+        if not use_cache:
+            return self._local.count_message(message)
+        known = self._cache.get(message)
+        return self._counted_anew(message) if known is None else known
+
+    def _counted_anew(self, message: Message) -> int:
+        count = self._local.count_message(message)
+        self._cache.put(message, count)
+        return count
 
     async def _count_locally(self, messages: list[Message], *, use_cache: bool) -> list[int]:
-        counts = [self._cache.get(message) if use_cache else None for message in messages]
+        counts: list[int | None] = [None] * len(messages)
+        if use_cache:
+            counts = self._cache.get_many(messages)
         missing = [index for index, count in enumerate(counts) if count is None]
         wanted = [messages[index] for index in missing]
         if missing and self.enable_async_counting:

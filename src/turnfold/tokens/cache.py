@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
@@ -55,6 +56,21 @@ class CountCache:
             self._counts.move_to_end(message)
             self._hits += 1
             return count
+
+    def get_many(self, messages: Iterable[Message]) -> list[int | None]:
+        """The counts of equal messages, None for each that is not known; one look for all of them."""
+        with self._lock:
+            known, newest = self._counts.get, self._counts.move_to_end
+            counts: list[int | None] = []
+            for message in messages:
+                count = known(message)
+                if count is not None:
+                    newest(message)
+                counts.append(count)
+            missing = counts.count(None)
+            self._misses += missing
+            self._hits += len(counts) - missing
+            return counts
 
     def put(self, message: Message, count: int) -> None:
         """Remember a count; the least recently used one makes room."""
