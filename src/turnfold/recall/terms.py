@@ -17,7 +17,7 @@ LONGEST_TERM = 64
 """Longer runs (hashes, base64) are indexed by their beginning."""
 
 _CJK = (
-    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0002fa1f\U00030000-\U000323af"
 )
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
