@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import apsw
@@ -66,3 +67,42 @@ def test_without_the_assertion_the_wrong_setting_would_pass(
     plain = apsw.Connection(str(tmp_path / "chat.db"))
     assert plain.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
     plain.close()
+
+
+def _open_together(path: Path, many: int) -> list[Exception]:
+    gate = threading.Barrier(many)
+    errors: list[Exception] = []
+
+    def come() -> None:
+        gate.wait()
+        try:
+            settled(SqliteStore(path, blocking=True).close())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=come) for _ in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+def test_many_may_create_one_file_at_the_same_moment(tmp_path: Path) -> None:
+    for number in range(40):
+        assert not _open_together(tmp_path / f"{number}.db", 8)
+
+
+def test_a_file_that_stays_locked_is_given_up_and_the_message_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def locked(_self: SqliteEngine) -> Connection:
+        tries.append(1)
+        raise apsw.BusyError("database is locked")
+
+    monkeypatch.setattr(SqliteEngine, "_open_once", locked)
+    with pytest.raises(StoreUnavailable, match=r"locked for 0\.1 s; another process holds it"):
+        SqliteEngine(str(tmp_path / "chat.db"), blocking=True, busy_seconds=0.1)
+    assert len(tries) > 1

@@ -15,7 +15,9 @@ import asyncio
 import itertools
 import logging
 import os
+import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -323,16 +325,35 @@ class SqliteEngine:
             raise StoreUnavailable("the store has been closed")
 
     def _open(self) -> Connection:
+        # Whoever turns a new file into a write-ahead log needs it alone, and SQLite answers "busy" to
+        # the others at once, whatever the time-out: two processes that create one file both succeed
+        # only if the loser comes back.
+        give_up = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                return self._open_once()
+            except apsw.BusyError as error:
+                if time.monotonic() >= give_up:
+                    raise StoreUnavailable(
+                        f"cannot open {self.path!r}: {error} for {self._busy_ms / 1000:g} s; "
+                        "another process holds it alone"
+                    ) from error
+            except apsw.Error as error:
+                raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
+
+    def _open_once(self) -> Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        driver = apsw.Connection(self._address, flags=flags)
+        connection = cast("Connection", driver)
         try:
-            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-            driver = apsw.Connection(self._address, flags=flags)
             driver.set_busy_timeout(self._busy_ms)
-            connection = cast("Connection", driver)
             for name, (value, expected) in _SETTINGS.items():
                 connection.execute(f"PRAGMA {name}={value}").fetchall()
                 self._assert_setting(connection, name, expected)
-        except apsw.Error as error:
-            raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _assert_setting(self, connection: Connection, name: str, expected: object) -> None:
