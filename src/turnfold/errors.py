@@ -5,8 +5,13 @@
     ├── InvalidBudget (ValueError)       numbers that can never be satisfied together
     ├── BudgetTooSmall                   valid numbers, but the mandatory parts do not fit
     ├── InvalidOption (ValueError)       an option outside its documented range
+    ├── InvalidExport (ValueError)       a file that cannot be imported; names the line
     ├── UnknownModel (LookupError)       a model name the table does not know, where a guess would be wrong
     ├── SummaryFailed                    the summariser gave nothing that can be used
+    ├── ModelFailed                      the model gave no answer
+    │   ├── ContextOverflow              the provider says the prompt is too long, whatever was counted
+    │   └── ModelUnavailable             busy, unreachable or too slow; the retries are used up
+    ├── StepsExhausted                   an agent took as many steps as it may without an answer
     ├── StoreError                       the log could not do what was asked
     │   ├── Conflict                     somebody else was first: read again, then decide
     │   ├── IdReused                     a client id that already names another body
@@ -24,12 +29,17 @@ from __future__ import annotations
 __all__ = (
     "BudgetTooSmall",
     "Conflict",
+    "ContextOverflow",
     "ConversationDeleted",
     "IdReused",
     "InvalidBudget",
+    "InvalidExport",
     "InvalidOption",
     "InvalidRecord",
     "MissingExtra",
+    "ModelFailed",
+    "ModelUnavailable",
+    "StepsExhausted",
     "StoreError",
     "StoreUnavailable",
     "SummaryFailed",
@@ -103,12 +113,38 @@ class InvalidOption(TurnfoldError, ValueError):
     """An option outside its documented range; nothing is clamped."""
 
 
+class InvalidExport(TurnfoldError, ValueError):
+    """A file that is no export of this format, or is damaged; nothing of it was written. `line` counts from 1."""
+
+    def __init__(self, problem: str, *, line: int, remedy: str = "") -> None:
+        self.problem = problem
+        self.line = line
+        self.remedy = remedy
+        super().__init__(f"line {line:,}: {problem}{f'. {remedy}' if remedy else ''}")
+
+
 class UnknownModel(TurnfoldError, LookupError):
     """A model name the table does not know, where guessing would give a wrong answer."""
 
 
 class SummaryFailed(TurnfoldError):
     """The summariser raised, timed out, or returned nothing that can be used."""
+
+
+class ModelFailed(TurnfoldError):
+    """The model gave no answer; the log is as it was before it was asked."""
+
+
+class ContextOverflow(ModelFailed):
+    """The provider says the prompt is too long, whatever was counted."""
+
+
+class ModelUnavailable(ModelFailed):
+    """The model is busy, unreachable or too slow; the retries are used up."""
+
+
+class StepsExhausted(TurnfoldError):
+    """An agent took as many steps as it may without an answer; its log is whole and can be continued."""
 
 
 class StoreError(TurnfoldError):

@@ -13,6 +13,7 @@ from turnfold import errors
 from turnfold.errors import (
     BudgetTooSmall,
     InvalidBudget,
+    InvalidExport,
     InvalidOption,
     InvalidRecord,
     MissingExtra,
@@ -30,6 +31,7 @@ TOO_SMALL = BudgetTooSmall(
 )
 NO_PACKAGE = MissingExtra(package="tiktoken", extra="tiktoken", purpose="the second tokenizer")
 NO_PLACE = InvalidRecord("text is missing", path="content[0]", remedy="Add it")
+NO_FOOTER = InvalidExport("the file ends before its footer", line=1_204, remedy="Export it again")
 EVERY_KIND = [getattr(errors, name) for name in errors.__all__]
 
 
@@ -62,10 +64,15 @@ def test_a_fault_is_located_from_outside_in() -> None:
     assert InvalidRecord("x", path="[2].a").within("content").path == "content[2].a"
 
 
+def test_a_bad_file_is_located_by_its_line() -> None:
+    assert str(NO_FOOTER) == "line 1,204: the file ends before its footer. Export it again"
+    assert (NO_FOOTER.line, NO_FOOTER.remedy) == (1_204, "Export it again")
+
+
 def test_errors_are_what_python_calls_them() -> None:
     for kind in EVERY_KIND:
         assert issubclass(kind, TurnfoldError)
-    for kind in (InvalidRecord, InvalidBudget, InvalidOption):
+    for kind in (InvalidRecord, InvalidBudget, InvalidExport, InvalidOption):
         assert issubclass(kind, ValueError)
     assert issubclass(UnknownModel, LookupError)
     assert issubclass(MissingExtra, ImportError)
@@ -81,9 +88,13 @@ def test_the_docstring_draws_every_error() -> None:
 
 
 def made(kind: type[TurnfoldError]) -> TurnfoldError:
-    return {BudgetTooSmall: TOO_SMALL, MissingExtra: NO_PACKAGE, InvalidRecord: NO_PLACE}.get(
-        kind
-    ) or kind("why")
+    by_kind: dict[type[TurnfoldError], TurnfoldError] = {
+        BudgetTooSmall: TOO_SMALL,
+        InvalidExport: NO_FOOTER,
+        InvalidRecord: NO_PLACE,
+        MissingExtra: NO_PACKAGE,
+    }
+    return by_kind.get(kind) or kind("why")
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind.__name__)

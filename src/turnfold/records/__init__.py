@@ -6,6 +6,7 @@ from turnfold.records.accept import as_message, as_messages
 from turnfold.records.canonical import SCHEMA_VERSION, decode_message, encode_message
 from turnfold.records.entries import Checkpoint, Document, Entry, NewEntry
 from turnfold.records.messages import ROLES, Message, Role, assistant, system, tool, user
+from turnfold.records.origin import Origin
 from turnfold.records.parts import (
     AudioPart,
     ContentPart,
@@ -20,6 +21,7 @@ from turnfold.records.parts import (
     ToolResult,
 )
 from turnfold.records.spans import Grouper, Misplaced, Placement, Span, group_spans
+from turnfold.records.usage import Usage
 
 __all__ = (
     "ROLES",
@@ -37,6 +39,7 @@ __all__ = (
     "Misplaced",
     "NewEntry",
     "OpaquePart",
+    "Origin",
     "Part",
     "Placement",
     "Role",
@@ -45,6 +48,7 @@ __all__ = (
     "ThinkingPart",
     "ToolCall",
     "ToolResult",
+    "Usage",
     "as_message",
     "as_messages",
     "assistant",

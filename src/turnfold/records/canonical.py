@@ -10,6 +10,7 @@ import msgspec
 
 from turnfold.errors import InvalidRecord
 from turnfold.records.messages import Message, Role
+from turnfold.records.origin import Origin
 from turnfold.records.parts import Part
 
 __all__ = ("SCHEMA_VERSION", "decode_message", "encode_message")
@@ -24,6 +25,7 @@ class _Form(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     name: str | None = None
     extra: str = ""
     labels: str = ""
+    origin: Origin | None = None
 
 
 class _Version(msgspec.Struct):
@@ -39,7 +41,13 @@ def encode_message(message: Message) -> bytes:
     """The canonical JSON of a message: equal messages give equal bytes."""
     return _encoder.encode(
         _Form(
-            SCHEMA_VERSION, message.role, message.parts, message.name, message.extra, message.labels
+            SCHEMA_VERSION,
+            message.role,
+            message.parts,
+            message.name,
+            message.extra,
+            message.labels,
+            message.origin,
         )
     )
 
@@ -52,7 +60,14 @@ def decode_message(data: bytes | str) -> Message:
         form = _upgrade(data, error)
     if form.v != SCHEMA_VERSION:
         form = _upgrade(data, None)
-    return Message.of(form.role, form.parts, name=form.name, extra=form.extra, labels=form.labels)
+    return Message.of(
+        form.role,
+        form.parts,
+        name=form.name,
+        extra=form.extra,
+        labels=form.labels,
+        origin=form.origin,
+    )
 
 
 def _upgrade(data: bytes | str, error: Exception | None) -> _Form:

@@ -70,5 +70,5 @@ class Document:
     key: str
     body: bytes
     version: int
-    """1 when first written, one more with each change."""
+    """One more with each change. A new document has 1, or more where documents were dropped: no version returns."""
     created: int = 0

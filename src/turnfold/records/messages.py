@@ -21,6 +21,7 @@ from turnfold.records.json_text import (
     plain_text,
     thaw_object,
 )
+from turnfold.records.origin import Origin, check_origin
 from turnfold.records.parts import Part, TextPart, ToolCall, ToolResult
 from turnfold.records.soundness import check_extra, check_parts
 
@@ -45,6 +46,8 @@ class Message:
     """JSON text of the provider's fields turnfold does not model; empty when there are none."""
     labels: str
     """JSON text of `metadata`: the caller's own notes, stored but never sent."""
+    origin: Origin | None
+    """Where the message was read from, if a wire format read it: stored but never sent."""
 
     def __init__(
         self,
@@ -75,10 +78,12 @@ class Message:
         name: str | None = None,
         extra: str = "",
         labels: str = "",
+        origin: Origin | None = None,
     ) -> Message:
         """A message from parts that are already modelled."""
         message = cls.__new__(cls)
-        _fill(message, role=role, parts=tuple(parts), name=name, extra=extra, labels=labels)
+        parts = tuple(parts)
+        _fill(message, role=role, parts=parts, name=name, extra=extra, labels=labels, origin=origin)
         return message
 
     @property
@@ -111,7 +116,7 @@ class Message:
     def model_dump(self) -> dict[str, object]:
         """The message as an OpenAI-style dictionary; `Message`-accepting calls take it back unchanged.
 
-        Only the provider of an opaque part is not in it: the block itself is what is sent.
+        Only who wrote it is not in it (`origin`, the provider of a part): what was said is what is sent.
         """
         return message_fields(
             self.role, self.parts, name=self.name, extra=self.extra, labels=self.labels
@@ -156,6 +161,7 @@ def _fill(
     name: str | None,
     extra: str,
     labels: str,
+    origin: Origin | None = None,
 ) -> None:
     if role not in ROLES:
         raise InvalidRecord(
@@ -169,9 +175,11 @@ def _fill(
     if extra:
         modelled = message_fields(role, parts, name=name, extra="", labels=labels)
         check_extra(role, extra, modelled)
+    check_origin(origin)
     put = object.__setattr__
     put(message, "role", cast("Role", role))
     put(message, "parts", parts)
     put(message, "name", name)
     put(message, "extra", extra)
     put(message, "labels", labels)
+    put(message, "origin", origin)

@@ -86,6 +86,10 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
     redacted: str = ""
     """The encrypted block of a redacted thought."""
     extra: str = ""
+    provider: str = ""
+    """Who signed it and may have it back; empty when nobody said."""
+    model: str = ""
+    """The model it belongs to: a signature holds for no other."""
 
 
 class OpaquePart(_Part, frozen=True, tag="opaque"):
@@ -94,6 +98,8 @@ class OpaquePart(_Part, frozen=True, tag="opaque"):
     json: str
     provider: str = ""
     """Who sent it and may have it back; empty when the block did not say."""
+    model: str = ""
+    """The model that wrote it, where known."""
 
 
 class ToolCall(_Part, frozen=True, tag="call"):

@@ -153,4 +153,6 @@ def _read_again(part: _Modelled, path: str) -> Iterator[Part]:
 
 def _meaning(part: _Modelled) -> tuple[Part, dict[str, object]]:
     """The part and its JSON text as values: how that text is spaced and ordered makes no difference."""
+    if isinstance(part, ThinkingPart):  # who thought it stands in no block
+        part = msgspec.structs.replace(part, provider="", model="")
     return msgspec.structs.replace(part, extra=""), thaw_object(part.extra)

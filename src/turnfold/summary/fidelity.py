@@ -21,7 +21,7 @@ from turnfold.summary.speakers import prefix_of, voice_of
 from turnfold.summary.stated import Stated
 from turnfold.summary.terms import is_chinese
 
-__all__ = ("Fidelity", "check_fidelity", "with_annex")
+__all__ = ("Fidelity", "SourceFacts", "check_fidelity", "source_facts", "with_annex")
 
 _ANNEX_MISFITS_BEFORE_GIVING_UP = 48
 
@@ -34,9 +34,21 @@ class Fidelity:
     missing: tuple[Fact, ...]
 
 
-def check_fidelity(source: Sequence[Passage], summary: str) -> Fidelity:
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """The hard facts of a source with how grave their loss would be: found once, compared with several summaries."""
+
+    graded: tuple[tuple[Fact, float], ...]
+
+
+def source_facts(source: Sequence[Passage]) -> SourceFacts:
+    """The facts of these passages."""
+    return SourceFacts(tuple(_graded_facts(source)))
+
+
+def check_fidelity(source: Sequence[Passage] | SourceFacts, summary: str) -> Fidelity:
     """Compare the hard facts of `source` with what `summary` states; 1.0 when there are no facts to lose."""
-    graded = _graded_facts(source)
+    graded = (source if isinstance(source, SourceFacts) else source_facts(source)).graded
     stated = Stated(summary)
     missing = [(fact, grade) for fact, grade in graded if not stated.has(fact)]
     missing.sort(key=lambda pair: -pair[1])

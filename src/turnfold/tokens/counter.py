@@ -139,6 +139,21 @@ class TokenCounter:
             return base
         return weakest(base, Certainty.BOUND)
 
+    def certainty_of_all(self, messages: Iterable[Message]) -> Certainty:
+        """How far the sum of their counts can be trusted; looks closely only at what is not plain text."""
+        base = worst = weakest(self.text.certainty, self.framing.certainty)
+        for message in messages:
+            if worst is Certainty.ESTIMATE:
+                break
+            parts = message.parts
+            if len(parts) == 1 and type(parts[0]) is TextPart and not parts[0].extra:
+                if not message.extra:
+                    continue
+            elif not parts and not message.extra:
+                continue
+            worst = weakest(worst, self.certainty_of(message))
+        return weakest(base, worst)
+
     def count(
         self, messages: Iterable[Message], *, tools: Sequence[Mapping[str, object]] = ()
     ) -> Count:

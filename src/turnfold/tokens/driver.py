@@ -73,7 +73,12 @@ class DriverCounter(TokenCounter):
             count = cast("object", self._driver.count_tokens([message.model_dump()]))
         except Exception as error:  # whatever a driver raises, the conversation goes on
             # What a driver says may quote the conversation: it goes to the debug log only.
-            _log.warning("count_tokens raised %s, counting locally", type(error).__name__)
+            kind = type(error).__name__
+            _log.warning(
+                "count_tokens raised %s, counting locally",
+                kind,
+                extra={"event": "count_tokens_failed", "error": kind},
+            )
             _log.debug("count_tokens raised", exc_info=True)
             return None
         if inspect.iscoroutine(count):
@@ -81,5 +86,9 @@ class DriverCounter(TokenCounter):
         if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
             return count
         shown = f"the number {count}" if isinstance(count, int) else type(count).__name__
-        _log.warning("count_tokens answered %s, counting locally", shown)
+        _log.warning(
+            "count_tokens answered %s, counting locally",
+            shown,
+            extra={"event": "count_tokens_failed", "error": "unusable answer"},
+        )
         return None

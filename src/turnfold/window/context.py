@@ -190,12 +190,11 @@ class Context:
         return self._receipt
 
     def _account(self) -> Receipt:
-        certainty = Certainty.BOUND if self.tools else Certainty.EXACT
-        base = weakest(certainty, self.counter.text.certainty, self.counter.framing.certainty)
+        schemas = Certainty.BOUND if self.tools else Certainty.EXACT
         return Receipt(
             tokens=self.tokens,
             allowed=self.budget.tokens,
-            certainty=weakest(base, *map(self.counter.certainty_of, self.messages)),
+            certainty=weakest(schemas, self.counter.certainty_of_all(self.messages)),
             sections={
                 section: sum(self.costs[first:last])
                 for section, (first, last) in self._bounds().items()

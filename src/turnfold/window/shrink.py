@@ -70,7 +70,12 @@ def shrink_message(
     if not parts:
         parts = (TextPart(_SMALLEST_NOTE),)  # a message must say something
     return Message.of(
-        message.role, parts, name=message.name, extra=message.extra, labels=message.labels
+        message.role,
+        parts,
+        name=message.name,
+        extra=message.extra,
+        labels=message.labels,
+        origin=message.origin and message.origin.without_form(),
     )
 
 

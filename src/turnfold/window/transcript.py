@@ -51,6 +51,7 @@ class Transcript:
         "memo",
         "messages",
         "misplaced",
+        "numbers",
         "partly_here",
         "system",
         "system_apart",
@@ -64,6 +65,8 @@ class Transcript:
         """Everything but system messages, in log order; a message's index is its position."""
         self.costs = array("q")
         """Tokens of each message."""
+        self.numbers = array("q")
+        """What each message is called outside, where that is not its position: its seq in a store."""
         self.system: list[Message] = []
         """System messages, which belong to no turn and are always sent first."""
         self.system_apart = system_apart
@@ -85,8 +88,10 @@ class Transcript:
         for message in messages:
             self.add(message)
 
-    def add(self, message: Message, tokens: int | None = None) -> None:
-        """Append a message; `tokens` is its cost where it is known already."""
+    def add(
+        self, message: Message, tokens: int | None = None, *, number: int | None = None
+    ) -> None:
+        """Append a message; `tokens` is its cost where it is known already, `number` its name outside."""
         if message.role == "system" and self.system_apart:
             self.system.append(message)
             return
@@ -95,6 +100,8 @@ class Transcript:
         placement = self.grouper.add(message, position)
         self.messages.append(message)
         self.costs.append(cost)
+        if number is not None:
+            self.numbers.append(number)
         if placement.opens:
             self._sums.append(self._sums[-1])
             self._counts.append(self._counts[-1])
@@ -179,9 +186,8 @@ class Transcript:
         key = (piece.message, piece.position, cap)  # one position may be shown as several pieces
         known = self._shrunk.get(key)
         if known is None:
-            message = shrink_message(
-                piece.message, cap, self.counter, reference=f"#{piece.position}"
-            )
+            number = self.numbers[piece.position] if self.numbers else piece.position
+            message = shrink_message(piece.message, cap, self.counter, reference=f"#{number}")
             known = self._shrunk[key] = Piece(
                 message, self.counter.count_message(message), piece.position
             )
@@ -258,4 +264,5 @@ def _answer(call_id: str) -> Message:
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
     if message.role == "tool" and not any(type(part) is ToolResult for part in parts):
         return Message.of("user", parts)  # what was said beside results that stand elsewhere
-    return Message.of(message.role, parts, name=message.name, extra=message.extra)
+    origin = message.origin and message.origin.without_form()
+    return Message.of(message.role, parts, name=message.name, extra=message.extra, origin=origin)
