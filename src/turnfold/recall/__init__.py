@@ -1,7 +1,20 @@
-"""WHAT IS BROUGHT BACK: the terms a text is found by, alike in every backend."""
+"""WHAT IS BROUGHT BACK: the terms a text is found by, alike in every backend, and what is shown of what was found."""
 
 from __future__ import annotations
 
-from turnfold.recall.terms import terms_of
+from turnfold.recall.filling import fill, places_to_read
+from turnfold.recall.passages import Recalled, passages_text
+from turnfold.recall.ranking import ranked_places
+from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, is_character, terms_of
 
-__all__ = ("terms_of",)
+__all__ = (
+    "TERMS_MADE_BY",
+    "Recalled",
+    "asked_terms",
+    "fill",
+    "is_character",
+    "passages_text",
+    "places_to_read",
+    "ranked_places",
+    "terms_of",
+)

@@ -1,36 +1,108 @@
 """The terms a text is found by.
 
-Made by the application and indexed as they are, so that every backend finds the same things and no backend's
-own idea of a word (which treats a Chinese sentence as one) can come between. Words are lower-cased with widths
-folded; runs of Chinese, Japanese and Korean characters give every character and every pair of neighbours, so
-two-character words are found. A term is plain letters and digits only: nothing in it can be query syntax.
+Made by the application and indexed as they are, so that every backend finds the same things and no backend's own idea
+of a word (which treats a Chinese sentence as one) can come between. Words are lower-cased with widths folded and lose
+their grammatical endings. What is written as one (`src/app.py`, `maxTokens`, `A-4711`) is found by its parts and as a
+whole. Runs of Chinese, Japanese and Korean characters give every character and every pair of neighbours, traditional
+characters as simplified ones, so two-character words are found in either script. A term is plain letters and digits
+only: nothing in it can be query syntax. The terms of a term are that term, so that a query may be words or terms.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from operator import add
 
-__all__ = ("LONGEST_TERM", "terms_of")
+from turnfold.recall.simplified import SIMPLIFIED
+from turnfold.recall.stems import stem
+from turnfold.recall.stop_words import FUNCTION_CHARACTERS, STOP_WORDS
+
+__all__ = ("LONGEST_TERM", "TERMS_MADE_BY", "asked_terms", "is_character", "terms_of")
 
 LONGEST_TERM = 64
 """Longer runs (hashes, base64) are indexed by their beginning."""
+TERMS_MADE_BY = f"2/{unicodedata.unidata_version}"
+"""The version of these rules, and of the tables of characters this Python has: another may give other terms."""
 
 _CJK = (
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0002fa1f\U00030000-\U000323af"
 )
-_RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_WORD = rf"[^\W_{_CJK}]+"
+_RUN = re.compile(rf"[{_CJK}]+|{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
+_LETTERS = re.compile(_WORD)
+_FIRST_CJK = "\u3041"
 _IS_CJK = re.compile(rf"[{_CJK}]")
+_CONTRACTED = re.compile(
+    r"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?![^\W_])|(?<=n)['’](?=t(?![^\W_]))", re.IGNORECASE
+)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SHORTEST_HUMP = 2
 
 
 def terms_of(text: str) -> list[str]:
     """The terms of a text in order, with repetitions; of a query likewise."""
     terms: list[str] = []
-    for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
-        if not _IS_CJK.match(run):
-            terms.append(run[:LONGEST_TERM])
-            continue
-        terms.extend(run)
-        terms.extend(run[index : index + 2] for index in range(len(run) - 1))
+    plain = unicodedata.normalize("NFKC", text)
+    if "'" in plain or "’" in plain:
+        plain = _CONTRACTED.sub("", plain)
+    for run in _RUN.findall(plain):
+        if run[0] >= _FIRST_CJK and _IS_CJK.match(run):
+            characters = run.translate(SIMPLIFIED)
+            terms.extend(characters)
+            terms.extend(map(add, characters, characters[1:]))
+        elif len(run) <= LONGEST_TERM:
+            terms.extend(_known_words(run))
+        else:
+            terms.extend(_words(run))
     return terms
+
+
+def asked_terms(query: str) -> list[str]:
+    """The distinct terms to search by: those of the query that say something, or all where none does."""
+    asked = list(dict.fromkeys(terms_of(query)))
+    # Latin letters in a Chinese question are a name: 维生素A.
+    idle = frozenset[str]() if any(map(_IS_CJK.match, asked)) else _STOP_TERMS
+    told = [term for term in asked if term not in idle and not FUNCTION_CHARACTERS.issuperset(term)]
+    return told or asked
+
+
+def is_character(term: str) -> bool:
+    """Whether a term is a single character of a script that writes words without spaces."""
+    return len(term) == 1 and term >= _FIRST_CJK and _IS_CJK.match(term) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _known_words(run: str) -> tuple[str, ...]:
+    return tuple(_words(run))
+
+
+def _words(run: str) -> Iterator[str]:
+    """The words written together in `run`, and, where they are several, the whole without its signs."""
+    parts = _LETTERS.findall(run)
+    words = [word for part in parts for word in _folded(part)]
+    yield from map(_term, words)
+    for part in parts:
+        humps = _HUMP.split(part)
+        if len(humps) > 1:
+            small = [word for hump in humps for word in _folded(hump)]
+            yield from (_term(word) for word in small if len(word) >= _SHORTEST_HUMP)
+    whole = "".join(words)
+    joined = len(words) > 1 and len(whole) <= LONGEST_TERM
+    if joined and unicodedata.is_normalized("NFKC", whole):
+        yield _term(whole)
+
+
+def _folded(part: str) -> list[str]:
+    # Folding case may bring forth marks, which are no letters.
+    return _LETTERS.findall(part.casefold())
+
+
+def _term(word: str) -> str:
+    return stem(word[:LONGEST_TERM])
+
+
+_STOP_TERMS = frozenset(map(stem, STOP_WORDS))
