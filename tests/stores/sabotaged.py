@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from hypothesis import Phase, settings
 
-from turnfold.errors import ConversationDeleted, IdReused
+from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores import Appended, ConversationInfo, Erasure, Hit, MemoryStore, Scope, Store
 from turnfold.stores.ledger import Row, check_version
 from turnfold.stores.memory_store import _Conversation
+from turnfold.stores.protocol import Opening, Piece, Restored
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_rows import Held
 from turnfold.stores.sqlite_store import SqliteStore
@@ -382,3 +383,65 @@ class TestNeverRecounts(Sabotaged):
             pass
 
     bitten_by = ("test_a_tail_recounts", "test_an_append_recounts")
+
+
+class TestRestoresUntilItFails(Sabotaged):
+    class Broken(MemoryStore):
+        async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+            done, part = Restored(), list[Piece]()
+            for piece in pieces:
+                if isinstance(piece, Opening):
+                    done = await super().restore(scope, part)
+                    part = []
+                part.append(piece)
+            await super().restore(scope, part)
+            return done
+
+    bitten_by = (
+        "test_a_stream_that_breaks_off_leaves_no_trace",
+        "test_an_erased_conversation_stays_erased",
+        "test_a_client_id_names_one_entry[501]",
+    )
+
+
+class TestTakesAnythingForTheSame(Sabotaged):
+    class Broken(MemoryStore):
+        async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+            kept, skipped = list[Piece](), False
+            for piece in pieces:
+                if isinstance(piece, Opening):
+                    skipped = (scope.tenant, piece.conversation) in self._conversations
+                if not skipped:
+                    kept.append(piece)
+            return await super().restore(scope, kept)
+
+    bitten_by = (
+        "test_another_conversation_of_that_name_is_a_conflict[message]",
+        "test_a_shorter_one_is_a_conflict[kept0-2 checkpoints here, 1 there]",
+        "test_a_longer_one_is_a_conflict",
+        "test_an_erased_conversation_stays_erased",
+    )
+
+
+class TestVersionsRestart(Sabotaged):
+    class Broken(MemoryStore):
+        async def drop_document(
+            self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+        ) -> bool:
+            done = await super().drop_document(scope, conversation, kind, key, expect=expect)
+            self._found(scope, conversation).dropped = 0
+            return done
+
+    bitten_by = ("test_no_version_returns[1]", "test_the_log_goes_on")
+
+
+class TestRefusesARepeatedCheckpoint(Sabotaged):
+    class Broken(MemoryStore):
+        async def add_checkpoint(
+            self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        ) -> Checkpoint:
+            if checkpoint.id in {each.id for each in await self.checkpoints(scope, conversation)}:
+                raise Conflict(checkpoint.id)
+            return await super().add_checkpoint(scope, conversation, checkpoint)
+
+    bitten_by = ("test_a_repetition_returns_the_stored_one",)

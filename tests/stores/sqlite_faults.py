@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from turnfold.stores.sqlite_engine import Connection, Cursor
+from turnfold.stores.sqlite_jobs import Connection, Cursor
 from turnfold.stores.sqlite_store import SqliteStore
 
 __all__ = ("Faulty",)
@@ -42,6 +42,9 @@ class _Watched:
 
     def last_insert_rowid(self) -> int:
         return self.inner.last_insert_rowid()
+
+    def data_version(self) -> int:
+        return self.inner.data_version()
 
     def total_changes(self) -> int:
         return self.inner.total_changes()

@@ -10,7 +10,7 @@ import apsw
 
 from turnfold.records import decode_message
 from turnfold.stores import Scope
-from turnfold.stores.sqlite_rows import scope_term
+from turnfold.stores.sqlite_index import scope_term
 
 __all__ = ("ALICE", "dump", "integrity", "settled", "stored_texts")
 

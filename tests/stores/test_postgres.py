@@ -27,6 +27,7 @@ from turnfold.stores import Scope
 from turnfold.stores import postgres_rows as rows
 from turnfold.stores.postgres_engine import Link, Statement
 from turnfold.stores.postgres_schema import MIGRATIONS, TABLES
+from turnfold.stores.postgres_search import candidates
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.testing import drive
 
@@ -328,7 +329,7 @@ def _plan(connection: psycopg.Connection) -> str:
     cursor.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
     naming = rows.name_terms(place, ["w3x77"])
     cursor.execute(naming.sql.encode(), naming.values)
-    statement = rows.candidates(place, ["w3x77"], everywhere=True, most=2000)
+    statement = candidates(place, ["w3x77"], everywhere=True, most=2000)
     cursor.execute(f"EXPLAIN {statement.sql}".encode(), statement.values)
     return "\n".join(str(line) for (line,) in cursor.fetchall())
 

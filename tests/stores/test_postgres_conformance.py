@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
-from tests.stores.servers import PostgresPlaces, postgres_places
+from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.testing import StoreConformance
@@ -18,15 +18,8 @@ from turnfold.tokens import TokenCounter
 __all__ = ("postgres_places",)
 
 
-class TestPostgres(StoreConformance):
+class TestPostgres(Placed, StoreConformance):
     examples = 10
-    places: PostgresPlaces
-
-    @pytest.fixture(autouse=True)
-    def _places(self, postgres_places: PostgresPlaces) -> Iterator[None]:
-        self.places = postgres_places
-        yield
-        postgres_places.sweep()
 
     def open_store(
         self,

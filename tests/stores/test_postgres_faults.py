@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ import pytest
 pytest.importorskip("psycopg", reason="needs psycopg")
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
+from tests.stores.postgres_wire import Wire
 from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from turnfold.errors import StoreUnavailable
 from turnfold.records import NewEntry, user
@@ -28,67 +28,6 @@ from turnfold.testing import drive
 __all__ = ("postgres_places",)
 
 ALICE = Scope("alice")
-
-
-class Wire:
-    """A proxy before the server that can lose a commit, or the reply to one, and counts round trips."""
-
-    def __init__(self, url: str) -> None:
-        self._target = conninfo_to_dict(url)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        host, port = self._listener.getsockname()
-        self.url = make_conninfo(url, host=host, port=port)
-        self.lose = ""
-        """"request": the next commit never arrives; "reply": it does, but its reply never comes back."""
-        self.bursts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _connect(self) -> socket.socket:
-        host, port = str(self._target.get("host", "localhost")), self._target.get("port", 5432)
-        if not host.startswith("/"):
-            return socket.create_connection((host, int(port or 5432)))
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
-        return server
-
-    def _serve(self, client: socket.socket) -> None:
-        with closing(client), closing(self._connect()) as server:
-            back = threading.Thread(target=self._carry_back, args=(server, client), daemon=True)
-            self._answered = True
-            back.start()
-            with suppress(OSError):
-                while data := client.recv(1 << 16):
-                    self.bursts += self._answered
-                    self._answered = False
-                    if self.lose == "request" and b"COMMIT\0" in data:
-                        self.lose = ""
-                        break
-                    server.sendall(data)
-            with suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-            back.join()
-
-    def _carry_back(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := server.recv(1 << 16):
-                self._answered = True
-                if self.lose == "reply" and b"COMMIT\0" in data:
-                    self.lose = ""
-                    break
-                client.sendall(data)
-        with suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
+from tests.stores.cancelling import CancelledAt
 from tests.stores.sqlite_faults import Faulty
 from tests.stores.sqlite_file import ALICE, dump, settled
 from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.stores import Scope, sqlite_rows
-from turnfold.stores.ledger import Row
 from turnfold.stores.sqlite_engine import Connection, SqliteEngine
+from turnfold.stores.sqlite_jobs import Job
 from turnfold.stores.sqlite_store import SqliteStore
 
 Verb = Callable[[SqliteStore], Coroutine[Any, Any, object]]
@@ -144,33 +145,6 @@ def test_so_do_faults_that_hit_the_way_back_as_well(
         struck, point = faulty.struck, point + 1
 
 
-class CancelledAt:
-    """A verb whose task is cancelled just when it waits for the n-th time."""
-
-    def __init__(self, verb: Coroutine[Any, Any, object], point: int) -> None:
-        self._verb, self._point = verb, point
-        self.waits = 0
-
-    def __await__(self) -> Generator[Any, Any, object]:
-        steps = self._verb.__await__()
-        resume: Callable[[Any], Any] = steps.send
-        value: Any = None
-        while True:
-            try:
-                waited = resume(value)
-            except StopIteration as done:
-                return done.value
-            self.waits += 1
-            if self.waits == self._point:
-                task = asyncio.current_task()
-                assert task
-                task.cancel()
-            try:
-                value, resume = (yield waited), steps.send
-            except BaseException as error:
-                value, resume = error, steps.throw
-
-
 async def _cancel_at(path: Path, verb: Verb, point: int) -> tuple[bool, int]:
     """Whether the verb was cancelled, and how often it had waited."""
     store = opened(path, blocking=False)
@@ -207,12 +181,12 @@ def test_a_cancelled_write_is_dropped_while_queued_and_finished_once_begun(
     base: Path, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, running: bool
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    insert_rows = sqlite_rows.insert_rows
+    insert_entries = sqlite_rows.insert_entries
 
-    def gated(connection: Connection, key: int, new: list[Row]) -> None:
+    def gated(connection: Connection, new: list[tuple[object, ...]]) -> None:
         begun.set()
         assert go_on.wait(30)
-        insert_rows(connection, key, new)
+        insert_entries(connection, new)
 
     async def cancelled() -> None:
         store = opened(path, blocking=False)
@@ -231,7 +205,7 @@ def test_a_cancelled_write_is_dropped_while_queued_and_finished_once_begun(
         await store.close()
 
     after, before = finished(base, tmp_path, VERBS["append"]), dump(base)
-    monkeypatch.setattr(sqlite_rows, "insert_rows", gated)
+    monkeypatch.setattr(sqlite_rows, "insert_entries", gated)
     asyncio.run(cancelled())
     kept = [row for row in dump(path)["entry"] if row[0] == 1]
     assert kept == (after if running else before)["entry"]
@@ -240,14 +214,15 @@ def test_a_cancelled_write_is_dropped_while_queued_and_finished_once_begun(
 def test_without_savepoints_and_transactions_half_a_batch_is_seen(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def attempt(engine: SqliteEngine, job: Any) -> object:
+    def run(engine: SqliteEngine, group: list[Job]) -> None:
         engine._writer.execute("COMMIT")
         try:
-            return job.work(engine._writer)
+            for job in group:
+                job.result = job.kind.alone(engine._writer, job.item)
         finally:
             engine._writer.execute("BEGIN")
 
-    monkeypatch.setattr(SqliteEngine, "_attempt", attempt)
+    monkeypatch.setattr(SqliteEngine, "_run", run)
     with pytest.raises(AssertionError):
         test_a_fault_at_any_statement_leaves_before_or_after(
             base, tmp_path, "append", apsw.IOError, late=False
@@ -258,7 +233,7 @@ def test_without_savepoints_and_transactions_half_a_batch_is_seen(
     ("statement", "verb", "error", "raised"),
     [
         ("PRAGMA wal_checkpoint", "delete", apsw.IOError, StoreUnavailable),
-        ("SAVEPOINT", "append", KeyboardInterrupt, KeyboardInterrupt),
+        ("INSERT", "append", KeyboardInterrupt, KeyboardInterrupt),
     ],
 )
 def test_who_came_while_another_failed_is_served(

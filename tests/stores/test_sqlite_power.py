@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -154,7 +155,12 @@ class Run(NamedTuple):
 def live(recorder: Recorder, path: Path, dice: random.Random) -> Run:
     """Append to two conversations, with checkpoints and documents between, and the log moved into the file often."""
     recorder.calls.clear()
-    store = SqliteStore(f"file:{path}?vfs=turnfold-recorder", blocking=True)
+    watched = partial(apsw.Connection, vfs="turnfold-recorder")
+    with (
+        pytest.MonkeyPatch.context() as patched
+    ):  # a store takes paths, and no address that could name the recorder
+        patched.setattr(apsw, "Connection", watched)
+        store = SqliteStore(path, blocking=True)
     store._engine._writer.execute(
         f"PRAGMA wal_autocheckpoint={dice.choice((20, 100, 1000))}"
     ).fetchall()

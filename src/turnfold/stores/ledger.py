@@ -7,7 +7,8 @@ writes rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from turnfold.errors import Conflict, IdReused, InvalidOption
@@ -23,6 +24,8 @@ __all__ = (
     "check_checkpoint",
     "check_succession",
     "check_version",
+    "known_checkpoint",
+    "next_version",
     "plan_append",
     "prepare",
     "row_entry",
@@ -67,18 +70,23 @@ def prepare(entries: Sequence[NewEntry], counter: TokenCounter) -> Batch:
     if not entries:
         raise InvalidOption("an append needs at least one entry")
     ids = [entry.client_id for entry in entries if entry.client_id]
-    if ids and len(ids) != len(entries):
+    if ids:
+        _check_ids(ids, len(entries))
+    bodies = tuple([encode_message(entry.message) for entry in entries])
+    costs = tuple([counter.count_message(entry.message) for entry in entries])
+    return Batch(entries, bodies, costs, counter.name)
+
+
+def _check_ids(ids: Sequence[str], entries: int) -> None:
+    if len(ids) != entries:
         raise InvalidOption(
-            f"{len(ids)} of the batch's {len(entries)} entries have a client id: give one to all of them or to none, "
+            f"{len(ids)} of the batch's {entries} entries have a client id: give one to all of them or to none, "
             "or a retry could not tell the others"
         )
     if len(set(ids)) != len(ids):
         raise InvalidOption("two entries of one batch have the same client id")
     for client_id in ids:
         check_name(client_id, "client id")
-    bodies = tuple(encode_message(entry.message) for entry in entries)
-    costs = tuple(counter.count_message(entry.message) for entry in entries)
-    return Batch(entries, bodies, costs, counter.name)
 
 
 def plan_append(
@@ -148,6 +156,16 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
         raise InvalidOption(f"fidelity is a share, 0 to 1, got {checkpoint.fidelity}")
 
 
+def known_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
+    """The stored checkpoint that this one repeats; its id with another content is a conflict."""
+    stored = next((other for other in known if other.id == checkpoint.id), None)
+    if stored is not None and stored != replace(checkpoint, created=stored.created):
+        raise Conflict(
+            f"checkpoint {checkpoint.id!r} exists already, with another content: use another id"
+        )
+    return stored
+
+
 def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head) -> None:
     """Refuse a checkpoint whose predecessor is no longer live, or that covers nothing new or nothing yet written."""
     if checkpoint.previous != (live.id if live else ""):
@@ -169,3 +187,8 @@ def check_version(expect: int | None, version: int, kind: str, key: str) -> None
         raise Conflict(
             f"document {kind}/{key} is at version {version}, not {expect}: read it again, then decide"
         )
+
+
+def next_version(version: int, dropped: int) -> int:
+    """The version a document is written with: after its present one, or after all that were dropped before it."""
+    return (version or dropped) + 1

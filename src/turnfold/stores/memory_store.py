@@ -10,11 +10,11 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from turnfold.errors import Conflict, ConversationDeleted, StoreUnavailable
+from turnfold.errors import ConversationDeleted, StoreUnavailable
 from turnfold.recall import terms_of
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores.ledger import (
@@ -23,6 +23,8 @@ from turnfold.stores.ledger import (
     check_checkpoint,
     check_succession,
     check_version,
+    known_checkpoint,
+    next_version,
     plan_append,
     prepare,
     row_entry,
@@ -30,11 +32,15 @@ from turnfold.stores.ledger import (
 from turnfold.stores.protocol import (
     Ability,
     Appended,
+    Captured,
     ConversationInfo,
     Erasure,
     Head,
     Health,
     Hit,
+    Opening,
+    Piece,
+    Restored,
     Scope,
     check_budget,
     check_document_name,
@@ -43,7 +49,8 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.ranking import query_terms, rank
+from turnfold.stores.ranking import MOST_CANDIDATES, cut, query_terms, rank, rarity
+from turnfold.stores.restoring import Known, Pieces, check_new, check_same, check_same_whole
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("MemoryStore",)
@@ -60,6 +67,7 @@ class _Conversation:
     documents: dict[tuple[str, str], Document] = field(
         default_factory=dict[tuple[str, str], Document]
     )
+    dropped: int = 0
     deleted: bool = False
 
 
@@ -67,6 +75,7 @@ class MemoryStore:
     """Conversations in dictionaries. Safe across threads; gone with the process."""
 
     abilities = frozenset({Ability.SEARCH, Ability.ERASES_BYTES})
+    blocking = True
 
     def __init__(
         self, *, counter: TokenCounter | None = None, clock: Callable[[], int] | None = None
@@ -154,14 +163,20 @@ class MemoryStore:
     ) -> Checkpoint:
         check_checkpoint(checkpoint)
         with self._writing(scope, conversation) as held:
-            if any(known.id == checkpoint.id for known in held.checkpoints):
-                raise Conflict(f"checkpoint {checkpoint.id!r} exists already")
+            known = known_checkpoint(checkpoint, held.checkpoints)
+            if known is not None:
+                return known
             live = held.checkpoints[-1] if held.checkpoints else None
             check_succession(checkpoint, live, held.head)
             stored = replace(checkpoint, created=self._clock())
             held.checkpoints.append(stored)
             self._touch(held, checkpoint=stored.id)
             return stored
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        with self._lock:
+            kept = self._found(scope, conversation).checkpoints
+            return kept[-1] if kept else None
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         with self._lock:
@@ -175,7 +190,8 @@ class MemoryStore:
             place = (document.kind, document.key)
             version = held.documents[place].version if place in held.documents else 0
             check_version(expect, version, document.kind, document.key)
-            stored = Document(*place, document.body, version + 1, self._clock())
+            version = next_version(version, held.dropped)
+            stored = Document(*place, document.body, version, self._clock())
             held.documents[place] = stored
             self._touch(held)
             return stored
@@ -207,6 +223,7 @@ class MemoryStore:
             if known is None:
                 return False
             del held.documents[kind, key]
+            held.dropped = max(held.dropped, known.version)
             self._touch(held)
             return True
 
@@ -243,9 +260,48 @@ class MemoryStore:
                 if tenant == scope.tenant and conversation in (None, name)
                 for row in held.rows
             ]
+            heads = {
+                name: held.head.seq
+                for (tenant, name), held in self._conversations.items()
+                if tenant == scope.tenant
+            }
         holding = {term: sum(term in bag for _, _, bag in places) for term in wanted}
         candidates = [place for place in places if any(term in place[2] for term in wanted)]
+        if len(candidates) > MOST_CANDIDATES:
+            told = rarity(holding, total=len(places))
+            candidates = cut(candidates, told, heads, most=MOST_CANDIDATES)
         return rank(candidates, holding, total=len(places), limit=limit)
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        with self._lock:
+            held = self._found(scope, conversation)
+            if held.deleted or not held.head.generation:
+                return None
+            documents = [held.documents[place] for place in sorted(held.documents)]
+            opening = Opening(conversation, held.created, held.updated, held.dropped)
+            captured = Captured(opening, held.head, tuple(held.checkpoints))
+        for document in documents:
+            take(document)
+        return captured
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        stream = Pieces(pieces, self._counter)
+        made: dict[tuple[str, str], _Conversation] = {}
+        with self._lock:
+            self._check_open()
+            while (opening := stream.next_conversation()) is not None:
+                place = (scope.tenant, opening.conversation)
+                known = made.get(place) or self._conversations.get(place)
+                if known is None:
+                    made[place] = self._rebuilt(opening, stream)
+                    stream.written()
+                else:
+                    _check_same(opening.conversation, known, stream)
+                    stream.found()
+            self._conversations.update(made)
+        return stream.restored()
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         check_name(conversation, "conversation id")
@@ -308,6 +364,19 @@ class MemoryStore:
         )
         self._touch(held)
 
+    def _rebuilt(self, opening: Opening, stream: Pieces) -> _Conversation:
+        held = _Conversation(0, 0, Head(), dropped=opening.dropped)
+        while (batch := stream.next_batch()) is not None:
+            ids = [name for name in batch.client_ids if name in held.by_id]
+            check_new(opening.conversation, batch, ids)
+            held.documents.update(((each.kind, each.key), each) for each in batch.documents)
+            held.checkpoints.extend(batch.checkpoints)
+            if batch.rows:
+                self._write(held, batch.rows)
+        self._touch(held, checkpoint=stream.order.live)
+        held.created, held.updated = opening.created, opening.updated
+        return held
+
     def _touch(self, held: _Conversation, *, checkpoint: str | None = None) -> None:
         held.updated = self._clock()
         held.created = held.created or held.updated
@@ -328,3 +397,17 @@ class MemoryStore:
     def _info(self, scope: Scope, name: str) -> ConversationInfo:
         held = self._conversations[scope.tenant, name]
         return ConversationInfo(name, held.head, held.created, held.updated)
+
+
+def _check_same(conversation: str, held: _Conversation, stream: Pieces) -> None:
+    if held.deleted:
+        raise ConversationDeleted(f"conversation {conversation!r} has been erased; use another id")
+    known = Known(
+        held.documents,
+        {row.seq: row for row in held.rows},
+        {checkpoint.upto: checkpoint for checkpoint in held.checkpoints},
+    )
+    while (batch := stream.next_batch(counted=False)) is not None:
+        check_same(conversation, batch, known)
+    counts = (len(held.rows), len(held.checkpoints), len(held.documents))
+    check_same_whole(stream.order, created=held.created, counts=counts)

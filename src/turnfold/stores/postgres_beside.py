@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document
 from turnfold.stores.postgres_engine import Rows, Statement
 from turnfold.stores.postgres_rows import Place, key_of, long_form
@@ -18,9 +19,11 @@ __all__ = (
     "find_checkpoints",
     "find_document",
     "find_documents",
+    "find_live_checkpoint",
     "find_version",
     "insert_checkpoint",
     "put_document",
+    "put_documents",
     "to_checkpoints",
     "to_documents",
     "to_version",
@@ -39,6 +42,14 @@ def find_checkpoints(place: Place) -> Statement:
     )
 
 
+def find_live_checkpoint(place: Place) -> Statement:
+    """The newest checkpoint of a conversation."""
+    return Statement(
+        f"SELECT record FROM turnfold_checkpoint WHERE {_HERE} ORDER BY upto DESC LIMIT 1",
+        place.keys,
+    )
+
+
 def insert_checkpoint(place: Place, checkpoint: Checkpoint) -> Statement:
     """Add a checkpoint; its text may have characters that only bytes can hold."""
     record = msgspec.json.encode(checkpoint)
@@ -51,42 +62,64 @@ def insert_checkpoint(place: Place, checkpoint: Checkpoint) -> Statement:
 
 def to_checkpoints(found: Rows) -> list[Checkpoint]:
     """Checkpoints from their records."""
-    return [msgspec.json.decode(cast("bytes", record), type=Checkpoint) for (record,) in found]
+    return [_to_checkpoint(cast("bytes", record)) for (record,) in found]
+
+
+def _to_checkpoint(record: bytes) -> Checkpoint:
+    try:
+        return msgspec.json.decode(record, type=Checkpoint)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidRecord(f"not a stored checkpoint: {error}") from None
 
 
 def find_version(place: Place, kind: str, key: str) -> Statement:
-    """Which version a document has."""
+    """Which version a document has, and the highest that a dropped one had."""
     return Statement(
-        f"SELECT version FROM turnfold_document WHERE {_THIS}",
+        f"SELECT coalesce((SELECT version FROM turnfold_document WHERE {_THIS}), 0), "
+        f"coalesce((SELECT dropped FROM turnfold_conversation WHERE {_HERE}), 0)",
         _keys(place, kind, key),
     )
 
 
-def to_version(found: Rows) -> int:
-    """The version, 0 when there is no document."""
-    return cast("int", found[0][0]) if found else 0
+def to_version(found: Rows) -> tuple[int, int]:
+    """Both of them; 0 when there is none."""
+    version, dropped = cast("tuple[int, int]", found[0])
+    return version, dropped
 
 
 def put_document(place: Place, document: Document) -> Statement:
     """Write a document over what is there."""
+    return put_documents(place, [document])
+
+
+def put_documents(place: Place, documents: Sequence[Document]) -> Statement:
+    """Write documents over what is there."""
     return Statement(
-        "INSERT INTO turnfold_document (tenant, conversation, kind, key, long_key, version, created, body) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, conversation, kind, key) "
-        "DO UPDATE SET version = excluded.version, created = excluded.created, body = excluded.body",
+        "INSERT INTO turnfold_document "
+        "(tenant, conversation, kind, long_kind, key, long_key, version, created, body) "
+        "SELECT $1, $2, new.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], "
+        "$8::bigint[], $9::bytea[]) AS new ON CONFLICT (tenant, conversation, kind, key) "
+        "DO UPDATE SET long_kind = excluded.long_kind, version = excluded.version, "
+        "created = excluded.created, body = excluded.body",
         (
-            *_keys(place, document.kind, document.key),
-            long_form(document.key),
-            document.version,
-            document.created,
-            document.body,
+            *place.keys,
+            [key_of(each.kind) for each in documents],
+            [long_form(each.kind) for each in documents],
+            [key_of(each.key) for each in documents],
+            [long_form(each.key) for each in documents],
+            [each.version for each in documents],
+            [each.created for each in documents],
+            [each.body for each in documents],
         ),
     )
 
 
 def drop_document(place: Place, kind: str, key: str) -> Statement:
-    """Remove a document."""
+    """Remove a document; of it there remains only the number that no later version may have."""
     return Statement(
-        f"DELETE FROM turnfold_document WHERE {_THIS}",
+        f"WITH gone AS (DELETE FROM turnfold_document WHERE {_THIS} RETURNING version) "
+        "UPDATE turnfold_conversation SET dropped = greatest(dropped, (SELECT version FROM gone)) "
+        f"WHERE {_HERE}",
         _keys(place, kind, key),
     )
 

@@ -16,13 +16,14 @@ import asyncio
 import selectors
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
 
 try:
     import psycopg
+    from psycopg import generators
 except ImportError as missing:
     raise MissingExtra(package="psycopg", extra="postgres", purpose="PostgresStore") from missing
 
@@ -38,12 +39,14 @@ _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# A server or role that does not wait for the disk is made to, for this transaction. The time limits free a
-# conversation whose writer was stopped, and those who wait for it.
-_SETTINGS = (
-    "SELECT set_config('turnfold.tenant', $1, true), "
+# A server or role that does not wait for the disk is made to, for this transaction.
+_DURABLE = (
     "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
-    "ELSE current_setting('synchronous_commit') END, true), "
+    "ELSE current_setting('synchronous_commit') END, true)"
+)
+# The time limits free a conversation whose writer was stopped, and those who wait for it.
+_SETTINGS = (
+    f"SELECT set_config('turnfold.tenant', $1, true), {_DURABLE}, "
     "set_config('lock_timeout', '30s', true), "
     "set_config('idle_in_transaction_session_timeout', '5min', true)"
 )
@@ -105,7 +108,8 @@ class _BlockingTransaction(_Transaction):
         self._connection = connection
 
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
-        with self._connection.pipeline():
+        with self._connection.pipeline() as pipeline:
+            _end_with_the_sync(pipeline)
             cursors = [
                 self._connection.execute(sql.encode(), values, binary=True)
                 for sql, values in statements
@@ -119,7 +123,8 @@ class _AsyncTransaction(_Transaction):
         self._connection = connection
 
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
-        async with self._connection.pipeline():
+        async with self._connection.pipeline() as pipeline:
+            _end_with_the_sync(pipeline)
             cursors = [
                 await self._connection.execute(sql.encode(), values, binary=True)
                 for sql, values in statements
@@ -251,6 +256,7 @@ class PostgresEngine:
         self._size = pool_size
         self._prepare = prepare
         self._prepared = False
+        self.blocking = blocking
         self._in_place = _BlockingPool(url, pool_size) if blocking else None
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         self.closed = False
@@ -261,7 +267,8 @@ class PostgresEngine:
     async def transact(self, tenant: str, work: Work[Result], *, reading: bool = False) -> Result:
         """Run `work` in one transaction: whole, or not at all."""
         if not self._prepared and not self.closed:
-            await self._run((Statement(_BEGIN_WRITING),), self._prepare)
+            durable = Statement(f"SELECT {_DURABLE}")
+            await self._run((Statement(_BEGIN_WRITING), durable), self._prepare)
             self._prepared = True
         begin = Statement(_BEGIN_READING if reading else _BEGIN_WRITING)
         return await self._run((begin, Statement(_SETTINGS, (tenant,))), work)
@@ -340,6 +347,25 @@ async def _rolled_back(transaction: _Transaction, connection: _Connection) -> bo
     except psycopg.Error:
         return False
     return connection.pgconn.transaction_status == states.IDLE
+
+
+def _end_with_the_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:
+    """Let nothing follow the sync that ends an exchange.
+
+    The driver asks for the answers once more after it, which the server ignores. A proxy that lends connections by
+    transaction may see that after it has seen the answers, and then reserves a connection for a client at rest.
+    """
+    fetch: Callable[..., Generator[Any, Any, None]] | None = getattr(pipeline, "_fetch_gen", None)
+    if fetch is not None:
+
+        def fetch_what_comes(*, flush: bool) -> Generator[Any, Any, None]:
+            del (
+                flush
+            )  # the sync has the same effect, but what is not yet on its way must still be sent
+            yield from generators.send(pipeline.pgconn)
+            yield from fetch(flush=False)
+
+        setattr(pipeline, "_fetch_gen", fetch_what_comes)  # noqa: B010 (private to the driver)
 
 
 def _hang_up(connection: _Connection) -> None:

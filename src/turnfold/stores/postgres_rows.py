@@ -9,7 +9,6 @@ its answer but the few it halves at.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,7 +16,6 @@ from typing import cast
 
 from turnfold.errors import ConversationDeleted
 from turnfold.recall import terms_of
-from turnfold.records import decode_message
 from turnfold.stores.ledger import Row, Stored
 from turnfold.stores.postgres_engine import Rows, Statement
 from turnfold.stores.protocol import ConversationInfo, Head
@@ -27,11 +25,9 @@ __all__ = (
     "Place",
     "append_rows",
     "bury",
-    "candidates",
     "change_costs",
     "find_head",
     "find_known",
-    "holding",
     "key_of",
     "list_conversations",
     "lock_head",
@@ -45,12 +41,10 @@ __all__ = (
     "rows_of_turn",
     "save_head",
     "scoped",
-    "to_candidates",
     "to_held",
     "to_info",
     "to_known",
     "to_rows",
-    "total_entries",
 )
 
 LONGEST_KEY = 600
@@ -191,20 +185,22 @@ def _head(values: Sequence[object]) -> Head:
 
 # ------------------------------------------------------------------------------------------- entries
 
-# One statement, so that entries and their terms are written only if the head moved from where it was read.
-_APPEND = f"""
-WITH moved AS ({_SAVE_HEAD} RETURNING true), written AS (
+_INSERT = """
+written AS (
     INSERT INTO turnfold_entry
         (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body)
-    SELECT $1, $2, new.* FROM moved, unnest($10::bigint[], $11::text[], $12::text[], $13::bigint[], $14::bigint[],
-        $15::bigint[], $16::bigint[], $17::bytea[]) AS new
+    SELECT $1, $2, new.* FROM moved, unnest(${0}::bigint[], ${1}::text[], ${2}::text[], ${3}::bigint[], ${4}::bigint[],
+        ${5}::bigint[], ${6}::bigint[], ${7}::bytea[]) AS new
 ), indexed AS (
     INSERT INTO turnfold_term (tenant, conversation, seq, terms)
     SELECT $1, $2, new.seq, string_to_array(new.terms, ' ')
-    FROM moved, unnest($10::bigint[], $18::text[]) AS new (seq, terms)
+    FROM moved, unnest(${0}::bigint[], ${8}::text[]) AS new (seq, terms)
 )
 SELECT count(*) FROM moved
 """
+# One statement, so that entries and their terms are written only if the head moved from where it was read.
+_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(10, 19))}"
+_INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 12))}"
 
 
 def append_rows(
@@ -212,19 +208,26 @@ def append_rows(
 ) -> Statement:
     """Write entries, what they are found by, and the head; gives 0 if the head is not where it was read."""
     return Statement(
-        _APPEND,
-        (
-            *_head_values(place, head, now=now),
-            [row.seq for row in new],
-            [key_of(row.client_id) or None for row in new],
-            [long_form(row.client_id) for row in new],
-            [row.created for row in new],
-            [row.turn for row in new],
-            [row.tokens for row in new],
-            [row.running for row in new],
-            [row.body for row in new],
-            [_indexed(place, text) for text in texts],
-        ),
+        _APPEND, (*_head_values(place, head, now=now), *_row_values(place, new, texts))
+    )
+
+
+def insert_rows(place: Place, new: Sequence[Row], texts: Iterable[str]) -> Statement:
+    """Write entries and what they are found by; the head is written apart."""
+    return Statement(_INSERT_ONLY, (*place.keys, *_row_values(place, new, texts)))
+
+
+def _row_values(place: Place, new: Sequence[Row], texts: Iterable[str]) -> tuple[object, ...]:
+    return (
+        [row.seq for row in new],
+        [key_of(row.client_id) or None for row in new],
+        [long_form(row.client_id) for row in new],
+        [row.created for row in new],
+        [row.turn for row in new],
+        [row.tokens for row in new],
+        [row.running for row in new],
+        [row.body for row in new],
+        [_indexed(place, text) for text in texts],
     )
 
 
@@ -340,52 +343,3 @@ def name_terms(place: Place, terms: Sequence[str] | None) -> Statement:
     """Say which rows of the index this transaction is about: those with any of the terms, or the conversation's."""
     named = [_conversation_term(place)] if terms is None else scoped(place, terms)
     return Statement("SELECT set_config('turnfold.terms', $1, true)", (" ".join(named),))
-
-
-def _found(
-    place: Place, terms: Sequence[str], *, everywhere: bool
-) -> tuple[str, tuple[object, ...]]:
-    where = "term.tenant = $1 AND term.terms && $2::text[]"
-    values: tuple[object, ...] = (place.tenant, scoped(place, terms))
-    if everywhere:
-        return where, values
-    return f"{where} AND term.conversation = $3", (*values, place.conversation)
-
-
-def total_entries(place: Place, *, everywhere: bool) -> Statement:
-    """How many entries a search looks at."""
-    where, values = ("tenant = $1", place.keys[:1]) if everywhere else (_HERE, place.keys)
-    return Statement(
-        f"SELECT coalesce(sum(seq), 0)::bigint FROM turnfold_conversation WHERE {where}",
-        values,
-    )
-
-
-def holding(place: Place, terms: Sequence[str], *, everywhere: bool) -> Statement:
-    """How many entries hold each of the terms."""
-    where, values = _found(place, terms, everywhere=everywhere)
-    return Statement(
-        "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
-        f"WHERE {where} AND held = ANY($2::text[]) GROUP BY held",
-        values,
-    )
-
-
-def candidates(place: Place, terms: Sequence[str], *, everywhere: bool, most: int) -> Statement:
-    """The newest entries that hold any of the terms."""
-    where, values = _found(place, terms, everywhere=everywhere)
-    return Statement(
-        "SELECT coalesce(newest.long_name, newest.conversation), newest.seq, entry.body FROM ("
-        "SELECT term.conversation, term.seq, home.long_name FROM turnfold_term AS term "
-        "JOIN turnfold_conversation AS home ON home.tenant = $1 AND home.conversation = term.conversation "
-        f"WHERE {where} ORDER BY home.created DESC, home.conversation DESC, term.seq DESC LIMIT {most}"
-        ") AS newest JOIN turnfold_entry AS entry "
-        "ON entry.tenant = $1 AND entry.conversation = newest.conversation AND entry.seq = newest.seq",
-        values,
-    )
-
-
-def to_candidates(found: Rows) -> list[tuple[str, int, Counter[str]]]:
-    """Entries with all their terms."""
-    rows = cast("list[tuple[str, int, bytes]]", found)
-    return [(name, seq, Counter(terms_of(decode_message(body).text))) for name, seq, body in rows]

@@ -145,6 +145,15 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("0003_documented_view", DOCUMENTED_VIEW),
+    (
+        # The highest version a dropped document had, so that no version ever returns; and the kinds that are too
+        # long for a key, so that all of a conversation's documents can be told without knowing their kinds.
+        "0004_document_versions",
+        (
+            "ALTER TABLE turnfold_conversation ADD COLUMN dropped bigint NOT NULL DEFAULT 0",
+            "ALTER TABLE turnfold_document ADD COLUMN long_kind text",
+        ),
+    ),
 )
 
 

@@ -8,14 +8,14 @@ happens, and the append is made again under the row's lock, in two.
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from turnfold.errors import Conflict, StoreUnavailable
-from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
+from turnfold.errors import StoreUnavailable
+from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores import postgres_beside as beside
 from turnfold.stores import postgres_rows as sql
 from turnfold.stores.ledger import (
@@ -25,6 +25,8 @@ from turnfold.stores.ledger import (
     check_checkpoint,
     check_succession,
     check_version,
+    known_checkpoint,
+    next_version,
     plan_append,
     prepare,
     row_entry,
@@ -37,17 +39,22 @@ from turnfold.stores.postgres_engine import (
     UniqueViolation,
 )
 from turnfold.stores.postgres_heads import RememberedHeads
-from turnfold.stores.postgres_health import inspect
+from turnfold.stores.postgres_health import Opening, inspect
+from turnfold.stores.postgres_recount import is_foreign, recounted
 from turnfold.stores.postgres_rows import Place
-from turnfold.stores.postgres_schema import migrate
+from turnfold.stores.postgres_search import search
+from turnfold.stores.postgres_transfer import capture, restore
 from turnfold.stores.protocol import (
     Ability,
     Appended,
+    Captured,
     ConversationInfo,
     Erasure,
     Head,
     Health,
     Hit,
+    Piece,
+    Restored,
     Scope,
     check_budget,
     check_document_name,
@@ -56,14 +63,13 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.ranking import MOST_CANDIDATES, query_terms, rank
+from turnfold.stores.ranking import query_terms
+from turnfold.stores.restoring import Pieces
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("PostgresStore",)
 
-_log = logging.getLogger(__name__)
 _LARGEST = (1 << 63) - 1
-_PAGE = 1000
 _ERASED = ("turnfold_term", "turnfold_entry", "turnfold_checkpoint", "turnfold_document")
 _Answer = TypeVar("_Answer")
 
@@ -82,10 +88,13 @@ class PostgresStore:
         clock: Callable[[], int] | None = None,
         pool_size: int = 10,
     ) -> None:
+        self.blocking = blocking
         self._counter = counter or cautious_counter()
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._heads = RememberedHeads()
-        self._engine = PostgresEngine(url, blocking=blocking, pool_size=pool_size, prepare=migrate)
+        self._engine = PostgresEngine(
+            url, blocking=blocking, pool_size=pool_size, prepare=Opening().make_ready
+        )
 
     async def append(
         self,
@@ -148,7 +157,7 @@ class PostgresStore:
             sql.find_known(place, ids),
         )
         head = sql.to_held(found).for_writing(place.name)
-        head = await self._recounted(link, place, head)
+        head = await recounted(link, place, head, self._counter, clock=self._clock)
         now = self._clock()
         plan = plan_append(batch, head, sql.to_known(known, ids), created=now, expect=expect)
         if isinstance(plan, Stored):
@@ -199,12 +208,13 @@ class PostgresStore:
 
         async def recount(link: Link) -> Rows:
             [found] = await link.ask(sql.lock_head(place))
-            await self._recounted(link, place, sql.to_held(found).for_writing(conversation))
+            head = sql.to_held(found).for_writing(conversation)
+            await recounted(link, place, head, self._counter, clock=self._clock)
             [rows] = await link.finish(wanted)
             return rows
 
         found, rows = await self._engine.transact(place.tenant, read, reading=True)
-        if self._is_foreign(sql.to_held(found).head):
+        if is_foreign(sql.to_held(found).head, self._counter):
             rows = await self._engine.transact(place.tenant, recount)
         return _entries(rows)
 
@@ -217,8 +227,9 @@ class PostgresStore:
         async def work(link: Link) -> Checkpoint:
             head, found = await self._lock(link, place, beside.find_checkpoints(place))
             known = beside.to_checkpoints(found)
-            if any(other.id == checkpoint.id for other in known):
-                raise Conflict(f"checkpoint {checkpoint.id!r} exists already")
+            repeated = known_checkpoint(checkpoint, known)
+            if repeated is not None:
+                return repeated
             check_succession(checkpoint, known[-1] if known else None, head)
             stored = replace(checkpoint, created=self._clock())
             await link.finish(
@@ -228,6 +239,11 @@ class PostgresStore:
             return stored
 
         return await self._write(place, work)
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        place = _place(scope, conversation)
+        found = beside.to_checkpoints(await self._read(place, beside.find_live_checkpoint(place)))
+        return found[0] if found else None
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         place = _place(scope, conversation)
@@ -242,10 +258,10 @@ class PostgresStore:
         async def work(link: Link) -> Document:
             present = beside.find_version(place, document.kind, document.key)
             head, found = await self._lock(link, place, present, make=True)
-            version = beside.to_version(found)
+            version, dropped = beside.to_version(found)
             check_version(expect, version, document.kind, document.key)
-            now = self._clock()
-            stored = Document(document.kind, document.key, document.body, version + 1, now)
+            now, version = self._clock(), next_version(version, dropped)
+            stored = Document(document.kind, document.key, document.body, version, now)
             await link.finish(
                 beside.put_document(place, stored), sql.save_head(place, head, now=now)
             )
@@ -278,7 +294,7 @@ class PostgresStore:
 
         async def work(link: Link) -> bool:
             head, found = await self._lock(link, place, beside.find_version(place, kind, key))
-            version = beside.to_version(found)
+            version, _ = beside.to_version(found)
             check_version(expect, version, kind, key)
             if version:
                 await link.finish(
@@ -314,21 +330,28 @@ class PostgresStore:
         everywhere = conversation is None
         place = Place(scope.tenant, "") if conversation is None else _place(scope, conversation)
 
-        async def work(link: Link) -> list[Rows]:
-            return await link.finish(
-                sql.name_terms(place, wanted),
-                sql.total_entries(place, everywhere=everywhere),
-                sql.holding(place, wanted, everywhere=everywhere),
-                sql.candidates(place, wanted, everywhere=everywhere, most=MOST_CANDIDATES),
-            )
-
         self._engine.check_open()
         if not wanted:
             return []
-        _, total, holding, found = await self._engine.transact(place.tenant, work, reading=True)
-        counts = dict.fromkeys(wanted, 0) | dict(cast("list[tuple[str, int]]", holding))
-        candidates = sql.to_candidates(found)
-        return rank(candidates, counts, total=cast("int", total[0][0]), limit=limit)
+        return await search(self._engine, place, wanted, everywhere=everywhere, limit=limit)
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        place = _place(scope, conversation)
+
+        async def work(link: Link) -> Captured | None:
+            return await capture(link, place, take, self._aside)
+
+        return await self._engine.transact(place.tenant, work, reading=True)
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        stream = Pieces(pieces, self._counter)
+
+        async def work(link: Link) -> Restored:
+            return await restore(link, scope.tenant, stream, self._aside)
+
+        return await self._engine.transact(sql.key_of(scope.tenant), work)
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         place = _place(scope, conversation)
@@ -370,6 +393,9 @@ class PostgresStore:
     async def close(self) -> None:
         self._engine.close()
 
+    async def _aside(self, work: Callable[[], _Answer]) -> _Answer:
+        return work() if self.blocking else await asyncio.to_thread(work)
+
     async def _read(self, place: Place, statement: Statement) -> Rows:
         async def work(link: Link) -> Rows:
             [found] = await link.finish(statement)
@@ -388,28 +414,6 @@ class PostgresStore:
         making = [sql.make_conversation(place, now=self._clock())] if make else []
         *_, found, answer = await link.ask(*making, sql.lock_head(place), question)
         return sql.to_held(found).for_writing(place.name), answer
-
-    def _is_foreign(self, head: Head) -> bool:
-        return bool(head.seq) and head.counter != self._counter.name
-
-    async def _recounted(self, link: Link, place: Place, head: Head) -> Head:
-        """Replace the stored costs of a conversation that was written with another counter."""
-        if not self._is_foreign(head):
-            return head
-        name = self._counter.name
-        _log.warning("recounting %d entries: %s -> %s", head.seq, head.counter, name)
-        running = 0
-        for after in range(0, head.seq, _PAGE):
-            [found] = await link.ask(sql.rows_between(place, after, after + _PAGE, _PAGE))
-            changed: list[tuple[int, int, int]] = []
-            for row in sql.to_rows(found):
-                cost = self._counter.count_message(decode_message(row.body))
-                running += cost
-                changed.append((row.seq, cost, running))
-            await link.ask(sql.change_costs(place, changed))
-        head = replace(head, tokens=running, counter=name)
-        await link.ask(sql.save_head(place, head, now=self._clock()))
-        return replace(head, generation=head.generation + 1)
 
 
 def _place(scope: Scope, conversation: str) -> Place:

@@ -9,10 +9,10 @@ in `abilities`; nothing raises "not implemented".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
@@ -20,11 +20,15 @@ from turnfold.records import Checkpoint, Document, Entry, NewEntry
 __all__ = (
     "Ability",
     "Appended",
+    "Captured",
     "ConversationInfo",
     "Erasure",
     "Head",
     "Health",
     "Hit",
+    "Opening",
+    "Piece",
+    "Restored",
     "Scope",
     "Store",
     "check_budget",
@@ -178,6 +182,43 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """Where a conversation begins in a stream of pieces: what is said of it as a whole."""
+
+    conversation: str
+    created: int
+    updated: int
+    dropped: int = 0
+    """The highest version a dropped document had: the next new document's version is higher."""
+
+
+Piece: TypeAlias = Opening | Document | Entry | Checkpoint
+"""What conversations are carried in from store to store. An opening, then its documents by kind and key, its entries,
+its checkpoints oldest first, then the next opening. What an entry cost elsewhere is not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A conversation without its entries and documents, as it was at one instant."""
+
+    opening: Opening
+    head: Head
+    """Its entries are those up to `head.seq`: a log only grows."""
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore wrote; conversations that were already there are not among the rest."""
+
+    conversations: int = 0
+    already: int = 0
+    entries: int = 0
+    checkpoints: int = 0
+    documents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether the store can serve, and what an operator should know."""
 
@@ -191,6 +232,8 @@ class Store(Protocol):
     """An append-only log of conversations, with checkpoints and documents beside it."""
 
     abilities: frozenset[Ability]
+    blocking: bool
+    """Whether every verb finishes before its coroutine suspends, so that it can be run without an event loop."""
 
     async def append(
         self,
@@ -236,7 +279,14 @@ class Store(Protocol):
     async def add_checkpoint(
         self, scope: Scope, conversation: str, checkpoint: Checkpoint
     ) -> Checkpoint:
-        """Make a checkpoint live if `checkpoint.previous` still is; otherwise a `Conflict`."""
+        """Make a checkpoint live if `checkpoint.previous` still is; otherwise a `Conflict`.
+
+        One that is stored already, the time aside, is returned as it is stored, whether it is still live or not.
+        """
+        ...
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        """The newest checkpoint, or None before the first; reads no other."""
         ...
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
@@ -246,7 +296,11 @@ class Store(Protocol):
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
     ) -> Document:
-        """Write a document. `expect` is the version it must have now (0: it must not exist); None writes anyway."""
+        """Write a document. `expect` is the version it must have now (0: it must not exist); None writes anyway.
+
+        A version is one more than the last. After a drop it goes on, so a writer who expects the version of a
+        document that is gone is always refused.
+        """
         ...
 
     async def get_document(
@@ -281,7 +335,30 @@ class Store(Protocol):
         conversation: str | None = None,
         limit: int = 20,
     ) -> list[Hit]:
-        """Entries that hold any of the terms, best first. Terms are data, never query syntax."""
+        """Entries that hold any of the terms, best first. Terms are data, never query syntax.
+
+        All of them take part, up to 400. Of more, only those take part that hold the rarest terms, and of these
+        the ones nearest to the end of their conversation: an older entry that says a common word more often is then
+        not found. Ask for more words, or within one conversation.
+        """
+        ...
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        """The conversation as it is at one instant, or None. `take` is given all its documents, by kind and key.
+
+        `take` may be called from another thread and must not use the store; what it raises ends the call.
+        """
+        ...
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        """Write whole conversations exactly as they were elsewhere, all of them or nothing.
+
+        One that is here and the same is left alone; one that differs is a `Conflict`, an erased one is
+        `ConversationDeleted`. Token costs are counted anew. `pieces` is read once, from whichever thread writes, and
+        never held whole.
+        """
         ...
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:

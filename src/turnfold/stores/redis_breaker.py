@@ -52,7 +52,7 @@ class Breaker:
         with self._lock:
             if self.state == "probing":  # a late answer from before the outage ends no outage
                 self.state, self._pause = "closed", 0.0
-                _log.warning("the cache answers again")
+                _log.warning("the cache answers again", extra={"event": "cache_back"})
 
     def failed(self, error: BaseException) -> None:
         """A call was not answered, or not usefully."""
@@ -64,7 +64,9 @@ class Breaker:
             if self.state == "closed":
                 self.outages += 1
                 _log.warning(
-                    "the cache fails (%s): reads go to the durable store until it answers", kind
+                    "the cache fails (%s): reads go to the durable store until it answers",
+                    kind,
+                    extra={"event": "cache_lost", "error": kind},
                 )
             self._pause = min(self._longest_pause, self._pause * 2 or _FIRST_PAUSE)
             self._opened = self._clock()

@@ -12,18 +12,21 @@ durable store.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores.protocol import (
     Ability,
     Appended,
+    Captured,
     ConversationInfo,
     Erasure,
     Head,
     Health,
     Hit,
+    Piece,
+    Restored,
     Scope,
     Store,
     check_name,
@@ -54,7 +57,10 @@ _OLDEST_FILL = 10.0
 
 
 class CachedStore:
-    """A durable store with Redis in front of it. It takes the store over: closing it closes both."""
+    """A durable store with Redis in front of it. It takes the store over: closing it closes both.
+
+    `on_answer` is told of each question to Redis how many seconds it took and whether it was answered.
+    """
 
     def __init__(
         self,
@@ -70,6 +76,7 @@ class CachedStore:
         largest_value: int = 1 << 20,
         default_tenant: str = "default",
         monotonic: Callable[[], float] = time.monotonic,
+        on_answer: Callable[[float, bool], None] | None = None,
     ) -> None:
         check_name(default_tenant, "default tenant")
         _check_positive(
@@ -80,6 +87,7 @@ class CachedStore:
             largest_value=largest_value,
         )
         self.abilities = inner.abilities & {Ability.DURABLE, Ability.SHARED, Ability.SEARCH}
+        self.blocking = blocking and inner.blocking
         self._inner = inner
         self._monotonic = monotonic
         self._counter: str | None = None
@@ -91,6 +99,7 @@ class CachedStore:
             longest_pause_seconds=longest_pause_seconds,
             most_connections=most_connections,
             clock=monotonic,
+            on_answer=on_answer,
         )
         self._shelf = Shelf(
             inner,
@@ -158,6 +167,9 @@ class CachedStore:
     ) -> Checkpoint:
         return await self._inner.add_checkpoint(scope, conversation, checkpoint)
 
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        return await self._inner.live_checkpoint(scope, conversation)
+
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         began = self._monotonic()
         head = await self._inner.head(scope, conversation)
@@ -222,6 +234,15 @@ class CachedStore:
         limit: int = 20,
     ) -> list[Hit]:
         return await self._inner.search(scope, terms, conversation=conversation, limit=limit)
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        return await self._inner.capture(scope, conversation, take)
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        # What is kept answers for the head it was read under only: a restored conversation has another.
+        return await self._inner.restore(scope, pieces)
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         erasure = await self._inner.delete(scope, conversation)

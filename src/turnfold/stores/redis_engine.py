@@ -88,6 +88,7 @@ class RedisEngine:
         longest_pause_seconds: float,
         most_connections: int,
         clock: Callable[[], float] = time.monotonic,
+        on_answer: Callable[[float, bool], None] | None = None,
     ) -> None:
         _check_url(url, cluster=cluster)
         self._url = url
@@ -101,6 +102,7 @@ class RedisEngine:
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
         self._owed: dict[str, str] = {}
         self._closed = False
+        self._on_answer = on_answer
         self.breaker = Breaker(longest_pause=longest_pause_seconds, clock=clock)
         self.calls = 0
         """Commands sent."""
@@ -169,16 +171,18 @@ class RedisEngine:
         """The answer; None when there is none; an error that concerns this key or script alone, as a value."""
         if self._closed or not self._enter():
             return None
-        reported = False
+        reported = answered = False
+        began = time.perf_counter()
         try:
             answer = await self._send(words)
-            reported = True
+            reported = answered = True
             self.breaker.worked()
         except ResponseError as error:
             reported = True
             if not _is_local(error):
                 self.breaker.failed(error)
                 return None
+            answered = True
             self.breaker.worked()
             return error
         except Exception as error:
@@ -189,6 +193,9 @@ class RedisEngine:
             self._leave()
             if not reported:
                 self.breaker.abandoned()
+            elif self._on_answer is not None:
+                with suppress(Exception):  # a listener's fault must not become the cache's
+                    self._on_answer(time.perf_counter() - began, answered)
         return answer
 
     def _enter(self) -> bool:

@@ -4,9 +4,11 @@
 power. FULL syncs, and sharing one commit among everyone who is waiting makes it cheap. The settings are read
 back after they are made; a file that does not take them is not opened.
 
-Jobs queue; whoever finds the writer free leads: begins a transaction, runs every waiting job in a savepoint of
-its own, commits once, and only then tells each caller. A blocking caller leads in its own thread and pays for
-no hand-over; an asynchronous one leaves leading to the engine's thread, so cancelling it cannot tear a write.
+Jobs queue; whoever finds the writer free leads: begins a transaction, runs every waiting job, commits once, and
+only then tells each caller. Jobs of one kind run in one go; should that fail, each runs again, in a savepoint of
+its own like all others that share a transaction. (A savepoint copies every page that changes in it.) A blocking
+caller leads in its own thread, until it has its own answer, and pays for no hand-over; an asynchronous one leaves
+leading to the engine's thread, so cancelling it cannot tear a write.
 """
 
 from __future__ import annotations
@@ -19,62 +21,21 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import apsw
 
 from turnfold.errors import InvalidOption, StoreError, StoreUnavailable, UnsafeStore
+from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, tell
 
 __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class Cursor(Protocol):
-    """The rows of a statement."""
-
-    def __iter__(self) -> Iterator[tuple[object, ...]]: ...
-
-    def fetchone(self) -> tuple[object, ...] | None:
-        """The next row, or None."""
-        ...
-
-    def fetchall(self) -> list[tuple[object, ...]]:
-        """All rows that are left."""
-        ...
-
-
-class Connection(Protocol):
-    """What the rest of the package uses of a connection: the driver itself stays in this module."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        ...
-
-    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor:
-        """Run statements with every value bound."""
-        ...
-
-    def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> Cursor:
-        """Run a statement once per set of values."""
-        ...
-
-    def last_insert_rowid(self) -> int:
-        """The key of the row inserted last."""
-        ...
-
-    def total_changes(self) -> int:
-        """Rows changed since the connection was opened."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
 
 
 SAFE_SQLITE = (3, 51, 3)
@@ -82,21 +43,18 @@ SAFE_SQLITE = (3, 51, 3)
 
 _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
+_BACKUP_PAGES = 1024
+"""Pages a backup copies before others get a chance."""
 _SETTINGS: dict[str, tuple[str, object]] = {
     "journal_mode": ("WAL", "wal"),
     "synchronous": ("FULL", 2),
     "secure_delete": ("ON", 1),
     "mmap_size": ("0", 0),
 }
+_DAMAGE = (UnicodeDecodeError, OverflowError)
+"""What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
+_NOT_ORDINARY = (TryAlone, apsw.ConstraintError)
 _memory_names = itertools.count()
-
-
-class _Job(Generic[Result]):
-    __slots__ = ("future", "work")
-
-    def __init__(self, work: Callable[[Connection], Result]) -> None:
-        self.work = work
-        self.future: Future[Result] = Future()
 
 
 class SqliteEngine:
@@ -114,7 +72,8 @@ class SqliteEngine:
         )
         self._writer = self._open()
         self._leading = threading.Lock()
-        self._jobs: deque[_Job[object]] = deque()
+        self._jobs: deque[Job] = deque()
+        self._called = False  # whether a thread is on its way to lead
         self._entering = threading.Lock()
         self._readers: list[Connection] = []
         self._reading = threading.Lock()
@@ -123,20 +82,31 @@ class SqliteEngine:
         self.commits = 0
         """Transactions committed; with `jobs_done` it shows how many callers share one."""
         self.jobs_done = 0
+        self._version = -1
+        self.doubts = 0
+        """Grows with each rollback, and each commit of another connection: what a job wrote may be gone or changed."""
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in a transaction; returns when it is committed and synced."""
-        job = _Job(work)
+        return await self.submit(cast("Kind[Callable[[Connection], Result], Result]", SINGLE), work)
+
+    async def submit(self, kind: Kind[Item, Result], item: Item) -> Result:
+        """Like `write`; items of one kind that wait at the same time are done in one go."""
+        waiter = None if self.blocking else asyncio.get_running_loop().create_future()
+        job = Job(cast("Kind[object, object]", kind), item, waiter)
         # Nobody joins the queue once it is closed: who closes serves all that are in it, and no one after.
         with self._entering:
             self._check_open()
-            self._jobs.append(job)  # pyright: ignore[reportArgumentType] (a queue of jobs of any result)
-            if not self.blocking:
-                self._pool().submit(self._lead)
-        if self.blocking:
-            self._lead()
-            return job.future.result()
-        return await asyncio.wrap_future(job.future)
+            self._jobs.append(job)
+            if waiter is not None:
+                self._call_leader()
+        if waiter is not None:
+            return cast("Result", await waiter)
+        self._lead(job)
+        job.gate.acquire()
+        if job.failure is not None:
+            raise job.failure
+        return cast("Result", job.result)
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` on a snapshot of what is committed."""
@@ -188,8 +158,8 @@ class SqliteEngine:
 
     def _close(self) -> None:
         with self._leading, self._reading:
-            while group := self._take():
-                self._commit(group)
+            while self._jobs:
+                self._commit()
             for connection in (*self._readers, self._writer):
                 connection.close()
             self._readers.clear()
@@ -211,75 +181,133 @@ class SqliteEngine:
     def _backup(self, target: str) -> None:
         if Path(target).exists():
             raise InvalidOption(f"{target} exists: a backup never overwrites")
-        copy = apsw.Connection(target)
+        copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
         try:
-            with (
-                self._reader() as source,
-                copy.backup("main", cast("apsw.Connection", source), "main") as task,
-            ):
-                while not task.done:
-                    task.step(1024)
+            with self._reader() as source:
+                # Pinned to one state: otherwise every commit of others would make it begin again, without end.
+                source.execute("BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
+                with copy.backup("main", cast("apsw.Connection", source), "main") as task:
+                    while not task.done:
+                        task.step(_BACKUP_PAGES)
+                source.execute("COMMIT")
         finally:
             copy.close()
 
-    def _lead(self) -> None:
+    def _call_leader(self) -> None:
+        # Who leads looks at the queue again after letting go, and who was called has yet to look.
+        if not self._called and not self._leading.locked():
+            self._called = True
+            self._pool().submit(self._answer_call)
+
+    def _answer_call(self) -> None:
+        self._called = False
+        self._lead()
+
+    def _lead(self, own: Job | None = None) -> None:
         # After letting go of the lock the queue is looked at again: a job that came while it was held found no leader.
         while self._jobs:
+            if own is not None and not own.gate.locked():
+                self._hand_over()
+                return
             if not self._leading.acquire(blocking=False):
                 return
             try:
-                group = self._take()
-                if group:
-                    self._commit(group)
+                self._commit()
             except BaseException:
                 self._leading.release()
                 self._lead()  # an interrupted leader still serves those who wait for one
                 raise
             self._leading.release()
 
-    def _take(self) -> list[_Job[object]]:
-        group: list[_Job[object]] = []
+    def _hand_over(self) -> None:
+        # The caller has its answer and goes; among many writers somebody always waits, and it would never return.
+        with self._entering:
+            if not self._closed:  # who closes serves all that wait
+                self._call_leader()
+
+    def _take(self) -> list[Job]:
+        group: list[Job] = []
         while self._jobs and len(group) < _LARGEST_GROUP:
             job = self._jobs.popleft()
-            if job.future.set_running_or_notify_cancel():
+            if job.waiter is None or not job.waiter.cancelled():
                 group.append(job)
         return group
 
-    def _commit(self, group: list[_Job[object]]) -> None:
-        outcomes: list[object] = []
+    def _commit(self) -> None:
+        group: list[Job] = []
+        committing = False
         try:
-            self._roll_back()  # what an earlier failure could not
-            self._writer.execute("BEGIN IMMEDIATE")
-            outcomes.extend(self._attempt(job) for job in group)
-            self._writer.execute("COMMIT")
+            self._begin()
+            group = self._take()  # as late as can be: whoever came meanwhile shares the commit
+            self._run(group)
+            committing = True
+            if self._writer.in_transaction or any(job.failure is None for job in group):
+                self._writer.execute("COMMIT")
+                self._version = self._writer.data_version()
+                self.commits += 1
+                self.jobs_done += len(group)
         except BaseException as error:
             with suppress(apsw.Error):  # whoever waits is told, whatever state the writer is in
-                self._roll_back()
-            failure = StoreUnavailable(f"nothing was written: {type(error).__name__}: {error}")
+                self._undo()
+            group = group or self._take()
+            failure = _unwritten(error, committing=committing)
             for job in group:
-                job.future.set_exception(failure)
+                job.failure = failure
             if not isinstance(error, Exception):
                 raise
-            return
-        self.commits += 1
-        self.jobs_done += len(group)
-        for job, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, _Failed):
-                job.future.set_exception(outcome.error)
-            else:
-                job.future.set_result(outcome)
+        finally:
+            tell(group)
 
-    def _attempt(self, job: _Job[object]) -> object:
-        """The job's result, or its failure with everything it did undone."""
+    def _begin(self) -> None:
+        if self._writer.in_transaction:  # what an earlier failure could not undo
+            self._undo()
+        self._writer.execute("BEGIN IMMEDIATE")
+        if self._writer.data_version() != self._version:
+            self.doubts += 1
+
+    def _run(self, group: list[Job]) -> None:
+        same, others = _split(group)
+        if not self._run_together(same, only=not others):
+            self._begin()
+            others = group
+        for job in others:
+            self._attempt(job)
+
+    def _run_together(self, jobs: list[Job], *, only: bool) -> bool:
+        """Run the first jobs of a transaction; whether that went well: if not, all is undone and they run alone."""
+        if not jobs:
+            return True
+        kind = jobs[0].kind
+        try:
+            results = kind.together(self._writer, [job.item for job in jobs])
+        except Exception as error:
+            self._undo()
+            if kind is SINGLE or (len(jobs) == 1 and only and not isinstance(error, _NOT_ORDINARY)):
+                jobs[0].failure = _known(error)
+                return True
+            return False
+        for job, result in zip(jobs, results, strict=True):
+            job.result = result
+        return True
+
+    def _attempt(self, job: Job) -> None:
+        """Run a job; if it fails, everything it did is undone."""
         self._writer.execute("SAVEPOINT job")
         try:
-            result = job.work(self._writer)
+            job.result = job.kind.alone(self._writer, job.item)
         except Exception as error:
-            self._writer.execute("ROLLBACK TO job; RELEASE job")
-            known = isinstance(error, StoreError | ValueError | LookupError)
-            return _Failed(error if known else StoreUnavailable(f"nothing was written: {error}"))
-        self._writer.execute("RELEASE job")
-        return result
+            self._undo_savepoint()
+            job.failure = _known(error)
+        else:
+            self._writer.execute("RELEASE job")
+
+    def _undo_savepoint(self) -> None:
+        self.doubts += 1
+        self._writer.execute("ROLLBACK TO job; RELEASE job")
+
+    def _undo(self) -> None:
+        self.doubts += 1
+        self._roll_back()
 
     def _roll_back(self) -> None:
         if self._writer.in_transaction:
@@ -296,6 +324,8 @@ class SqliteEngine:
         except apsw.Error as error:
             self._check_open()
             raise StoreUnavailable(f"nothing was read: {type(error).__name__}: {error}") from error
+        except _DAMAGE as error:
+            raise _damaged(error) from None
 
     @contextmanager
     def _reader(self) -> Generator[Connection]:
@@ -343,7 +373,9 @@ class SqliteEngine:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
 
     def _open_once(self) -> Connection:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        if self._in_memory:  # the one address that is no path
+            flags |= apsw.SQLITE_OPEN_URI
         driver = apsw.Connection(self._address, flags=flags)
         connection = cast("Connection", driver)
         try:
@@ -368,11 +400,43 @@ class SqliteEngine:
             )
 
 
-class _Failed:
-    __slots__ = ("error",)
+def _unwritten(error: BaseException, *, committing: bool) -> StoreUnavailable:
+    reason = f"{type(error).__name__}: {error}"
+    if not committing:
+        return StoreUnavailable(f"nothing was written: {reason}")
+    # A commit that fails while it syncs may already be whole in the log, and come back when the file is next opened.
+    return StoreUnavailable(
+        f"the commit failed ({reason}), and whether it reached the disk is unknown: what was asked was done whole or "
+        "not at all; ask again, an append with the same client ids"
+    )
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+
+def _split(group: list[Job]) -> tuple[list[Job], list[Job]]:
+    """The jobs that can run first without a savepoint, because only they would be undone; and the others."""
+    if len(group) == 1:
+        return group, []
+    kind = group[0].kind if group else SINGLE
+    if kind is SINGLE:
+        return [], group
+    many = next((place for place, job in enumerate(group) if job.kind is not kind), len(group))
+    return group[:many], group[many:]
+
+
+def _damaged(error: Exception) -> StoreError:
+    # Without the text of the error: a decoder's shows the bytes.
+    return StoreError(
+        f"the file holds what no store wrote there ({type(error).__name__}): restore it from a backup"
+    )
+
+
+def _known(error: Exception) -> Exception:
+    if isinstance(error, _DAMAGE):
+        return _damaged(error)
+    return (
+        error
+        if isinstance(error, StoreError | ValueError | LookupError)
+        else _unwritten(error, committing=False)
+    )
 
 
 def sqlite_version() -> str:

@@ -74,6 +74,60 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         INSERT INTO entry_terms (entry_terms, rank) VALUES ('secure-delete', 1);
         """,
     ),
+    (
+        # An append touches as few pages as can be, because each is logged and synced. Where a conversation stands
+        # is told by its newest entry, so no other row is rewritten (the newer of the two generations is the true one);
+        # and entries lie in the order of a number, in full pages and without an index of it.
+        "0003_lean_log",
+        """
+        DROP INDEX conversation_unindexed;
+        ALTER TABLE conversation ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0;
+        UPDATE conversation SET unindexed = indexed < seq;
+        ALTER TABLE conversation DROP COLUMN seq;
+        ALTER TABLE conversation DROP COLUMN tokens;
+        ALTER TABLE conversation DROP COLUMN turns;
+        DROP INDEX entry_client_id;
+        ALTER TABLE entry RENAME TO old_entry;
+        CREATE TABLE entry (
+            conversation INTEGER NOT NULL GENERATED ALWAYS AS (id >> 32) VIRTUAL,
+            seq INTEGER NOT NULL GENERATED ALWAYS AS (id & 4294967295) VIRTUAL,
+            id INTEGER PRIMARY KEY,
+            generation INTEGER NOT NULL,
+            client_id TEXT,
+            created INTEGER NOT NULL,
+            turn INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            running INTEGER NOT NULL,
+            body BLOB NOT NULL
+        ) STRICT;
+        INSERT INTO entry (id, generation, client_id, created, turn, tokens, running, body)
+            SELECT conversation << 32 | seq, 0, client_id, created, turn, tokens, running, body FROM old_entry
+            ORDER BY conversation, seq;
+        DROP TABLE old_entry;
+        CREATE UNIQUE INDEX entry_client_id ON entry (conversation, client_id) WHERE client_id IS NOT NULL;
+        CREATE INDEX conversation_unindexed ON conversation (tenant) WHERE unindexed;
+        """,
+    ),
+    (
+        # Terms are kept as digests from here on, and each conversation says by which rules they were made: see
+        # sqlite_index.py. What was indexed before is indexed again by the next search.
+        "0004_digests",
+        """
+        DROP TABLE entry_terms;
+        CREATE VIRTUAL TABLE entry_terms USING fts5 (
+            scope, terms, content = '', detail = column, tokenize = 'ascii'
+        );
+        INSERT INTO entry_terms (entry_terms, rank) VALUES ('secure-delete', 1);
+        ALTER TABLE conversation ADD COLUMN indexed_by TEXT NOT NULL DEFAULT '';
+        UPDATE conversation SET unindexed = 1 WHERE indexed;
+        UPDATE conversation SET indexed = 0;
+        """,
+    ),
+    (
+        # The highest version a dropped document had, so that no version ever returns.
+        "0005_dropped_versions",
+        "ALTER TABLE conversation ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 
 
@@ -90,6 +144,7 @@ def migrate(connection: Connection) -> None:
         for name, script in MIGRATIONS[len(applied) :]:
             connection.execute(script)
             connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+        _check_unaltered(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # a damaged file may have ended it
@@ -111,4 +166,18 @@ def _check_known(applied: list[str]) -> None:
         raise UnsafeStore(
             f"the file was written by another release (its schema has {', '.join(applied)}; this release knows "
             f"{', '.join(known)}): upgrade turnfold"
+        )
+
+
+def _check_unaltered(connection: Connection) -> None:
+    """Refuse tables that would give values of any type, or do more than they are told."""
+    altered = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict "
+        "AND name IN ('checkpoint', 'conversation', 'document', 'entry', 'migration') "
+        "UNION ALL SELECT name FROM sqlite_schema WHERE type = 'trigger'"
+    ).fetchall()
+    if altered:
+        raise UnsafeStore(
+            f"the file was altered by another program ({', '.join(sorted(str(row[0]) for row in altered))}): "
+            "restore it from a backup"
         )

@@ -9,32 +9,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from turnfold.errors import Conflict
+from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
+from turnfold.stores import sqlite_beside as beside
+from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import (
     Row,
-    Stored,
     check_checkpoint,
-    check_succession,
-    check_version,
-    plan_append,
     prepare,
     row_entry,
 )
+from turnfold.stores.log_mark import log_mark
 from turnfold.stores.protocol import (
     Ability,
     Appended,
+    Captured,
     ConversationInfo,
     Erasure,
     Head,
     Health,
     Hit,
+    Piece,
+    Restored,
     Scope,
     check_budget,
     check_document_name,
@@ -43,21 +45,28 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.ranking import MOST_CANDIDATES, query_terms, rank
+from turnfold.stores.ranking import query_terms
+from turnfold.stores.restoring import Pieces
+from turnfold.stores.sqlite_append import Append, Appends
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, Connection, SqliteEngine, sqlite_version
 from turnfold.stores.sqlite_schema import migrate
+from turnfold.stores.sqlite_transfer import capture, restore
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("SqliteStore",)
 
 _log = logging.getLogger(__name__)
 _INDEX_STEP = 2000
-_ALL_ROWS = (0, (1 << 63) - 1)
+_LONG_INDEXING = 20_000
 _Answer = TypeVar("_Answer")
 
 
 class SqliteStore:
-    """Conversations in one SQLite file, or in memory without a path."""
+    """Conversations in one SQLite file, or in memory without a path.
+
+    The first search after many entries came indexes them; `on_indexing` is then told, step by step, how many of how
+    many are done.
+    """
 
     def __init__(
         self,
@@ -66,15 +75,20 @@ class SqliteStore:
         counter: TokenCounter | None = None,
         blocking: bool = False,
         clock: Callable[[], int] | None = None,
+        on_indexing: Callable[[int, int], None] | None = None,
     ) -> None:
         self.abilities = frozenset(
             {Ability.SEARCH, Ability.ERASES_BYTES, Ability.BACKUP}
             | ({Ability.DURABLE, Ability.SHARED} if path is not None else set[Ability]())
         )
+        self.blocking = blocking
         self._counter = counter or cautious_counter()
         self._clock = clock or (lambda: time.time_ns() // 1000)
-        self._engine = SqliteEngine(":memory:" if path is None else str(path), blocking=blocking)
+        self._on_indexing = on_indexing
+        address = ":memory:" if path is None else _file_address(path)
+        self._engine = SqliteEngine(address, blocking=blocking)
         self._engine.prepare(migrate)
+        self._appends = Appends(self._engine, clock=self._clock, recount=self._recount)
 
     async def append(
         self,
@@ -86,26 +100,8 @@ class SqliteStore:
     ) -> Appended:
         check_name(conversation, "conversation id")
         batch = prepare(entries, self._counter)
-
-        def job(connection: Connection) -> Appended:
-            held = sql.find_conversation(connection, scope.tenant, conversation, writing=True)
-            self._recount(connection, scope, conversation, held)
-            known = sql.known_ids(connection, held.key, batch.client_ids) if held.key else {}
-            now = self._clock()
-            plan = plan_append(batch, held.head, known, created=now, expect=expect)
-            if isinstance(plan, Stored):
-                return Appended(
-                    plan.seq, plan.seq + len(entries) - 1, repeated=True, head=held.head
-                )
-            last = plan[-1]
-            held.head = replace(
-                held.head, seq=last.seq, tokens=last.running, turns=last.turn, counter=batch.counter
-            )
-            sql.save_head(connection, scope.tenant, conversation, held, now=now)
-            sql.insert_rows(connection, held.key, plan)
-            return Appended(plan[0].seq, last.seq, repeated=False, head=held.head)
-
-        return await self._engine.write(job)
+        item = Append(scope.tenant, conversation, batch, expect)
+        return await self._engine.submit(self._appends, item)
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         return (await self._reading(scope, conversation, lambda _, held: held)).head
@@ -120,11 +116,10 @@ class SqliteStore:
         limit: int = 1000,
     ) -> list[Entry]:
         check_range(after, upto, limit)
-        last = upto if upto is not None else 1 << 62
+        last = sql.LAST_SEQ if upto is None else upto
 
         def job(connection: Connection, held: sql.Held) -> list[Row]:
-            where = "conversation = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-            return list(sql.rows(connection, where, (held.key, after, last, limit)))
+            return list(sql.rows(connection, held.key, after=after, upto=last, limit=limit))
 
         return [row_entry(row) for row in await self._reading(scope, conversation, job)]
 
@@ -135,8 +130,7 @@ class SqliteStore:
             # Turns grow with seq, so their edges are found by halving, not by an index of their own.
             first = sql.first_of_turn(connection, held, turn)
             stop = sql.first_of_turn(connection, held, turn + 1)
-            where = "conversation = ? AND seq >= ? AND seq < ? ORDER BY seq"
-            return list(sql.rows(connection, where, (held.key, first, stop)))
+            return list(sql.rows(connection, held.key, after=first - 1, upto=stop - 1))
 
         return [row_entry(row) for row in await self._reading(scope, conversation, job)]
 
@@ -149,7 +143,7 @@ class SqliteStore:
             return [
                 row
                 for seq in sorted(stored.seq for stored in found.values())
-                for row in sql.rows(connection, "conversation = ? AND seq = ?", (held.key, seq))
+                for row in sql.rows(connection, held.key, after=seq - 1, upto=seq)
             ]
 
         return [row_entry(row) for row in await self._reading(scope, conversation, job)]
@@ -162,8 +156,7 @@ class SqliteStore:
 
         def job(connection: Connection, held: sql.Held) -> list[Row]:
             kept: list[Row] = []
-            where = "conversation = ? AND seq <= ? ORDER BY seq DESC"
-            for row in sql.rows(connection, where, (held.key, held.head.seq)):
+            for row in sql.rows(connection, held.key, newest_first=True):
                 if held.head.tokens - row.running + row.tokens > tokens:
                     break
                 if messages and len(kept) >= messages:
@@ -178,24 +171,16 @@ class SqliteStore:
     ) -> Checkpoint:
         check_name(conversation, "conversation id")
         check_checkpoint(checkpoint)
-
-        def job(connection: Connection) -> Checkpoint:
-            held = sql.find_conversation(connection, scope.tenant, conversation, writing=True)
-            known = sql.checkpoints(connection, held.key)
-            if any(other.id == checkpoint.id for other in known):
-                raise Conflict(f"checkpoint {checkpoint.id!r} exists already")
-            check_succession(checkpoint, known[-1] if known else None, held.head)
-            stored = replace(checkpoint, created=self._clock())
-            connection.execute(
-                "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, "
-                "created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (held.key, *_values(stored)),
+        return await self._engine.write(
+            lambda connection: beside.add_checkpoint(
+                connection, scope.tenant, conversation, checkpoint, clock=self._clock
             )
-            held.head = replace(held.head, checkpoint=stored.id)
-            sql.save_head(connection, scope.tenant, conversation, held, now=stored.created)
-            return stored
+        )
 
-        return await self._engine.write(job)
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        return await self._reading(
+            scope, conversation, lambda connection, held: sql.live_checkpoint(connection, held.key)
+        )
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         return await self._reading(
@@ -207,22 +192,11 @@ class SqliteStore:
     ) -> Document:
         check_name(conversation, "conversation id")
         check_document_name(document.kind, document.key)
-
-        def job(connection: Connection) -> Document:
-            held = sql.find_conversation(connection, scope.tenant, conversation, writing=True)
-            version = sql.document_version(connection, held.key, document.kind, document.key)
-            check_version(expect, version, document.kind, document.key)
-            now = self._clock()
-            sql.save_head(connection, scope.tenant, conversation, held, now=now)
-            connection.execute(
-                "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET version = excluded.version, created = excluded.created, "
-                "body = excluded.body",
-                (held.key, document.kind, document.key, version + 1, now, document.body),
+        return await self._engine.write(
+            lambda connection: beside.put_document(
+                connection, scope.tenant, conversation, document, expect=expect, clock=self._clock
             )
-            return Document(document.kind, document.key, document.body, version + 1, now)
-
-        return await self._engine.write(job)
+        )
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
@@ -230,12 +204,7 @@ class SqliteStore:
         check_document_name(kind, key)
 
         def job(connection: Connection, held: sql.Held) -> Document | None:
-            found = connection.execute(
-                "SELECT kind, key, body, version, created FROM document "
-                "WHERE conversation = ? AND kind = ? AND key = ?",
-                (held.key, kind, key),
-            ).fetchone()
-            return sql.to_document(found) if found is not None else None
+            return beside.find_document(connection, held.key, (kind, key))
 
         return await self._reading(scope, conversation, job)
 
@@ -246,12 +215,7 @@ class SqliteStore:
         check_page(after, limit)
 
         def job(connection: Connection, held: sql.Held) -> list[Document]:
-            found = connection.execute(
-                "SELECT kind, key, body, version, created FROM document "
-                "WHERE conversation = ? AND kind = ? AND key > ? ORDER BY key LIMIT ?",
-                (held.key, kind, after, limit),
-            )
-            return [sql.to_document(row) for row in found]
+            return beside.documents_after(connection, held.key, kind, after, limit)
 
         return await self._reading(scope, conversation, job)
 
@@ -260,21 +224,16 @@ class SqliteStore:
     ) -> bool:
         check_name(conversation, "conversation id")
         check_document_name(kind, key)
-
-        def job(connection: Connection) -> bool:
-            held = sql.find_conversation(connection, scope.tenant, conversation, writing=True)
-            version = sql.document_version(connection, held.key, kind, key)
-            check_version(expect, version, kind, key)
-            if not version:
-                return False
-            connection.execute(
-                "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?",
-                (held.key, kind, key),
+        return await self._engine.write(
+            lambda connection: beside.drop_document(
+                connection,
+                scope.tenant,
+                conversation,
+                (kind, key),
+                expect=expect,
+                clock=self._clock,
             )
-            sql.save_head(connection, scope.tenant, conversation, held, now=self._clock())
-            return True
-
-        return await self._engine.write(job)
+        )
 
     async def conversations(
         self, scope: Scope, *, after: str = "", limit: int = 100
@@ -283,8 +242,8 @@ class SqliteStore:
 
         def job(connection: Connection) -> list[ConversationInfo]:
             found = connection.execute(
-                "SELECT name, created, updated, seq, tokens, turns, checkpoint, generation, counter "
-                "FROM conversation WHERE tenant = ? AND name > ? AND NOT deleted ORDER BY name LIMIT ?",
+                f"SELECT name, {sql.TIMES}, {sql.HEAD_COLUMNS} FROM {sql.STANDING} "  # noqa: S608 (constants)
+                "WHERE tenant = ? AND name > ? AND NOT deleted ORDER BY name LIMIT ?",
                 (scope.tenant, after, limit),
             )
             return [sql.to_info(row) for row in found]
@@ -307,13 +266,25 @@ class SqliteStore:
             return []
         await self._catch_up(scope)
 
-        def job(connection: Connection) -> list[Hit]:
-            span, total = _searched(connection, scope, conversation)
-            holding = {term: sql.holding(connection, scope.tenant, span, term) for term in wanted}
-            found = sql.candidates(connection, scope.tenant, span, wanted, most=MOST_CANDIDATES)
-            return rank(found, holding, total=total, limit=limit)
+        return await self._engine.read(
+            lambda connection: index.search(
+                connection, scope.tenant, wanted, conversation=conversation, limit=limit
+            )
+        )
 
-        return await self._engine.read(job)
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        check_name(conversation, "conversation id")
+        return await self._engine.read(
+            lambda connection: capture(connection, scope.tenant, conversation, take)
+        )
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        stream = Pieces(pieces, self._counter)
+        return await self._engine.write(
+            lambda connection: restore(connection, scope.tenant, stream)
+        )
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         check_name(conversation, "conversation id")
@@ -321,7 +292,7 @@ class SqliteStore:
         def job(connection: Connection) -> Erasure:
             held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
             already = held.deleted
-            sql.unindex(connection, scope.tenant, held.key)
+            index.unindex(connection, scope.tenant, held.key)
             counts = [
                 sql.delete_from(connection, table, held.key)
                 for table in ("entry", "checkpoint", "document")
@@ -374,12 +345,28 @@ class SqliteStore:
 
     async def _catch_up(self, scope: Scope) -> None:
         """Index what was appended since the last search, in steps that leave room for writers."""
-        while await self._engine.read(
-            lambda connection: sql.has_unindexed(connection, scope.tenant)
-        ):
-            await self._engine.write(
-                lambda connection: sql.index_some(connection, scope.tenant, most=_INDEX_STEP)
+        tenant, done, total = scope.tenant, 0, 0
+        while await self._engine.read(lambda connection: index.has_unindexed(connection, tenant)):
+            if not done:
+                total = await self._engine.read(
+                    lambda connection: index.waiting(connection, tenant)
+                )
+                if total >= _LONG_INDEXING:
+                    _log.info(
+                        "indexing %d entries for the first search since they came",
+                        total,
+                        extra={"event": "indexing", "entries": total},
+                    )
+            self._tell_indexing(done, total)
+            done += await self._engine.write(
+                lambda connection: index.index_some(connection, tenant, most=_INDEX_STEP)
             )
+        self._tell_indexing(done, total)
+
+    def _tell_indexing(self, done: int, total: int) -> None:
+        # What one step does is not worth a word; others may append meanwhile, so there may be more than was counted.
+        if self._on_indexing is not None and total > _INDEX_STEP:
+            self._on_indexing(done, max(done, total))
 
     async def _ensure_counted(self, scope: Scope, conversation: str) -> None:
         head = await self.head(scope, conversation)
@@ -388,53 +375,48 @@ class SqliteStore:
 
         def job(connection: Connection) -> None:
             held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
-            self._recount(connection, scope, conversation, held)
+            self._recount(connection, scope.tenant, conversation, held)
 
         await self._engine.write(job)
 
     def _recount(
-        self, connection: Connection, scope: Scope, conversation: str, held: sql.Held
+        self, connection: Connection, tenant: str, conversation: str, held: sql.Held
     ) -> None:
         """Replace the stored costs of a conversation that was written with another counter."""
         name = self._counter.name
         if not held.head.seq or held.head.counter == name:
             return
-        _log.warning("recounting %d entries: %s -> %s", held.head.seq, held.head.counter, name)
+        _log.warning(
+            "recounting %d entries: %s -> %s",
+            held.head.seq,
+            held.head.counter,
+            name,
+            extra={
+                "event": "recounting",
+                "conversation": log_mark(tenant, conversation),
+                "entries": held.head.seq,
+            },
+        )
         running = 0
-        changes: list[tuple[int, int, int, int]] = []
-        for row in sql.rows(connection, "conversation = ? ORDER BY seq", (held.key,)):
+        changes: list[tuple[int, int, int]] = []
+        for row in sql.rows(connection, held.key):
             cost = self._counter.count_message(decode_message(row.body))
             running += cost
-            changes.append((cost, running, held.key, row.seq))
-        connection.executemany(
-            "UPDATE entry SET tokens = ?, running = ? WHERE conversation = ? AND seq = ?", changes
-        )
+            changes.append((cost, running, sql.row_id(held.key, row.seq)))
+        connection.executemany("UPDATE entry SET tokens = ?, running = ? WHERE id = ?", changes)
         held.head = replace(held.head, tokens=running, counter=name)
-        sql.save_head(connection, scope.tenant, conversation, held, now=self._clock())
+        sql.save_head(connection, tenant, conversation, held, now=self._clock())
 
 
-def _values(checkpoint: Checkpoint) -> tuple[str, str, int, str, str, str, str, float, int]:
-    return (
-        checkpoint.id,
-        checkpoint.previous,
-        checkpoint.upto,
-        checkpoint.text,
-        checkpoint.digest,
-        checkpoint.model,
-        checkpoint.trust,
-        checkpoint.fidelity,
-        checkpoint.created,
-    )
-
-
-def _searched(
-    connection: Connection, scope: Scope, conversation: str | None
-) -> tuple[tuple[int, int], int]:
-    """The rows a search may see, and how many entries they are."""
-    if conversation is None:
-        found = connection.execute(
-            "SELECT coalesce(sum(seq), 0) FROM conversation WHERE tenant = ?", (scope.tenant,)
-        ).fetchone()
-        return _ALL_ROWS, cast("int", found[0]) if found is not None else 0
-    held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
-    return (sql.row_id(held.key, 0), sql.row_id(held.key, 0xFFFFFFFF)), held.head.seq
+def _file_address(path: str | Path) -> str:
+    """The path as one SQLite takes for nothing else, whatever it begins with and wherever the program goes later."""
+    if str(path) in ("", ":memory:"):
+        raise InvalidOption(
+            f"{str(path)!r} names no file: leave the path out for a store in memory, or write ./{path or 'chat.db'}"
+        )
+    address = str(Path(path).absolute())
+    if "\x00" in address or address != address.encode(errors="replace").decode():
+        raise InvalidOption(
+            f"{address!r} cannot be the path of a store: it holds NUL or is not UTF-8"
+        )
+    return address

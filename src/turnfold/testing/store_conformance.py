@@ -28,6 +28,11 @@ from turnfold.testing.store_conformance_names import BadNameCases, HostileNameCa
 from turnfold.testing.store_conformance_queries import HostileQueryCases
 from turnfold.testing.store_conformance_races import DeletionRaceCases, RaceCases
 from turnfold.testing.store_conformance_read import FindCases, ReadCases, TurnCases
+from turnfold.testing.store_conformance_restore import (
+    CaptureCases,
+    RestoreCases,
+    RestoredCases,
+)
 from turnfold.testing.store_conformance_retry import RetryCases, ReusedIdCases
 from turnfold.testing.store_conformance_search import SearchCases, SearchScopeCases
 from turnfold.testing.store_conformance_tail import CounterCases, TailCases
@@ -60,6 +65,9 @@ class StoreConformance(
     BadNameCases,
     MessageCases,
     TenantCases,
+    CaptureCases,
+    RestoreCases,
+    RestoredCases,
     DeleteCases,
     TombstoneCases,
     ErasureCases,

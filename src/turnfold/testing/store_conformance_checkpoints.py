@@ -33,6 +33,7 @@ class CheckpointCases(StoreCases):
         await trial.store.append(ALICE, TALK, said("a"))
         assert await trial.store.checkpoints(ALICE, TALK) == []
         assert (await trial.store.head(ALICE, TALK)).checkpoint == ""
+        assert await trial.store.live_checkpoint(ALICE, TALK) is None
 
     @case
     async def test_an_unknown_conversation_has_none(self, trial: Trial) -> None:
@@ -44,6 +45,20 @@ class CheckpointCases(StoreCases):
         stored = await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s1", 1))
         assert await trial.store.checkpoints(ALICE, TALK) == [stored]
         assert (await trial.store.head(ALICE, TALK)).checkpoint == "s1"
+        assert await trial.store.live_checkpoint(ALICE, TALK) == stored
+
+    @case
+    async def test_the_newest_is_live(self, trial: Trial) -> None:
+        await trial.store.append(ALICE, TALK, said("a", "b", "c"))
+        await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s1", 1))
+        newest = await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s2", 2, previous="s1"))
+        assert await trial.store.live_checkpoint(ALICE, TALK) == newest
+        await trial.store.delete(ALICE, TALK)
+        assert await trial.store.live_checkpoint(ALICE, TALK) is None
+
+    @case
+    async def test_an_unknown_conversation_has_no_live_one(self, trial: Trial) -> None:
+        assert await trial.store.live_checkpoint(ALICE, TALK) is None
 
     @case
     async def test_every_field_is_kept_and_the_store_stamps_the_time(self, trial: Trial) -> None:
@@ -206,6 +221,36 @@ class SuccessionCases(StoreCases):
     async def test_an_id_names_one_checkpoint_forever(self, trial: Trial, name: str) -> None:
         await _two(trial)
         await _refused(trial, checkpoint(name, 8, previous="s2"))
+
+    @pytest.mark.parametrize("upto", [2, 5, 4])
+    @pytest.mark.parametrize("name", ["s1", "s2"])
+    @case
+    async def test_an_id_with_another_content_is_a_conflict(
+        self, trial: Trial, name: str, upto: int
+    ) -> None:
+        await _two(trial)
+        await _refused(trial, checkpoint(name, upto, previous="s1", text="another"))
+
+    @case
+    async def test_a_repetition_returns_the_stored_one(self, trial: Trial) -> None:
+        await _two(trial)
+        head = await trial.store.head(ALICE, TALK)
+        listed = await trial.store.conversations(ALICE)
+        stored = await trial.store.checkpoints(ALICE, TALK)
+        for known in stored:  # the first of them is not live any more
+            for created in (0, known.created, 17):
+                again = replace(known, created=created)
+                assert await trial.store.add_checkpoint(ALICE, TALK, again) == known
+        assert await trial.store.checkpoints(ALICE, TALK) == stored
+        assert await trial.store.head(ALICE, TALK) == head
+        assert await trial.store.conversations(ALICE) == listed
+
+    @case
+    async def test_of_those_who_add_the_same_all_get_the_stored_one(self, trial: Trial) -> None:
+        await _two(trial)
+        given = checkpoint("s3", 8, previous="s2")
+        done = await trial.together([lambda: trial.store.add_checkpoint(ALICE, TALK, given)] * 6)
+        assert done == [(await trial.store.checkpoints(ALICE, TALK))[-1]] * 6
 
     @case
     async def test_an_unknown_conversation_has_nothing_to_cover(self, trial: Trial) -> None:

@@ -191,3 +191,48 @@ class VersionCases(StoreCases):
         await trial.store.drop_document(ALICE, TALK, "note", "key")
         stored = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=0)
         assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
+
+    @pytest.mark.parametrize("rounds", [1, 3])
+    @case
+    async def test_no_version_returns(self, trial: Trial, rounds: int) -> None:
+        seen: list[int] = []
+        for _ in range(rounds):
+            for _ in range(2):
+                put = await trial.store.put_document(ALICE, TALK, document("key", b"same"))
+                seen.append(put.version)
+            await trial.store.drop_document(ALICE, TALK, "note", "key")
+            assert await trial.store.get_document(ALICE, TALK, "note", "key") is None
+        put = await trial.store.put_document(ALICE, TALK, document("key", b"same"))
+        assert put.version > max(seen)
+        assert len(set(seen)) == len(seen)
+        for version in (0, *seen):  # a writer who still holds an old version is told
+            with pytest.raises(Conflict):
+                await trial.store.put_document(ALICE, TALK, document("key"), expect=version)
+            with pytest.raises(Conflict):
+                await trial.store.drop_document(ALICE, TALK, "note", "key", expect=version)
+
+    @case
+    async def test_a_dropped_one_is_expected_as_absent(self, trial: Trial) -> None:
+        await _written(trial, 3)
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        for version in (1, 2, 3, 4):
+            with pytest.raises(Conflict):
+                await trial.store.put_document(ALICE, TALK, document("key"), expect=version)
+            with pytest.raises(Conflict):
+                await trial.store.drop_document(ALICE, TALK, "note", "key", expect=version)
+        assert await trial.store.drop_document(ALICE, TALK, "note", "key", expect=0) is False
+
+    @case
+    async def test_versions_go_on_after_reopening(self, trial: Trial) -> None:
+        await _written(trial, 3)
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        store = await trial.reopen()
+        assert await store.documents(ALICE, TALK, "note") == []
+        assert (await store.put_document(ALICE, TALK, document("key"), expect=0)).version > 3
+
+    @case
+    async def test_a_drop_elsewhere_changes_no_version(self, trial: Trial) -> None:
+        await _written(trial, 3)
+        await trial.store.drop_document(ALICE, TALK, "note", "key")
+        for scope, name in ((ALICE, "other"), (BOB, TALK)):
+            assert (await trial.store.put_document(scope, name, document("key"))).version == 1

@@ -149,6 +149,7 @@ VERBS: Mapping[str, Verb] = {
     "checkpoints": lambda store, scope, name: store.checkpoints(scope, name),
     "get_document": lambda store, scope, name: store.get_document(scope, name, "note", "key"),
     "documents": lambda store, scope, name: store.documents(scope, name, "note"),
+    "capture": lambda store, scope, name: store.capture(scope, name, lambda _: None),
     "search": lambda store, scope, name: store.search(scope, ["one"], conversation=name),
     "delete": lambda store, scope, name: store.delete(scope, name),
 }

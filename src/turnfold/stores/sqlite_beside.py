@@ -1,0 +1,154 @@
+"""What stands beside the log in the SQLite store: changes of checkpoints and documents, each whole within its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import cast
+
+from turnfold.records import Checkpoint, Document
+from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.ledger import check_succession, check_version, known_checkpoint, next_version
+from turnfold.stores.sqlite_engine import Connection
+
+__all__ = (
+    "add_checkpoint",
+    "all_documents",
+    "documents_after",
+    "drop_document",
+    "dropped_version",
+    "find_document",
+    "insert_checkpoints",
+    "insert_documents",
+    "put_document",
+)
+
+_DOCUMENTS = "SELECT kind, key, body, version, created FROM document WHERE conversation = ?"
+
+
+def add_checkpoint(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    checkpoint: Checkpoint,
+    *,
+    clock: Callable[[], int],
+) -> Checkpoint:
+    """Make a checkpoint live, or return the stored one it repeats."""
+    held = sql.find_conversation(connection, tenant, conversation, writing=True)
+    known = sql.checkpoints(connection, held.key)
+    repeated = known_checkpoint(checkpoint, known)
+    if repeated is not None:
+        return repeated
+    check_succession(checkpoint, known[-1] if known else None, held.head)
+    stored = replace(checkpoint, created=clock())
+    insert_checkpoints(connection, held.key, [stored])
+    held.head = replace(held.head, checkpoint=stored.id)
+    sql.save_head(connection, tenant, conversation, held, now=stored.created)
+    return stored
+
+
+def insert_checkpoints(connection: Connection, key: int, new: Iterable[Checkpoint]) -> None:
+    """Write checkpoints as they are."""
+    connection.executemany(
+        "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                key,
+                each.id,
+                each.previous,
+                each.upto,
+                each.text,
+                each.digest,
+                each.model,
+                each.trust,
+                each.fidelity,
+                each.created,
+            )
+            for each in new
+        ),
+    )
+
+
+def put_document(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    document: Document,
+    *,
+    expect: int | None,
+    clock: Callable[[], int],
+) -> Document:
+    """Write a document over what is there."""
+    held = sql.find_conversation(connection, tenant, conversation, writing=True)
+    version = sql.document_version(connection, held.key, document.kind, document.key)
+    check_version(expect, version, document.kind, document.key)
+    version = next_version(version, dropped_version(connection, held.key))
+    now = clock()
+    sql.save_head(connection, tenant, conversation, held, now=now)
+    stored = Document(document.kind, document.key, document.body, version, now)
+    insert_documents(connection, held.key, [stored])
+    return stored
+
+
+def insert_documents(connection: Connection, key: int, new: Iterable[Document]) -> None:
+    """Write documents as they are, over what is there."""
+    connection.executemany(
+        "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET version = excluded.version, created = excluded.created, body = excluded.body",
+        ((key, each.kind, each.key, each.version, each.created, each.body) for each in new),
+    )
+
+
+def drop_document(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    place: tuple[str, str],
+    *,
+    expect: int | None,
+    clock: Callable[[], int],
+) -> bool:
+    """Remove a document; of it there remains only the number that no later version may have."""
+    held = sql.find_conversation(connection, tenant, conversation, writing=True)
+    version = sql.document_version(connection, held.key, *place)
+    check_version(expect, version, *place)
+    if not version:
+        return False
+    connection.execute(
+        "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?", (held.key, *place)
+    )
+    connection.execute(
+        "UPDATE conversation SET dropped = max(dropped, ?) WHERE key = ?", (version, held.key)
+    )
+    sql.save_head(connection, tenant, conversation, held, now=clock())
+    return True
+
+
+def dropped_version(connection: Connection, key: int) -> int:
+    """The highest version that a dropped document of the conversation had."""
+    found = connection.execute("SELECT dropped FROM conversation WHERE key = ?", (key,)).fetchone()
+    return cast("int", found[0]) if found is not None else 0
+
+
+def find_document(connection: Connection, key: int, place: tuple[str, str]) -> Document | None:
+    """One document."""
+    found = connection.execute(f"{_DOCUMENTS} AND kind = ? AND key = ?", (key, *place)).fetchone()
+    return sql.to_document(found) if found is not None else None
+
+
+def documents_after(
+    connection: Connection, key: int, kind: str, after: str, limit: int
+) -> list[Document]:
+    """The documents of a kind after a key, in key order."""
+    found = connection.execute(
+        f"{_DOCUMENTS} AND kind = ? AND key > ? ORDER BY key LIMIT ?", (key, kind, after, limit)
+    )
+    return [sql.to_document(row) for row in found]
+
+
+def all_documents(connection: Connection, key: int) -> Iterator[Document]:
+    """Every document, by kind and key, one at a time."""
+    for row in connection.execute(f"{_DOCUMENTS} ORDER BY kind, key", (key,)):
+        yield sql.to_document(row)

@@ -1,0 +1,82 @@
+"""A chat model that answers as a test wants, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from turnfold.errors import ModelFailed
+from turnfold.models import Answer, Prompt, ToolSchemas
+from turnfold.records import Message, Usage, as_message, assistant
+from turnfold.window import Context
+
+__all__ = ("Asked", "ScriptedModel")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the model was sent."""
+
+    messages: tuple[Message, ...]
+    tools: ToolSchemas
+
+
+class ScriptedModel:
+    """Gives the items of a script as its answers, one per call.
+
+    An item is a text, a message (with tool calls, in any shape messages are written in), an exception to raise, or a
+    function from the messages it is sent to one of these. After the last item a call is a `ModelFailed`, unless
+    `repeat` is set: then the last one is given again and again.
+    """
+
+    def __init__(
+        self, script: Iterable[object], *, name: str = "scripted", repeat: bool = False
+    ) -> None:
+        self._script = list(script)
+        self._name = name
+        self._repeat = repeat
+        self.asked: list[Asked] = []
+        """Every call so far."""
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self._name
+
+    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
+        """The next item of the script."""
+        messages = tuple(prompt.messages if isinstance(prompt, Context) else prompt)
+        at = len(self.asked)
+        self.asked.append(Asked(messages, tools))
+        if at >= len(self._script) and not (self._repeat and self._script):
+            raise ModelFailed(
+                f"the script has {len(self._script)} items and was asked for one more"
+            )
+        item = self._script[min(at, len(self._script) - 1)]
+        message = _message(item, messages)
+        tokens = sum(len(one.text) for one in messages) // 4 + 1
+        return Answer(message=message, usage=Usage(input=tokens, output=len(message.text) // 4))
+
+    async def stream(
+        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
+    ) -> Answer:
+        """The next item, its text word by word."""
+        answer = await self.complete(prompt, tools=tools)
+        text = answer.message.text
+        for start in range(0, len(text), 8):
+            on_text(text[start : start + 8])
+        return answer
+
+    async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
+        """It cannot say."""
+        return None
+
+
+def _message(item: object, messages: tuple[Message, ...]) -> Message:
+    if isinstance(item, BaseException):
+        raise item
+    if isinstance(item, str):
+        return assistant(item)
+    if callable(item) and not isinstance(item, Message):
+        return _message(item(messages), messages)
+    return as_message(item)

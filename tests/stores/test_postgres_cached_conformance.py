@@ -1,0 +1,83 @@
+"""PostgreSQL with Redis in front, as it is used at scale, against the suite every store passes.
+
+The quick run takes the cases a cache could spoil, the slow one all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs psycopg")
+
+from tests.stores.redis_server import PATIENCE, shared_url
+from tests.stores.servers import Placed, postgres_places
+from turnfold.stores import Store
+from turnfold.stores.postgres_store import PostgresStore
+from turnfold.stores.redis_cache import CachedStore
+from turnfold.testing import StoreConformance
+from turnfold.testing.store_conformance_checkpoints import CheckpointCases
+from turnfold.testing.store_conformance_delete import DeleteCases, TombstoneCases
+from turnfold.testing.store_conformance_documents import DocumentCases, VersionCases
+from turnfold.testing.store_conformance_generation import GenerationCases
+from turnfold.testing.store_conformance_life import CancellationCases, ReopenCases
+from turnfold.testing.store_conformance_machine import MachineCases
+from turnfold.testing.store_conformance_races import DeletionRaceCases, RaceCases
+from turnfold.testing.store_conformance_tail import CounterCases, TailCases
+from turnfold.tokens import TokenCounter
+
+__all__ = ("postgres_places",)
+
+
+class Cached(Placed):
+    examples = 3
+    blocking = False
+
+    def open_store(
+        self,
+        place: Path,
+        *,
+        counter: TokenCounter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> Store:
+        url = self.places.url(place)
+        inner = PostgresStore(url, counter=counter, clock=clock, blocking=self.blocking)
+        return CachedStore(inner, shared_url(), blocking=self.blocking, timeout_seconds=PATIENCE)
+
+
+class WhatACacheCanSpoil(
+    TailCases,
+    CounterCases,
+    CheckpointCases,
+    DocumentCases,
+    VersionCases,
+    GenerationCases,
+    DeleteCases,
+    TombstoneCases,
+    RaceCases,
+    DeletionRaceCases,
+    CancellationCases,
+    ReopenCases,
+    MachineCases,
+):
+    """The verbs that a cache answers or must forget, and what crosses them; the others only pass through it."""
+
+
+class TestPostgresCached(Cached, WhatACacheCanSpoil):
+    pass
+
+
+class TestPostgresCachedBlocking(Cached, WhatACacheCanSpoil):
+    blocking = True
+
+
+@pytest.mark.slow
+class TestPostgresCachedWhole(Cached, StoreConformance):
+    pass
+
+
+@pytest.mark.slow
+class TestPostgresCachedWholeBlocking(Cached, StoreConformance):
+    blocking = True

@@ -1,0 +1,96 @@
+"""Whoever did not hear the answer of a PostgreSQL store asks again, and nothing is doubled or lost; see retrying.py.
+
+The line is cut by a proxy: before the commit arrives, or after it happened and before the reply comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs psycopg")
+
+from tests.stores.postgres_wire import Wire
+from tests.stores.redis_server import PATIENCE, shared_url
+from tests.stores.retrying import ALICE, Caller, told_and_held
+from tests.stores.servers import PostgresPlaces, postgres_places
+from turnfold.errors import IdReused
+from turnfold.records import NewEntry, user
+from turnfold.stores import Appended, Store
+from turnfold.stores.postgres_store import PostgresStore
+from turnfold.stores.redis_cache import CachedStore
+from turnfold.testing import drive
+
+__all__ = ("postgres_places",)
+
+
+class PostgresCaller(Caller):
+    ways = ("request", "reply", "reply")  # a lost reply is the one that leaves the caller in doubt
+
+    def __init__(self, wire: Wire, *, cache: str = "") -> None:
+        self.wire, self._cache = wire, cache
+        super().__init__()
+
+    def opened(self) -> Store:
+        store = PostgresStore(self.wire.url, blocking=True)
+        drive(store.head(ALICE, "talk"))  # so that the next commit is the append's
+        if not self._cache:
+            return store
+        return CachedStore(store, self._cache, blocking=True, timeout_seconds=PATIENCE)
+
+    def ask(self, batch: list[NewEntry], way: str) -> Appended:
+        self.wire.lose = "" if way == "none" else way
+        done = drive(self.store.append(ALICE, "talk", batch))
+        assert way == "none", "the answer came although it was lost"
+        if self._cache:
+            newest = drive(self.store.tail(ALICE, "talk", tokens=50))[-1]
+            assert newest.seq >= done.last
+        return done
+
+
+@pytest.fixture
+def wire(postgres_places: PostgresPlaces, tmp_path: Path) -> Iterator[Wire]:
+    with closing(Wire(postgres_places.url(tmp_path))) as wire:
+        yield wire
+    postgres_places.sweep()
+
+
+slow = (pytest.mark.slow, pytest.mark.timeout(900))
+
+
+@pytest.mark.parametrize(
+    ("batches", "cached"),
+    [
+        (160, False),
+        (60, True),
+        pytest.param(1_000, False, marks=slow),
+        pytest.param(1_000, True, marks=slow),
+    ],
+)
+def test_lost_answers_neither_lose_nor_double_an_entry(
+    wire: Wire, batches: int, *, cached: bool
+) -> None:
+    caller = PostgresCaller(wire, cache=shared_url() if cached else "")
+    told, held = told_and_held(caller, batches)
+    assert held == told
+    assert caller.lost["reply"] > 200 * batches // 160
+    assert caller.lost["request"] > batches // 4
+    assert caller.restarts > batches // 20
+
+
+def test_without_client_ids_entries_are_doubled(wire: Wire) -> None:
+    told, held = told_and_held(PostgresCaller(wire), 40, with_ids=False)
+    assert set(held) == set(told)
+    assert len(held) > len(told)
+
+
+def test_an_id_with_another_body_is_refused_even_after_a_restart(wire: Wire) -> None:
+    caller = PostgresCaller(wire)
+    caller.append([NewEntry(user("yes"), "one")])
+    caller.restart()
+    with pytest.raises(IdReused):
+        drive(caller.store.append(ALICE, "talk", [NewEntry(user("no"), "one")]))
+    drive(caller.store.close())
