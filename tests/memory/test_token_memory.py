@@ -89,7 +89,7 @@ def test_the_documented_methods_take_the_documented_arguments() -> None:
         return [(each.name, each.default) for each in found if each.name != "self"]
 
     empty = inspect.Parameter.empty
-    assert names(TokenMemory.get_history) == [("raw_messages", empty), ("preserve_system", True)]
+    assert names(TokenMemory.get_history) == [("raw_messages", ()), ("preserve_system", True)]
     assert names(TokenMemory.count_message_tokens) == [("message", empty)]
     for batch in (TokenMemory.count_messages_batch, TokenMemory.count_messages_batch_async):
         assert names(batch) == [("messages", empty), ("use_cache", None)]

@@ -1,16 +1,134 @@
-"""WHAT YOU HOLD: the documented memories. Each is thin; the decisions live in the pure layers below."""
+"""WHAT YOU HOLD: memories and their sessions. Each is thin; the decisions live in the pure layers below.
+
+Each is loaded when it is named: who uses a `MessageMemory` in the process loads neither sessions nor stores.
+"""
 
 from __future__ import annotations
 
-from turnfold.memory.message_memory import MessageMemory, MessageMemoryConfig, TruncateStrategy
-from turnfold.memory.summary_token_memory import CompletionModel, SummaryTokenMemory
-from turnfold.memory.token_memory import TokenMemory
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from turnfold.memory.blocking import (
+        Memory,
+        Session,
+        State,
+    )
+    from turnfold.memory.fold_keeper import FoldMode, MemoryMode
+    from turnfold.memory.front_door import AsyncMemory
+    from turnfold.memory.manifests import (
+        Difference,
+        Explanation,
+        Manifest,
+    )
+    from turnfold.memory.message_memory import (
+        MessageMemory,
+        MessageMemoryConfig,
+        TruncateStrategy,
+    )
+    from turnfold.memory.meter import Distribution, Meter
+    from turnfold.memory.session import AsyncSession, SessionStatus
+    from turnfold.memory.short_blocking import ShortMemory
+    from turnfold.memory.short_memory import AsyncShortMemory
+    from turnfold.memory.short_values import (
+        MEMORY_MODE_FULL_HISTORY,
+        MEMORY_MODE_SUMMARY_N,
+        FlowContext,
+        GlobalState,
+        MemoryContext,
+        MemoryWriteResult,
+        MessageContext,
+        MetaInfo,
+        PendingAction,
+        SessionValue,
+        SharedEntities,
+        UserProfile,
+    )
+    from turnfold.memory.state import AsyncState
+    from turnfold.memory.summary_token_memory import CompletionModel, SummaryTokenMemory
+    from turnfold.memory.tail import Recalled
+    from turnfold.memory.token_memory import TokenMemory
+    from turnfold.memory.writers import (
+        ExtractiveWriter,
+        ModelWriter,
+        SummaryTask,
+        SummaryWriter,
+    )
+    from turnfold.records import Usage
 
 __all__ = (
+    "MEMORY_MODE_FULL_HISTORY",
+    "MEMORY_MODE_SUMMARY_N",
+    "AsyncMemory",
+    "AsyncSession",
+    "AsyncShortMemory",
+    "AsyncState",
     "CompletionModel",
+    "Difference",
+    "Distribution",
+    "Explanation",
+    "ExtractiveWriter",
+    "FlowContext",
+    "FoldMode",
+    "GlobalState",
+    "Manifest",
+    "Memory",
+    "MemoryContext",
+    "MemoryMode",
+    "MemoryWriteResult",
+    "MessageContext",
     "MessageMemory",
     "MessageMemoryConfig",
+    "MetaInfo",
+    "Meter",
+    "ModelWriter",
+    "PendingAction",
+    "Recalled",
+    "Session",
+    "SessionStatus",
+    "SessionValue",
+    "SharedEntities",
+    "ShortMemory",
+    "State",
+    "SummaryTask",
     "SummaryTokenMemory",
+    "SummaryWriter",
     "TokenMemory",
     "TruncateStrategy",
+    "Usage",
+    "UserProfile",
 )
+
+_HOMES = {
+    "turnfold.memory.blocking": "Memory Session State",
+    "turnfold.memory.fold_keeper": "FoldMode MemoryMode",
+    "turnfold.memory.front_door": "AsyncMemory",
+    "turnfold.memory.manifests": "Difference Explanation Manifest",
+    "turnfold.memory.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
+    "turnfold.memory.meter": "Distribution Meter",
+    "turnfold.memory.session": "AsyncSession SessionStatus",
+    "turnfold.memory.short_blocking": "ShortMemory",
+    "turnfold.memory.short_memory": "AsyncShortMemory",
+    "turnfold.memory.short_values": "FlowContext GlobalState MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N "
+    "MemoryContext MemoryWriteResult MessageContext MetaInfo PendingAction SessionValue SharedEntities UserProfile",
+    "turnfold.memory.state": "AsyncState",
+    "turnfold.memory.summary_token_memory": "CompletionModel SummaryTokenMemory",
+    "turnfold.memory.tail": "Recalled",
+    "turnfold.memory.token_memory": "TokenMemory",
+    "turnfold.memory.writers": "ExtractiveWriter ModelWriter SummaryTask SummaryWriter",
+    "turnfold.records": "Usage",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'turnfold.memory' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

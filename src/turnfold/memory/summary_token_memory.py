@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
 from turnfold.budget import Budget, Shares
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.memory.token_memory import TokenMemory
+from turnfold.memory.token_storage import KeptSummary, StoredHistory
 from turnfold.memory.watermark import Watermark, digest_of
 from turnfold.records import Message, system
 from turnfold.summary import (
@@ -110,21 +112,59 @@ class SummaryTokenMemory(TokenMemory):
         self.summary_reserve_tokens = summary_reserve_tokens
         self.current_summary = ""
         self._watermark = Watermark()
+        self._kept = KeptSummary()
+        self._cleared = False
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def get_history(
         self,
-        raw_messages: Sequence[object],
+        raw_messages: Sequence[object] = (),
         preserve_system: bool = True,  # noqa: FBT001, FBT002 (documented signature)
     ) -> list[Message]:
-        """System, the summary of what no longer fits, and the newest messages, within `max_tokens`."""
+        """System, the summary of what no longer fits, and the newest messages, within `max_tokens`.
+
+        With `storage` as `TokenMemory.get_history`; the summary is kept there too, with how far it reaches.
+        """
         transcript = await self._load(raw_messages, preserve_system=preserve_system)
         async with self._turn():
-            context = await self._context(transcript)
+            digests = [digest_of(message) for message in transcript.messages]
+            await self._recall_summary(transcript, digests)
+            context = await self._context(transcript, digests)
+            await self._keep_summary(transcript, digests)
             if self._last is not None:
                 context.follow(self._last)
             self._last = context
         return list(context.messages)
+
+    async def close(self) -> None:
+        """Let go of a storage that was given by its address, after writing to it that the summary was cleared."""
+        if self._stored is not None and self._cleared:
+            await self._write_cleared(self._stored)
+        await super().close()
+
+    async def _recall_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
+        """Go on from the summary that is kept, whoever wrote it."""
+        if self._stored is None:
+            return
+        if self._cleared:
+            await self._write_cleared(self._stored)
+        self._kept = await self._stored.summary()
+        self.current_summary = self._kept.text
+        self._watermark = Watermark()
+        self._watermark.rise(digests[: bisect_right(transcript.numbers, self._kept.upto)])
+
+    async def _keep_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
+        """Keep the summary where it has moved on. If another was faster, theirs stays, for the next call."""
+        if self._stored is None or self._cleared:
+            return
+        covered = self._watermark.reach(digests)
+        upto = transcript.numbers[covered - 1] if covered else 0
+        if (self.current_summary, upto) != (self._kept.text, self._kept.upto):
+            await self._stored.keep_summary(self.current_summary, upto, version=self._kept.version)
+
+    async def _write_cleared(self, stored: StoredHistory) -> None:
+        await stored.keep_summary("", 0, version=None)
+        self._cleared = False
 
     def _turn(self) -> asyncio.Lock:
         # A lock belongs to the event loop it was first waited on, and a memory may outlive a loop.
@@ -134,12 +174,21 @@ class SummaryTokenMemory(TokenMemory):
         return self._lock[1]
 
     def clear_summary(self) -> None:
-        """Forget the summary and how far it reached, as when the user starts over."""
+        """Forget the summary and how far it reached, as when the user starts over.
+
+        With `storage`, at once; inside an event loop, which must not wait, with the next history or `close`.
+        """
         self.current_summary = ""
         self._watermark = Watermark()
+        if self._stored is None:
+            return
+        self._cleared = True
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self._write_cleared(self._stored))
 
-    async def _context(self, transcript: Transcript) -> Context:
-        digests = [digest_of(message) for message in transcript.messages]
+    async def _context(self, transcript: Transcript, digests: list[bytes]) -> Context:
         mark = transcript.span_at(self._watermark.reach(digests))
         whole = self.max_tokens - price(transcript, self._budget(), summary="").tokens
         view = SpanView(transcript, min(mark, max(transcript.spans - 1, 0)), caps={})
@@ -180,8 +229,12 @@ class SummaryTokenMemory(TokenMemory):
                     watermark.rise(digests[first:edge])
                 first, asked = edge, asked + 1
         except Exception as error:  # whatever the model raises, the window must be built
+            # Only the kind: what a model says may quote the conversation.
+            kind = type(error).__name__
             _log.warning(
-                "summary failed, an extract stands in: %s: %s", type(error).__name__, error
+                "summary failed, an extract stands in: %s",
+                kind,
+                extra={"event": "summary_failed", "error": kind},
             )
             rest = [passage for group in groups[asked:] for passage in group]
             limit, count = self._longest_summary(), self._local.count_text
@@ -222,7 +275,11 @@ class SummaryTokenMemory(TokenMemory):
         while over > 0:
             room = self._local.count_text(text) - over
             if room < _SMALLEST_SUMMARY:
-                _log.warning("no room for the summary: %d tokens left beside the newest turn", left)
+                _log.warning(
+                    "no room for the summary: %d tokens left beside the newest turn",
+                    left,
+                    extra={"event": "no_room_for_summary", "tokens": left},
+                )
                 return None
             text = clip(text, room, self._local.count_text)
             notice = _notice(text)
@@ -244,7 +301,11 @@ class SummaryTokenMemory(TokenMemory):
         except BudgetTooSmall:
             if notice is None:
                 raise
-            _log.warning("no room for the summary: the newest turn needs all of %d", full.tokens)
+            _log.warning(
+                "no room for the summary: the newest turn needs all of %d",
+                full.tokens,
+                extra={"event": "no_room_for_summary", "tokens": full.tokens},
+            )
             return self._joined(transcript, start, None, folds=folds)
         return context if notice is None else _with_notice(context, notice, cost, full, folds=folds)
 

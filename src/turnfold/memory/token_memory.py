@@ -3,16 +3,20 @@
 The documented constructor and methods. `get_history` fills backwards from the newest message and stops at the first
 span that does not fit, so what it returns is contiguous (but for the question that a running tool loop answers, shown
 before it), whole and within `max_tokens`; the newest span always survives, shortened if it must be, or the error says
-why it cannot.
+why it cannot. With `storage` the history is loaded from a store and written back to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import repeat
+from types import TracebackType
+from typing import Self
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidOption
+from turnfold.memory.token_storage import StoredHistory, open_history
 from turnfold.records import Message, Part, TextPart, ToolResult, as_message, as_messages
 from turnfold.tokens import CountCache, DriverCounter, TokenCounter, counter_for, token_executor
 from turnfold.window import Context, Receipt, Transcript, assemble
@@ -40,10 +44,6 @@ class TokenMemory:
         model_driver: object | None = None,
         enable_async_counting: bool = True,  # noqa: FBT001, FBT002 (documented signature)
     ) -> None:
-        if storage is not None:
-            raise InvalidOption(
-                "this release does not load or store histories by itself: leave storage unset and pass raw_messages"
-            )
         for name, value in (("max_tokens", max_tokens), ("max_message_length", max_message_length)):
             if value <= 0:
                 raise InvalidOption(f"{name} must be positive, got {value}")
@@ -62,6 +62,9 @@ class TokenMemory:
         if model_driver is not None and callable(getattr(model_driver, "count_tokens", None)):
             self._driver = DriverCounter(model_driver, self._local, cache_size=cache_size)
         self._last: Context | None = None
+        self._stored: StoredHistory | None = None
+        if storage is not None:
+            self._stored = open_history(storage, session_id, self._local)
 
     @property
     def counter(self) -> TokenCounter:
@@ -104,13 +107,40 @@ class TokenMemory:
 
     async def get_history(
         self,
-        raw_messages: Sequence[object],
+        raw_messages: Sequence[object] = (),
         preserve_system: bool = True,  # noqa: FBT001, FBT002 (documented signature)
     ) -> list[Message]:
-        """The newest messages that fit `max_tokens`, system first, oldest left out, tool pairs whole."""
+        """The newest messages that fit `max_tokens`, system first, oldest left out, tool pairs whole.
+
+        With `storage` they are of the stored session, after what is new in `raw_messages` has been written to it: the
+        whole history as the caller knows it, or its newer part. What is stored is recognised by content and place; to
+        store a message that might be taken for one of those, use `add_messages`.
+        """
         transcript = await self._load(raw_messages, preserve_system=preserve_system)
         self._last = assemble(transcript, self._budget(), previous=self._last)
         return list(self._last.messages)
+
+    async def add_messages(self, messages: Sequence[object], *, client_id: str = "") -> None:
+        """Write messages to the stored session; durable on return. With `client_id` a repeated call stores nothing."""
+        if self._stored is None:
+            raise InvalidOption("there is nowhere to write to: give storage= to the constructor")
+        await self._stored.add(as_messages(messages), client_id)
+
+    async def close(self) -> None:
+        """Let go of a storage that was given by its address. Closing twice is allowed."""
+        if self._stored is not None:
+            await self._stored.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     def count_total_tokens(self, messages: Sequence[object]) -> int:
         """Tokens of all the messages together."""
@@ -188,16 +218,18 @@ class TokenMemory:
         return [count for count in counts if count is not None]
 
     async def _load(self, raw_messages: Sequence[object], *, preserve_system: bool) -> Transcript:
-        messages = [
-            self._defended(message) for message in as_messages(raw_messages, path="raw_messages")
-        ]
+        passed = as_messages(raw_messages, path="raw_messages")
+        said = None if self._stored is None else await self._stored.merge(passed)
+        whole = passed if said is None else [each.message for each in said]
+        messages = [self._defended(message) for message in whole]
         if self._driver is None:
             counts = await self._count_locally(messages, use_cache=True)
         else:
             counts = [self._count(message, use_cache=True) for message in messages]
         transcript = Transcript(self.counter, system_apart=preserve_system)
-        for message, count in zip(messages, counts, strict=True):
-            transcript.add(message, count)
+        numbers = repeat(None) if said is None else [each.seq for each in said]
+        for message, count, number in zip(messages, counts, numbers, strict=False):
+            transcript.add(message, count, number=number)
         return transcript
 
     def _defended(self, message: Message) -> Message:
@@ -206,7 +238,12 @@ class TokenMemory:
         if parts == message.parts:
             return message
         return Message.of(
-            message.role, parts, name=message.name, extra=message.extra, labels=message.labels
+            message.role,
+            parts,
+            name=message.name,
+            extra=message.extra,
+            labels=message.labels,
+            origin=message.origin and message.origin.without_form(),
         )
 
 

@@ -1,0 +1,206 @@
+"""From a conversation to the context of a call.
+
+One look at the head, the tail of the turn, the window, a fold where one is due and this memory folds by itself, the
+note of where the window begins, the manifest. Another process that moves the window at the same moment is found by
+compare-and-swap, and the context is built again from where it moved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall, Conflict, SummaryFailed
+from turnfold.memory.calls import Calls
+from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
+from turnfold.memory.folding import FoldRange
+from turnfold.memory.follower import Follower
+from turnfold.memory.live_window import Around, LiveWindow
+from turnfold.memory.recalling import Recaller
+from turnfold.memory.setting import Setting
+from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_workspace
+from turnfold.recall import Recalled
+from turnfold.records import Checkpoint
+from turnfold.summary.due import fold_due
+from turnfold.window import Context
+
+__all__ = ("Assembler", "Tools", "Wanted")
+
+Tools = Sequence[Mapping[str, object]]
+
+_TRIES = 8
+"""Times a context is built anew because another process moved its window meanwhile."""
+_SMALLEST_SUMMARY = 32
+"""Tokens below which a summary is not worth its fence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a caller asks of a context."""
+
+    budget: Budget
+    query: str = ""
+    """What to bring back from before the window."""
+    tools: Tools = ()
+    workspace: str = ""
+    """Shown at the end of the tail in this one call; not in the log."""
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Builds the contexts of one conversation."""
+
+    setting: Setting
+    follower: Follower
+    keeper: FoldKeeper
+    calls: Calls
+    recaller: Recaller
+    last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
+    """The previous context under each budget, to measure the prefix."""
+
+    async def context(self, wanted: Wanted) -> Context:
+        """The context of the next call, with its manifest stored."""
+        context, around = await self._settled(wanted)
+        previous = self.last.get(wanted.budget)
+        if previous is not None:
+            context.follow(previous)
+        self.last[wanted.budget] = context
+        await self.calls.write(context, around)
+        self._measure(context)
+        return context
+
+    async def _settled(self, wanted: Wanted) -> tuple[Context, Around]:
+        """A context whose window is noted for every process."""
+        tries, budget = 1, wanted.budget
+        while True:
+            context, around, tail = await self._built(wanted)
+            window = await self.follower.window(budget)
+            frozen = self.follower.frozen(budget, window.turn)
+            asked = wanted.query or (frozen.query if frozen else "")
+            try:
+                await self.follower.keep(
+                    budget, window.note(query=asked, tail=tail, recalled=around.recalled)
+                )
+            except Conflict:
+                if tries == _TRIES:
+                    raise
+                tries += 1
+                self.follower.forget(budget)
+            else:
+                return context, around
+
+    async def fold_range(self, budget: Budget, upto: int, around: Around) -> FoldRange | None:
+        """The range up to `upto`, pinned; None when there is nothing in it."""
+        follower = self.follower
+        window = await follower.window(budget)
+        limit = window.summary_limit(budget, around)
+        if upto <= follower.covered or limit < _SMALLEST_SUMMARY:
+            return None
+        return FoldRange(follower.checkpoint, follower.covered, upto, limit, follower.cleared)
+
+    async def around(self, wanted: Wanted) -> tuple[Around, str]:
+        """What stands around the window now, and what of its tail stands still during the turn."""
+        follower, budget, query = self.follower, wanted.budget, wanted.query
+        window = await follower.window(budget)
+        frozen = follower.frozen(budget, window.turn)
+        # Within a turn the tail stands still, unless the caller asks for something else.
+        if frozen is not None and query in ("", frozen.query):
+            tail, recalled = frozen.tail, frozen.recalled
+        else:
+            tail, recalled = await self._tail(budget, window, query)
+        return Around(
+            system=follower.system,
+            tail=tail_message(with_workspace(tail, wanted.workspace)),
+            tools=wanted.tools,
+            checkpoint=follower.shown_checkpoint,
+            cleared=follower.cleared,
+            recalled=recalled,
+        ), tail
+
+    async def _built(self, wanted: Wanted) -> tuple[Context, Around, str]:
+        follower, policy, budget = self.follower, self.setting.policy, wanted.budget
+        await follower.refresh()
+        around, tail = await self.around(wanted)
+        window = await follower.window(budget)
+        context = window.build(budget, around, self.setting.strategy)
+        if policy.mode is FoldMode.MANUAL or not self._wants_fold(window, context, around):
+            return context, around, tail
+        upto = window.fold_upto(
+            budget, around, threshold=policy.threshold, keep_turns=policy.keep_turns
+        )
+        fold = await self.fold_range(budget, max(upto, window.anchor - 1), around)
+        if fold is None:
+            return context, around, tail
+        if policy.mode is FoldMode.BACKGROUND:
+            self.keeper.begin(fold)
+            return context, around, tail
+        if await self._folded(fold) is None:
+            return context, around, tail
+        await follower.refresh()
+        around, tail = await self.around(wanted)
+        window = await follower.window(budget)
+        context = window.build(budget, around, self.setting.strategy)
+        context.moved = True  # the fold moved it, before this context was built
+        return context, around, tail
+
+    def _wants_fold(self, window: LiveWindow, context: Context, around: Around) -> bool:
+        """Due at the threshold or when something lies unfolded before the window.
+
+        While a turn's tool loop runs, an inline fold waits for the budget to be hit: the prompt's beginning changes
+        then anyway.
+        """
+        policy = self.setting.policy
+        unfolded = window.anchor - 1 > around.covered
+        if not unfolded and not fold_due(context.tokens, context.budget.tokens, policy.threshold):
+            return False
+        waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
+        return not waits or context.moved
+
+    @staticmethod
+    def _in_tool_loop(window: LiveWindow) -> bool:
+        return window.turn != window.seq
+
+    async def _folded(self, fold: FoldRange) -> Checkpoint | None:
+        try:
+            return await self.keeper.step(fold)
+        except SummaryFailed:
+            return None  # noted and logged: the last good window serves
+
+    async def _tail(
+        self, budget: Budget, window: LiveWindow, query: str
+    ) -> tuple[str, tuple[tuple[int, float], ...]]:
+        """The tail of a turn, and the seqs and scores of what was brought back into it."""
+        follower = self.follower
+        turn = window.turn or follower.head.seq + 1
+        pins = pinned_at(follower.pins, turn)
+        state = state_at(follower.state, turn)
+        share = budget.share("tail")
+        count = self.setting.counter.count_message
+
+        def text(recalled: Sequence[Recalled]) -> str:
+            return tail_text(pins=pins, state=state, recalled=recalled)
+
+        def cost(recalled: Sequence[Recalled]) -> int:
+            return sum(map(count, tail_message(text(recalled))))
+
+        if (used := cost(())) > share:
+            raise BudgetTooSmall(
+                needed=used,
+                allowed=share,
+                parts={"pins and state": used},
+                unit="tokens",
+                remedy="Pins are sent word for word: unpin some, or give the tail a larger share of the budget",
+            )
+        if not query:
+            return text(()), ()
+        found = await self.recaller.passages(
+            query, tokens=share, measure=cost, after=follower.cleared, before=window.anchor
+        )
+        return text(found), tuple((entry.seq, entry.score) for entry in found)
+
+    def _measure(self, context: Context) -> None:
+        meter, receipt = self.setting.meter, context.receipt
+        meter.add("contexts")
+        meter.observe("token_ratio", receipt.tokens / receipt.allowed)
+        meter.observe("prefix_share", receipt.prefix_share)

@@ -1,0 +1,244 @@
+"""When a conversation is folded, by whom, and what happens when that fails.
+
+Whoever folds holds a lease, a note with an owner and an end, so that of many processes one asks the model; if it dies,
+the lease ends and folding is due again. The lease only saves work: what keeps the history whole is the
+compare-and-swap of the checkpoint. After a failure nobody tries again for a while, twice as long each time; the last
+good window serves meanwhile, and after the last retry the session says that it is back to its full history.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from asyncio import CancelledError
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from turnfold.errors import (
+    Conflict,
+    ConversationDeleted,
+    InvalidOption,
+    SummaryFailed,
+)
+from turnfold.memory.folding import Folder, FoldRange
+from turnfold.memory.meter import Meter
+from turnfold.memory.notes import FOLDING, SESSION, FoldingNote, read_note, write_note
+from turnfold.memory.writers import ExtractiveWriter, SummaryWriter
+from turnfold.records import Checkpoint
+from turnfold.stores.log_mark import log_mark
+from turnfold.summary.due import check_threshold
+
+__all__ = ("FoldKeeper", "FoldMode", "FoldPolicy", "MemoryMode")
+
+_log = logging.getLogger(__name__)
+_LONGEST_PAUSE = 300.0
+_MICRO = 1_000_000
+
+
+class FoldMode(StrEnum):
+    """Who starts a fold."""
+
+    MANUAL = "manual"
+    """Only `checkpoint()`."""
+    INLINE = "inline"
+    """`context()`, before it answers."""
+    BACKGROUND = "background"
+    """`context()`, without waiting for it."""
+
+
+class MemoryMode(StrEnum):
+    """What a context shows of the past."""
+
+    FULL_HISTORY = "FULL_HISTORY"
+    """Everything, as far as the budget allows: before the first checkpoint, and while folding fails."""
+    SUMMARY_N = "SUMMARY_N"
+    """A summary and the newest turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPolicy:
+    """How a memory folds."""
+
+    mode: FoldMode = FoldMode.INLINE
+    writer: SummaryWriter = field(default_factory=ExtractiveWriter)
+    threshold: float = 0.75
+    """Share of the budget from which folding is due."""
+    keep_turns: int = 8
+    """Newest turns that stay verbatim where the budget allows."""
+    retries: int = 3
+    """Attempts after the first before a session is said to be back to its full history."""
+    backoff: float = 1.0
+    """Seconds before the second attempt; twice as long before each further one."""
+    lease: float = 120.0
+    """Seconds after which another process may take over."""
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold, self.keep_turns)
+        for name in ("retries", "backoff", "lease"):
+            if getattr(self, name) < 0:
+                raise InvalidOption(f"{name}={getattr(self, name)} must not be negative")
+
+
+@dataclass(slots=True)
+class FoldKeeper:
+    """Keeps one conversation folded."""
+
+    folder: Folder
+    policy: FoldPolicy
+    clock: Callable[[], int]
+    meter: Meter
+    _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
+
+    async def status(self) -> FoldingNote:
+        """Who folds, and how it went lately."""
+        return (await self._note())[0]
+
+    async def mode(self, live: Checkpoint | None) -> MemoryMode:
+        """What a context shows of the past."""
+        if live is None or (await self.status()).failures > self.policy.retries:
+            return MemoryMode.FULL_HISTORY
+        return MemoryMode.SUMMARY_N
+
+    async def step(self, fold: FoldRange) -> Checkpoint | None:
+        """One step of a fold; None when another is at it, was faster, or it is too soon after a failure."""
+        if not await self._claim():
+            return None
+        try:
+            landed = await self.folder.step(fold)
+        except SummaryFailed as failure:
+            if self.folder.way.stopping:  # given up by its own program: the model did nothing wrong
+                await self._release(failures=None)
+            else:
+                await self._failed(failure)
+            raise
+        except (Exception, CancelledError):
+            await self._release(failures=None)
+            raise
+        await self._release(failures=0)
+        self._count(landed, fold)
+        return landed
+
+    async def whole(self, fold: FoldRange) -> Checkpoint | None:
+        """All steps of a fold; the last checkpoint that landed."""
+        landed: Checkpoint | None = None
+        while fold.after < fold.upto:
+            step = await self.step(fold)
+            if step is None:
+                break
+            landed = step
+            fold = replace(fold, previous=step, after=step.upto)
+        return landed
+
+    async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
+        """A fold behind a summary the caller wrote."""
+        landed = await self.folder.given(fold, text)
+        if landed is not None and (await self.status()).failures:
+            await self._release(failures=0)
+        self._count(landed, fold)
+        return landed
+
+    def begin(self, fold: FoldRange) -> bool:
+        """Fold in the background; False when that is under way."""
+        name = f"fold {self._mark}"  # it names a thread or task, and those names get into logs
+        return self.folder.way.begin(name, lambda: self._in_background(fold))
+
+    async def _in_background(self, fold: FoldRange) -> None:
+        way, pause = self.folder.way, self.policy.backoff
+        for attempt in range(self.policy.retries + 1):
+            try:
+                await self.whole(await self._current(fold))
+            except SummaryFailed:
+                if attempt == self.policy.retries or way.stopping:
+                    return
+                await way.pause(pause * 1.05 + 0.01)  # just after it may be tried again
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as error:  # due again with the next call
+                kind = type(error).__name__
+                fields = {"event": "folding_stopped", "conversation": self._mark, "error": kind}
+                _log.warning("folding stopped: %s", kind, extra=fields)
+                return
+            else:
+                return
+
+    async def _current(self, fold: FoldRange) -> FoldRange:
+        """The range from where it stands now: steps that landed before a failure are not repeated."""
+        folder = self.folder
+        live = await folder.store.live_checkpoint(folder.scope, folder.conversation)
+        after = max(fold.after, live.upto if live else 0)
+        return replace(fold, previous=live, after=after)
+
+    async def _claim(self) -> bool:
+        note, version = await self._note()
+        now = self.clock()
+        taken = note.owner not in ("", self._owner) and now < note.until
+        if taken or now < note.not_before:
+            return False
+        until = now + int(self.policy.lease * _MICRO)
+        return await self._put(replace_note(note, owner=self._owner, until=until), version)
+
+    async def _release(self, *, failures: int | None) -> None:
+        note, version = await self._note()
+        kept = note.failures if failures is None else failures
+        if note.owner in ("", self._owner):
+            await self._put(FoldingNote(failures=kept, error=note.error if kept else ""), version)
+
+    async def _failed(self, failure: SummaryFailed) -> None:
+        cause = failure.__cause__ or failure
+        kind = type(cause).__name__
+        note, version = await self._note()
+        failures = note.failures + 1
+        wait = min(self.policy.backoff * 2 ** (failures - 1), _LONGEST_PAUSE)
+        not_before = self.clock() + int(wait * _MICRO)
+        self.meter.add("fold_failures")
+        fields = {"event": "fold_failed", "conversation": self._mark, "error": kind}
+        _log.warning(
+            "folding failed (%s), attempt %d: the last good window serves",
+            kind,
+            failures,
+            extra={**fields, "attempt": failures},
+        )
+        await self._put(FoldingNote(failures=failures, not_before=not_before, error=kind), version)
+
+    async def _note(self) -> tuple[FoldingNote, int]:
+        folder = self.folder
+        document = await folder.store.get_document(
+            folder.scope, folder.conversation, SESSION, FOLDING
+        )
+        return read_note(document, FoldingNote), document.version if document else 0
+
+    async def _put(self, note: FoldingNote, version: int) -> bool:
+        folder = self.folder
+        document = write_note(SESSION, FOLDING, note)
+        try:
+            await folder.store.put_document(
+                folder.scope, folder.conversation, document, expect=version
+            )
+        except (Conflict, ConversationDeleted):
+            return False
+        return True
+
+    @property
+    def _mark(self) -> str:
+        return log_mark(self.folder.scope.tenant, self.folder.conversation)
+
+    def _count(self, landed: Checkpoint | None, fold: FoldRange) -> None:
+        if landed is None:
+            self.meter.add("folds_lost")
+            return
+        self.meter.add("checkpoints")
+        self.meter.observe("checkpoint_entries", landed.upto - fold.after)
+        self.meter.observe("summary_tokens", self.folder.counter.count_text(landed.text))
+        self.meter.observe("summary_fidelity", landed.fidelity)
+
+
+def replace_note(note: FoldingNote, *, owner: str, until: int) -> FoldingNote:
+    """The note with another owner."""
+    return FoldingNote(
+        owner=owner,
+        until=until,
+        failures=note.failures,
+        not_before=note.not_before,
+        error=note.error,
+    )

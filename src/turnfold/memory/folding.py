@@ -1,0 +1,189 @@
+"""One fold, from the pinned range to the committed checkpoint.
+
+The range is fixed before the summary is written: everything after its last seq stays verbatim, whatever is written
+meanwhile. The checkpoint is committed by compare-and-swap on the one before it, so of two who fold at once one wins and
+the other's work is dropped; a conversation erased meanwhile stays erased. A long range is folded in steps, each a
+checkpoint of its own, so that no step reads more than a bounded piece of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
+from turnfold.memory.waiting import Way
+from turnfold.memory.writers import ExtractiveWriter, SummaryTask, SummaryWriter
+from turnfold.records import Checkpoint, Entry, encode_message
+from turnfold.records.json_text import check_text, plain_text
+from turnfold.stores.protocol import Scope, Store
+from turnfold.summary import Passage, check_fidelity, passages_of, with_annex
+from turnfold.summary.fidelity import SourceFacts, source_facts
+from turnfold.summary.speakers import split_prefix
+from turnfold.tokens import TokenCounter, clip
+
+__all__ = ("FoldRange", "Folder", "lowest_trust")
+
+_PAGE = 256
+_STEP_TOKENS = 48_000
+"""Tokens of conversation one step folds at most, the last span aside."""
+_ANNEX_SHARE = 0.25
+"""Part of a summary's limit that a model's text gives up where it lost facts."""
+_TRUST = ("system", "assistant", "user", "tool")
+"""Who may be believed, most first. A summary is no more trusted than the least trusted of what it covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRange:
+    """What a fold covers, pinned when it began."""
+
+    previous: Checkpoint | None
+    """The checkpoint that is live."""
+    after: int
+    """The last seq that needs no folding: covered by `previous`, or cleared."""
+    upto: int
+    limit: int
+    """Tokens the summary may have."""
+    cleared: int = 0
+    """The last seq that was cleared."""
+
+    @property
+    def so_far(self) -> str:
+        """The summary to go on from; empty where what it covers was cleared."""
+        previous = self.previous
+        if previous is None or previous.upto <= self.cleared or previous.upto < self.after:
+            return ""
+        return previous.text
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Folds ranges of one conversation."""
+
+    store: Store
+    scope: Scope
+    conversation: str
+    counter: TokenCounter
+    writer: SummaryWriter
+    way: Way
+
+    async def step(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold the beginning of a range; None when another was faster or the conversation is gone."""
+        entries = await self._entries(fold)
+        if not entries:
+            return None
+        passages = passages_of(
+            [entry.message for entry in entries if entry.message.role != "system"],
+            first=entries[0].seq,
+        )
+        facts = source_facts([*_before(fold), *passages])
+        text = await self._text(passages, facts, fold) if passages or fold.so_far else ""
+        return await self.commit(fold, entries, text, facts=facts, model=self.writer.name)
+
+    async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
+        """Fold the whole range behind a summary the caller wrote, which is kept as it is."""
+        if not text.strip():
+            raise SummaryFailed(
+                "the summary given is empty: nothing would stand for what it covers"
+            )
+        entries: list[Entry] = []
+        while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
+            entries.extend(page)
+        passages = passages_of(
+            [entry.message for entry in entries if entry.message.role != "system"],
+            first=fold.after + 1,
+        )
+        facts = source_facts([*_before(fold), *passages])
+        return await self.commit(fold, entries, text, facts=facts, model="caller")
+
+    async def commit(
+        self,
+        fold: FoldRange,
+        entries: Sequence[Entry],
+        text: str,
+        *,
+        facts: SourceFacts,
+        model: str,
+    ) -> Checkpoint | None:
+        """Make the summary of these entries live; None when it no longer follows the live one."""
+        previous = fold.previous
+        digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
+        for entry in entries:
+            digest.update(b"%d:" % entry.seq + encode_message(entry.message))
+        upto = entries[-1].seq
+        name = blake2b(
+            f"{digest.hexdigest()} {model} {text}".encode("utf-8", "replace"), digest_size=6
+        )
+        checkpoint = Checkpoint(
+            id=f"{upto}-{name.hexdigest()}",
+            previous=previous.id if previous else "",
+            upto=upto,
+            text=text,
+            digest=digest.hexdigest(),
+            model=model,
+            trust=lowest_trust(entries, previous.trust if fold.so_far and previous else "system"),
+            fidelity=check_fidelity(facts, text).score,
+        )
+        try:
+            return await self.store.add_checkpoint(self.scope, self.conversation, checkpoint)
+        except (Conflict, ConversationDeleted):
+            return None
+
+    async def _text(self, passages: Sequence[Passage], facts: SourceFacts, fold: FoldRange) -> str:
+        count = self.counter.count_text
+        task = SummaryTask(passages, fold.so_far, fold.limit, count)
+        text = clip((await self._written(task)).strip(), fold.limit, count)
+        if not text:
+            raise SummaryFailed("the summariser answered without text")
+        lost = check_fidelity(facts, text)
+        # The extract was chosen for its facts: cutting it to make room for more of them loses more than it adds.
+        if not lost.missing or isinstance(self.writer, ExtractiveWriter):
+            return text
+        shorter = clip(text, max(int(fold.limit * (1 - _ANNEX_SHARE)), 1), count)
+        if shorter != text:
+            text, lost = shorter, check_fidelity(facts, shorter)
+        return with_annex(text, lost, limit=fold.limit, count=count)
+
+    async def _written(self, task: SummaryTask) -> str:
+        try:
+            text = await self.writer.write(task, self.way)
+            return check_text(plain_text(text, path="summary"), path="summary")
+        except SummaryFailed:
+            raise
+        except (
+            Exception
+        ) as error:  # whatever a model raises, and what no store can hold, is one failed attempt
+            raise SummaryFailed(f"the summariser failed: {type(error).__name__}") from error
+
+    async def _entries(self, fold: FoldRange) -> list[Entry]:
+        """The entries of one step: up to `_STEP_TOKENS`, then on to the end of the span."""
+        entries: list[Entry] = []
+        used = 0
+        while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
+            for entry in page:
+                if used >= _STEP_TOKENS and entry.message.role != "tool":
+                    return entries
+                entries.append(entry)
+                used += entry.tokens
+        return entries
+
+    async def _page(self, after: int, upto: int) -> list[Entry]:
+        if after >= upto:
+            return []
+        return await self.store.read(
+            self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
+        )
+
+
+def lowest_trust(entries: Sequence[Entry], previous: str) -> str:
+    """The least trusted voice among the entries and what the summary so far covers."""
+    voices = {entry.message.role for entry in entries} | {previous}
+    known = [voice for voice in _TRUST if voice in voices]
+    return known[-1] if known and voices <= set(_TRUST) else "tool"
+
+
+def _before(fold: FoldRange) -> list[Passage]:
+    """The summary so far, line by line under the names in it: one name more would pile up from fold to fold."""
+    lines = (split_prefix(line.removeprefix("- ")) for line in fold.so_far.splitlines())
+    return [Passage(speaker, words, 0) for speaker, words in lines]

@@ -1,0 +1,297 @@
+"""What one process knows of a conversation, kept level with the store.
+
+Every change in a store raises the conversation's generation, so one look at the head tells whether anything must be
+read again; a session that is alone with its conversation reads nothing twice. What is read is bounded by the budget:
+the notes, the live checkpoint, and the entries from the anchor on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from turnfold.budget import Budget
+from turnfold.errors import ConversationDeleted
+from turnfold.memory.live_window import LiveWindow, Numbered
+from turnfold.memory.notes import (
+    CLEARED,
+    PIN,
+    SESSION,
+    STATE,
+    SYSTEM,
+    WINDOW,
+    ClearedNote,
+    PinNote,
+    StateNote,
+    SystemNote,
+    WindowNote,
+    read_note,
+    window_key,
+    write_note,
+)
+from turnfold.records import Checkpoint, Document, Entry, Message
+from turnfold.stores.protocol import Appended, Head, Scope, Store
+from turnfold.tokens import TokenCounter
+
+__all__ = ("Follower",)
+
+_PAGE = 512
+_LEADING = 8
+"""Entries at the beginning of a log that are looked at for system messages nobody has noted."""
+_MOST_WINDOWS = 8
+"""Budgets of one conversation whose windows are kept at hand."""
+_FOLDED = "everything before it was folded or cleared"
+_FAR_BEHIND = 2
+"""Budgets of unread entries beyond which only the end of the log is read."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    window: LiveWindow
+    stored: WindowNote
+    version: int
+    covered: int
+    """What was covered when it was opened."""
+    seen: int
+    """The newest seq when it was last asked whether too much lies behind its anchor."""
+    before: tuple[int, int] = (1, 0)
+    """An anchor, and what everything before it costs."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """The state of one conversation as last seen."""
+
+    store: Store
+    scope: Scope
+    conversation: str
+    counter: TokenCounter
+    head: Head = field(default_factory=Head)
+    system: tuple[Numbered, ...] = ()
+    pins: tuple[tuple[str, PinNote], ...] = ()
+    state: StateNote = field(default_factory=StateNote)
+    cleared: int = 0
+    checkpoint: Checkpoint | None = None
+    _generation: int = -1
+    """The generation everything here was read under, own writes counted."""
+    _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
+
+    @property
+    def shown_checkpoint(self) -> Checkpoint | None:
+        """The live checkpoint, unless everything it covers was cleared."""
+        live = self.checkpoint
+        return live if live is not None and live.upto > self.cleared else None
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in a window."""
+        return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+    async def refresh(self) -> None:
+        """Look whether anything changed; read what did."""
+        head = await self.store.head(self.scope, self.conversation)
+        if head.generation == self._generation:
+            self.head = head
+            return
+        if head.seq < self.head.seq or head.counter != self.head.counter:
+            self._opened.clear()
+            self.system = ()
+        self._generation = -1  # a read that fails half way is made again
+        if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
+            self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
+        self.head = head
+        await self._read_notes()
+        self._generation = head.generation
+
+    def wrote(self) -> None:
+        """A document was written by this process: its generation is no surprise."""
+        self._generation += 1
+
+    def appended(self, done: Appended, messages: Sequence[Message]) -> None:
+        """Entries were appended by this process; they need not be read again if nothing else happened."""
+        alone = (
+            not done.repeated
+            and done.head.generation == self._generation + 1
+            and done.first == self.head.seq + 1
+            and self.head.counter in ("", done.head.counter)
+        )
+        if not alone:
+            return
+        self._generation, self.head = done.head.generation, done.head
+        fresh = [
+            Numbered(seq, message, self.counter.count_message(message))
+            for seq, message in enumerate(messages, done.first)
+        ]
+        for opened in self._opened.values():
+            if opened.window.seq == done.first - 1:
+                opened.window.extend(fresh)
+
+    async def window(self, budget: Budget) -> LiveWindow:
+        """The window of a budget, level with the log."""
+        key = window_key(budget, self.counter.name)
+        opened = self._opened.get(key)
+        # What another process would find in the store decides, never what this one happens to hold.
+        if opened is None or opened.covered != self.covered or await self._outrun(opened, budget):
+            opened = self._opened[key] = await self._open(key, budget)
+            while len(self._opened) > _MOST_WINDOWS:
+                del self._opened[next(iter(self._opened))]
+        await self._extend(opened.window)
+        return opened.window
+
+    async def _outrun(self, opened: _Opened, budget: Budget) -> bool:
+        """Whether so much was written since the anchor that another process would begin anew."""
+        if opened.seen == self.head.seq:
+            return False
+        opened.seen = self.head.seq
+        anchor = opened.window.anchor
+        if opened.before[0] != anchor:
+            opened.before = (anchor, self.head.tokens - await self._tokens_after(anchor - 1))
+        return self.head.tokens - opened.before[1] > _FAR_BEHIND * budget.tokens
+
+    def forget(self, budget: Budget) -> None:
+        """Another process moved the window of this budget: read it again."""
+        self._opened.pop(window_key(budget, self.counter.name), None)
+
+    def frozen(self, budget: Budget, turn: int) -> WindowNote | None:
+        """The note with the tail made at the beginning of this turn; None when none was."""
+        opened = self._opened[window_key(budget, self.counter.name)]
+        return opened.stored if turn and opened.stored.turn == turn else None
+
+    async def keep(self, budget: Budget, note: WindowNote) -> None:
+        """Store where the window begins, if that is not already known; a `Conflict` when another was faster."""
+        key = window_key(budget, self.counter.name)
+        opened = self._opened[key]
+        follows = note.anchor == self.covered + 1 and not note.caps and not note.tail
+        if note == opened.stored or (follows and not opened.stored.caps and not opened.stored.tail):
+            return
+        written = await self.store.put_document(
+            self.scope,
+            self.conversation,
+            write_note(WINDOW, key, note),
+            expect=opened.version,
+        )
+        self.wrote()
+        opened.stored, opened.version = note, written.version
+
+    async def _read_notes(self) -> None:
+        notes = {note.key: note for note in await self._documents(SESSION)}
+        self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
+        self.state = read_note(notes.get(STATE), StateNote)
+        noted = notes.get(SYSTEM)
+        await self._read_system(read_note(noted, SystemNote).seqs if noted else None)
+        named = [(pin.key, read_note(pin, PinNote)) for pin in await self._documents(PIN)]
+        self.pins = tuple(sorted(named, key=lambda pair: (pair[1].order, pair[0])))
+        for key, opened in list(self._opened.items()):
+            stored = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
+            if (stored.version if stored else 0) != opened.version:
+                del self._opened[key]
+
+    async def _documents(self, kind: str) -> list[Document]:
+        found: list[Document] = []
+        while page := await self.store.documents(
+            self.scope, self.conversation, kind, after=found[-1].key if found else "", limit=_PAGE
+        ):
+            found.extend(page)
+            if len(page) < _PAGE:
+                break
+        return found
+
+    async def _read_system(self, seqs: tuple[int, ...] | None) -> None:
+        if seqs is None:
+            leading = await self._read(0, min(self.head.seq, _LEADING))
+            ends = next(
+                (at for at, entry in enumerate(leading) if entry.message.role != "system"),
+                len(leading),
+            )
+            self.system = tuple(leading[:ends])
+        elif seqs != tuple(entry.seq for entry in self.system):
+            found = [entry for seq in seqs for entry in await self._read(seq - 1, seq)]
+            self.system = tuple(found)
+
+    async def _open(self, key: str, budget: Budget) -> _Opened:
+        document = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
+        stored = read_note(document, WindowNote)
+        first = max(stored.anchor, self.covered + 1)
+        version = document.version if document else 0
+        if await self._tokens_after(first - 1) > _FAR_BEHIND * budget.tokens:
+            window = await self._from_the_end(budget)
+            return _Opened(window, stored, version, self.covered, self.head.seq)
+        head = stored.head if first == stored.anchor else await self._opener(first)
+        caps = tuple((seq, cap) for seq, cap in stored.caps if seq >= first or seq == head)
+        reason = stored.reason if first == stored.anchor else _FOLDED
+        note = WindowNote(anchor=first, head=head, caps=caps, reason=reason)
+        return _Opened(await self._begin(note), stored, version, self.covered, self.head.seq)
+
+    async def _begin(self, note: WindowNote) -> LiveWindow:
+        head = self._numbered(await self._at(note.head)) if note.head else None
+        window = LiveWindow(self.counter, note, head=head)
+        await self._extend(window)
+        return window
+
+    async def _extend(self, window: LiveWindow) -> None:
+        while window.seq < self.head.seq:
+            entries = await self._read(window.seq, self.head.seq)
+            if not entries:
+                raise self._erased()
+            window.extend(entries)
+
+    async def _from_the_end(self, budget: Budget) -> LiveWindow:
+        """A window over no more of the log than the budget could show, from a whole span on."""
+        newest = await self.store.tail(self.scope, self.conversation, tokens=budget.tokens)
+        first = newest[0].seq if newest else self.head.seq
+        while first > self.covered + 1:
+            entry = await self._at(first)
+            if entry.message.role != "tool":
+                break
+            first -= 1
+        first = max(first, self.covered + 1)
+        reason = f"older than a budget of {budget.tokens:,} tokens holds"
+        note = WindowNote(anchor=first, head=await self._opener(first), reason=reason)
+        return await self._begin(note)
+
+    async def _opener(self, seq: int) -> int:
+        """Seq of the user message whose turn `seq` lies inside of; 0 when it opens one, or none was opened."""
+        following = await self.store.read(
+            self.scope, self.conversation, after=seq - 1, limit=_LEADING
+        )
+        at = [entry for entry in following if entry.message.role != "system"]
+        if not at or at[0].turn == 0 or at[0].message.role == "user":
+            return 0
+        low, high = 1, at[0].seq
+        while low < high:  # turn numbers only grow: the first entry of this turn, by bisection
+            middle = (low + high) // 2
+            entry = await self._at(middle)
+            low, high = (low, middle) if entry.turn == at[0].turn else (middle + 1, high)
+        return low
+
+    async def _tokens_after(self, seq: int) -> int:
+        if seq <= 0 or seq >= self.head.seq:
+            return self.head.tokens if seq <= 0 else 0
+        return self.head.tokens - (await self._at(seq)).running
+
+    async def _at(self, seq: int) -> Entry:
+        found = await self.store.read(
+            self.scope, self.conversation, after=seq - 1, upto=seq, limit=1
+        )
+        if not found:
+            raise self._erased()
+        return found[0]
+
+    def _erased(self) -> ConversationDeleted:
+        # A log only grows: an entry that is gone was erased with its conversation since the head was read.
+        return ConversationDeleted(
+            f"conversation {self.conversation!r} has been erased; use another id"
+        )
+
+    async def _read(self, after: int, upto: int) -> list[Numbered]:
+        if after >= upto:
+            return []
+        entries = await self.store.read(
+            self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
+        )
+        return [self._numbered(entry) for entry in entries]
+
+    def _numbered(self, entry: Entry) -> Numbered:
+        known = self.head.counter == self.counter.name
+        tokens = entry.tokens if known else self.counter.count_message(entry.message)
+        return Numbered(entry.seq, entry.message, tokens)

@@ -1,0 +1,72 @@
+"""A conversation copied up to a place, to go on from there in another direction.
+
+The copy appears whole or not at all. The calls made so far stay with the original: they show what it sent.
+"""
+
+from __future__ import annotations
+
+from turnfold.errors import Conflict, ConversationDeleted
+from turnfold.memory.notes import (
+    CLEARED,
+    PIN,
+    SESSION,
+    STATE,
+    SYSTEM,
+    ClearedNote,
+    PinNote,
+    SystemNote,
+    read_note,
+    write_note,
+)
+from turnfold.records import Document, Entry
+from turnfold.stores.protocol import Opening, Scope, Store
+
+__all__ = ("copy_conversation",)
+
+_PAGE = 500
+
+
+async def copy_conversation(
+    store: Store, scope: Scope, source: str, target: str, *, upto: int
+) -> None:
+    """Copy entries, the checkpoints over them, system, pins and state into a conversation that does not exist yet."""
+    if (await store.head(scope, target)).generation:
+        raise Conflict(f"conversation {target!r} exists already: fork into a new one")
+    notes: list[Document] = []
+    captured = await store.capture(scope, source, notes.append)
+    if captured is None:
+        raise ConversationDeleted(f"conversation {source!r} has been erased; nothing to fork from")
+    entries: list[Entry] = []
+    while len(entries) < upto:
+        page = await store.read(scope, source, after=len(entries), upto=upto, limit=_PAGE)
+        if not page:  # a log only grows: it was erased meanwhile
+            raise ConversationDeleted(f"conversation {source!r} has been erased; nothing to fork")
+        entries += page
+    kept = [copy for note in notes if (copy := _as_of(note, upto)) is not None]
+    checkpoints = [each for each in captured.checkpoints if each.upto <= upto]
+    opening = Opening(target, captured.opening.created, captured.opening.updated)
+    done = await store.restore(scope, [opening, *kept, *entries, *checkpoints])
+    if done.already:
+        raise Conflict(f"conversation {target!r} exists already: fork into a new one")
+
+
+def _as_of(note: Document, upto: int) -> Document | None:
+    """A note as it was when `upto` was the newest entry; None for what does not belong to the copy."""
+    place = note.kind, note.key
+    body = note.body
+    if note.kind == PIN:
+        pin = read_note(note, PinNote)
+        if pin.since > upto:
+            return None
+        until = pin.until if pin.until <= upto else 0
+        form = PinNote(text=pin.text, since=pin.since, until=until, order=pin.order)
+        body = write_note(*place, form).body
+    elif place == (SESSION, SYSTEM):
+        seqs = tuple(seq for seq in read_note(note, SystemNote).seqs if seq <= upto)
+        body = write_note(*place, SystemNote(seqs=seqs)).body
+    elif place == (SESSION, CLEARED):
+        cleared = min(read_note(note, ClearedNote).upto, upto)
+        body = write_note(*place, ClearedNote(upto=cleared)).body
+    elif place != (SESSION, STATE):
+        return None
+    return Document(*place, body, 1, note.created)

@@ -1,0 +1,231 @@
+"""The front door: a memory opens the store, knows the budget, and hands out sessions."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memory.fold_keeper import FoldMode, FoldPolicy
+from turnfold.memory.meter import Meter
+from turnfold.memory.metered_store import MeteredStore, redis_listener
+from turnfold.memory.session import AsyncSession
+from turnfold.memory.setting import Setting
+from turnfold.memory.waiting import AwaitingWay, Way
+from turnfold.memory.writers import ExtractiveWriter, Summaries, writer_for
+from turnfold.stores.opening import open_store, with_cache
+from turnfold.stores.protocol import ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.tokens import (
+    Calibration,
+    TokenCounter,
+    cautious_counter,
+    context_window_for,
+    counter_for,
+)
+from turnfold.window import Strategy, oldest_first
+
+__all__ = ("AsyncMemory", "make_setting")
+
+_WINDOW = 16_000
+"""Context window where neither a budget nor a model is named."""
+_HANDLES = 256
+"""Sessions whose window is kept at hand."""
+
+
+def make_setting(
+    store: str | Store,
+    way: Way,
+    *,
+    blocking: bool,
+    cache: str | None = None,
+    scope: Scope | str = "default",
+    model: str = "",
+    budget: Budget | None = None,
+    counter: TokenCounter | None = None,
+    summarizer: Summaries | None = None,
+    checkpoint: FoldMode | str | None = None,
+    threshold: float = 0.75,
+    keep_turns: int = 8,
+    retries: int = 3,
+    backoff: float = 1.0,
+    strategy: Strategy = oldest_first,
+    meter: Meter | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Setting:
+    """What the sessions of a memory share, from what its maker was given."""
+    counted = counter or (counter_for(model) if model else cautious_counter())
+    kept = meter or Meter()
+    if isinstance(store, str):
+        durable = open_store(store, counter=counted, blocking=blocking, clock=clock)
+        opened = _in_front_of(durable, cache, kept, blocking=blocking)
+    elif cache is None:
+        opened = MeteredStore(store, kept)
+    else:
+        raise InvalidOption(
+            "cache= goes with the address of a store, not with a store that is open"
+        )
+    writer = writer_for(summarizer)
+    # A model takes seconds: nobody waits for one who did not ask to.
+    usual = FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
+    policy = FoldPolicy(
+        mode=usual if checkpoint is None else _mode(checkpoint),
+        writer=writer,
+        threshold=threshold,
+        keep_turns=keep_turns,
+        retries=retries,
+        backoff=backoff,
+    )
+    return Setting(
+        store=opened,
+        scope=Scope(scope) if isinstance(scope, str) else scope,
+        budget=budget or Budget(context_window=context_window_for(model) if model else _WINDOW),
+        counter=counted,
+        strategy=strategy,
+        policy=policy,
+        way=way,
+        clock=clock or (lambda: time.time_ns() // 1000),
+        meter=kept,
+    )
+
+
+def _in_front_of(durable: Store, cache: str | None, meter: Meter, *, blocking: bool) -> Store:
+    """The store, timed where it touches the database, and the cache where it is asked."""
+    timed = MeteredStore(durable, meter)
+    if cache is None:
+        return timed
+    return with_cache(timed, cache, blocking=blocking, on_answer=redis_listener(meter))
+
+
+def _mode(name: str) -> FoldMode:
+    try:
+        return FoldMode(name)
+    except ValueError:
+        known = ", ".join(repr(str(mode)) for mode in FoldMode)
+        raise InvalidOption(f"checkpoint={name!r} is none of {known}") from None
+
+
+class AsyncMemory:
+    """Conversations in a store, for programs with an event loop."""
+
+    def __init__(
+        self,
+        store: str | Store = "sqlite://",
+        *,
+        cache: str | None = None,
+        scope: Scope | str = "default",
+        model: str = "",
+        budget: Budget | None = None,
+        counter: TokenCounter | None = None,
+        summarizer: Summaries | None = None,
+        checkpoint: FoldMode | str | None = None,
+        threshold: float = 0.75,
+        keep_turns: int = 8,
+        retries: int = 3,
+        backoff: float = 1.0,
+        strategy: Strategy = oldest_first,
+        meter: Meter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._take(
+            make_setting(
+                store,
+                AwaitingWay(),
+                blocking=False,
+                cache=cache,
+                scope=scope,
+                model=model,
+                budget=budget,
+                counter=counter,
+                summarizer=summarizer,
+                checkpoint=checkpoint,
+                threshold=threshold,
+                keep_turns=keep_turns,
+                retries=retries,
+                backoff=backoff,
+                strategy=strategy,
+                meter=meter,
+                clock=clock,
+            ),
+            owns=isinstance(store, str),
+        )
+
+    @classmethod
+    def over(cls, setting: Setting, *, owns: bool) -> AsyncMemory:
+        """A memory over a setting that is made; `owns` says whether closing it closes the store."""
+        memory = cls.__new__(cls)
+        memory._take(setting, owns=owns)  # noqa: SLF001 (its own)
+        return memory
+
+    def _take(self, setting: Setting, *, owns: bool) -> None:
+        self._setting = setting
+        self._owns = owns
+        self._sessions: OrderedDict[str, AsyncSession] = OrderedDict()
+
+    @property
+    def meter(self) -> Meter:
+        """What this memory did, in numbers."""
+        return self._setting.meter
+
+    @property
+    def calibration(self) -> Calibration:
+        """How far the counts are from what providers reported; see `turnfold.tokens.calibrated`."""
+        return self._setting.calibrating.value
+
+    @property
+    def way(self) -> Way:
+        """How this memory waits; what is built on it waits the same way."""
+        return self._setting.way
+
+    @property
+    def budget(self) -> Budget:
+        """What a call may spend where it does not say otherwise."""
+        return self._setting.budget
+
+    def session(self, conversation: str) -> AsyncSession:
+        """The handle on a conversation, new or not."""
+        known = self._sessions.get(conversation)
+        if known is None:
+            known = self._sessions[conversation] = AsyncSession(conversation, self._setting)
+            while len(self._sessions) > _HANDLES:
+                self._sessions.popitem(last=False)
+        self._sessions.move_to_end(conversation)
+        return known
+
+    async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
+        """A page of the conversations of this scope, in id order."""
+        setting = self._setting
+        return await setting.store.conversations(setting.scope, after=after, limit=limit)
+
+    async def delete(self, conversation: str) -> Erasure:
+        """Erase a conversation and everything derived from it, for good."""
+        self._sessions.pop(conversation, None)
+        return await self._setting.store.delete(self._setting.scope, conversation)
+
+    async def health(self) -> Health:
+        """Whether the store can serve."""
+        return await self._setting.store.health()
+
+    async def drain(self) -> None:
+        """Wait for the folds under way; nothing new is begun in the background after it."""
+        await self._setting.way.finish()
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Wait for the folds under way, or cancel them, and let go of the store. Closing twice is allowed."""
+        await self._setting.way.finish(cancel=cancel)
+        if self._owns:
+            await self._setting.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(cancel=error is not None)

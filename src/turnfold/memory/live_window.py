@@ -1,0 +1,300 @@
+"""The part of a log that calls show, held in memory and grown at its end.
+
+It begins at the anchor, preceded by the question of a turn that the anchor lies inside of; nothing before that is ever
+loaded, so a session on a log of a million entries holds as much as one on a thousand. Outside, entries are called by
+their seq: receipts, anchors and references in shortened text all speak of seqs, which are the same in every process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from turnfold.budget import Budget
+from turnfold.memory.notes import WindowNote
+from turnfold.records import Checkpoint, Message
+from turnfold.summary.due import fold_span
+from turnfold.tokens import TokenCounter
+from turnfold.window import (
+    Anchor,
+    Context,
+    Fate,
+    Outcome,
+    Room,
+    Strategy,
+    Transcript,
+    anchored_view,
+    assemble,
+    price,
+)
+
+__all__ = ("Around", "LiveWindow", "Numbered")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A message with its place in the log and its cost."""
+
+    seq: int
+    message: Message
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands around the window of a call."""
+
+    system: Sequence[Numbered] = ()
+    tail: Sequence[Message] = ()
+    tools: Sequence[Mapping[str, object]] = ()
+    checkpoint: Checkpoint | None = None
+    """The summary that is shown; None before the first, and after everything it covers was cleared."""
+    cleared: int = 0
+    recalled: tuple[tuple[int, float], ...] = ()
+    """(seq, score) of the entries brought back into the tail."""
+
+    @property
+    def summary(self) -> str:
+        """The text that stands for what was folded."""
+        return self.checkpoint.text if self.checkpoint else ""
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in the window: folded, or cleared."""
+        return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+
+class LiveWindow:
+    """Entries from an anchor on."""
+
+    __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "head", "reason", "seq")  # fmt: skip
+
+    def __init__(
+        self, counter: TokenCounter, note: WindowNote, *, head: Numbered | None = None
+    ) -> None:
+        self.counter = counter
+        self.anchor = note.anchor
+        """Seq of the first entry shown verbatim."""
+        self.head = head
+        """The question of the turn the anchor lies inside of."""
+        self.caps = dict(note.caps)
+        self.reason = note.reason
+        self.seq = note.anchor - 1
+        """The newest entry that is held."""
+        self._system_seqs = array("q")
+        self._transcript = Transcript(counter)
+        if head is not None:
+            self._transcript.add(head.message, head.tokens, number=head.seq)
+
+    def extend(self, entries: Iterable[Numbered]) -> None:
+        """Hold the next entries of the log."""
+        for entry in entries:
+            if entry.message.role == "system":
+                self._system_seqs.append(entry.seq)
+            else:
+                self._transcript.add(entry.message, entry.tokens, number=entry.seq)
+            self.seq = entry.seq
+
+    @property
+    def turn(self) -> int:
+        """Seq of the user message that opened the newest turn; 0 before the first."""
+        transcript = self._transcript
+        if not transcript.grouper.turns:
+            return 0
+        return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
+
+    def note(
+        self, *, query: str, tail: str, recalled: tuple[tuple[int, float], ...] = ()
+    ) -> WindowNote:
+        """What another process needs to build the same window."""
+        head = self.head.seq if self.head else 0
+        caps = tuple(sorted(self.caps.items()))
+        return WindowNote(
+            anchor=self.anchor,
+            head=head,
+            caps=caps,
+            reason=self.reason,
+            turn=self.turn if tail else 0,
+            query=query if tail else "",
+            tail=tail,
+            recalled=recalled,
+        )
+
+    def build(self, budget: Budget, around: Around, strategy: Strategy) -> Context:
+        """The context of a call, in seqs; the window moves on where the budget makes it."""
+        transcript = self._transcript
+        transcript.system = [entry.message for entry in around.system]
+        context = assemble(
+            transcript,
+            budget,
+            anchor=self._anchor(around),
+            strategy=strategy,
+            tail=around.tail,
+            tools=around.tools,
+        )
+        fates = (*self._before(around), *self._numbered(context.fates), *self._systems(around))
+        shown = self._in_seqs(context, around, tuple(sorted(fates)))
+        self._move(context)
+        return shown
+
+    def summary_limit(self, budget: Budget, around: Around) -> int:
+        """Tokens the text of a summary may have."""
+        return self._room(budget, around).summary
+
+    def fold_upto(
+        self, budget: Budget, around: Around, *, threshold: float, keep_turns: int
+    ) -> int:
+        """The last seq to fold when folding is due; before the anchor when there is nothing worth it."""
+        room = self._room(budget, around)
+        view = anchored_view(self._transcript, self._anchor(around))
+        due = int(threshold * budget.tokens) - (budget.tokens - room.tokens)
+        start = fold_span(view, room, due=due, keep_turns=keep_turns)
+        return self._seq_of(self._transcript.position_of(start)) - 1
+
+    def before_turns(self, turns: int) -> int:
+        """The last seq before the newest `turns` turns; what lies before the anchor where it holds no more."""
+        transcript = self._transcript
+        if turns <= 0:
+            return self.seq
+        starts = transcript.grouper.turns
+        first = transcript.position_of(starts[-turns]) if len(starts) >= turns else 0
+        return max(self._seq_of(first), self.anchor) - 1
+
+    def turn_end(self, turns: int) -> int:
+        """The last seq of the oldest `turns` turns from the anchor on, of all of them if there are fewer."""
+        transcript = self._transcript
+        first = self._position_of(self.anchor)
+        starts = [transcript.position_of(span) for span in transcript.grouper.turns]
+        later = [position for position in starts if position > first]
+        return self._seq_of(later[turns - 1]) - 1 if len(later) >= turns else self.seq
+
+    def advance(self, anchor: int, *, reason: str) -> None:
+        """Begin at a later entry: everything before it was folded or cleared."""
+        if anchor <= self.anchor:
+            return
+        transcript = self._transcript
+        position = self._position_of(anchor)
+        span = transcript.span_at(position) if position < len(transcript.messages) else None
+        turn = transcript.turn_of(span) if span is not None else -1
+        head = transcript.position_of(turn) if span is not None and 0 <= turn < span else None
+        self._rebase(anchor, position, head, reason)
+
+    def _room(self, budget: Budget, around: Around) -> Room:
+        transcript = self._transcript
+        transcript.system = [entry.message for entry in around.system]
+        fixed = price(
+            transcript, budget, summary=around.summary, tail=around.tail, tools=around.tools
+        )
+        return fixed.room(budget)
+
+    def _anchor(self, around: Around) -> Anchor:
+        caps = tuple((self._position_of(seq), cap) for seq, cap in sorted(self.caps.items()))
+        position = self._position_of(self.anchor)
+        return Anchor(position, caps, around.summary, 0, self.reason)
+
+    def _move(self, context: Context) -> None:
+        anchor = context.anchor
+        position = anchor.position
+        moved = position != self._position_of(self.anchor)
+        self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
+        if moved:
+            head = context.head if context.head >= 0 else None
+            self._rebase(self._seq_of(position), position, head, anchor.reason)
+
+    def _rebase(self, anchor: int, position: int, head: int | None, reason: str) -> None:
+        """Hold only what is shown from now on."""
+        old = self._transcript
+        self.head = None if head is None else self._entry(head)
+        self._transcript = Transcript(self.counter)
+        if self.head is not None:
+            self._transcript.add(self.head.message, self.head.tokens, number=self.head.seq)
+        for at in range(position, len(old.messages)):
+            self._transcript.add(old.messages[at], old.costs[at], number=old.numbers[at])
+        kept = {self.head.seq} if self.head else set[int]()
+        self.caps = {seq: cap for seq, cap in self.caps.items() if seq >= anchor or seq in kept}
+        self.anchor, self.reason = anchor, reason
+        self.seq = max(self.seq, anchor - 1)
+        self._system_seqs = array("q", [seq for seq in self._system_seqs if seq >= anchor])
+
+    def _entry(self, position: int) -> Numbered:
+        held = self._transcript
+        return Numbered(held.numbers[position], held.messages[position], held.costs[position])
+
+    def _position_of(self, seq: int) -> int:
+        return bisect_left(self._transcript.numbers, seq)
+
+    def _seq_of(self, position: int) -> int:
+        numbers = self._transcript.numbers
+        return numbers[position] if position < len(numbers) else self.seq + 1
+
+    def _before(self, around: Around) -> Iterator[Fate]:
+        """What became of everything before the anchor that is not sent all the same: system, the turn's question."""
+        sent = {entry.seq for entry in (*around.system, *((self.head,) if self.head else ()))}
+        covered = around.covered
+        folded = f"folded into checkpoint {around.checkpoint.id}" if around.checkpoint else ""
+        for start, stop, outcome, why in (
+            (1, around.cleared + 1, Outcome.DROPPED, "cleared by the caller"),
+            (around.cleared + 1, covered + 1, Outcome.FOLDED, folded),
+            (covered + 1, self.anchor, Outcome.DROPPED, self.reason or "before the anchor"),
+        ):
+            yield from (
+                Fate(left, right, outcome, why) for left, right in _around(start, stop, sent)
+            )
+
+    def _numbered(self, fates: Iterable[Fate]) -> Iterator[Fate]:
+        """Fates by position as fates by seq; a stretch of positions may be several stretches of seqs."""
+        numbers = self._transcript.numbers
+        for fate in fates:
+            if fate.start < 0:
+                yield fate
+                continue
+            first = fate.start
+            for at in range(fate.start + 1, fate.stop + 1):
+                if at == fate.stop or numbers[at] != numbers[at - 1] + 1:
+                    yield fate._replace(start=numbers[first], stop=numbers[at - 1] + 1)
+                    first = at
+
+    def _systems(self, around: Around) -> Iterator[Fate]:
+        current = {entry.seq for entry in around.system}
+        for seq in self._system_seqs:
+            if seq in current:
+                yield Fate(seq, seq + 1, Outcome.MOVED, "system message: sent first")
+            else:
+                yield Fate(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
+
+    def _in_seqs(self, context: Context, around: Around, fates: tuple[Fate, ...]) -> Context:
+        numbers = self._transcript.numbers
+        shown, positions = context.positions, array("q")
+        if isinstance(shown, range):
+            positions.extend(numbers[shown.start : shown.stop])
+        else:
+            positions.extend(numbers[at] if at >= 0 else -1 for at in shown)
+        anchor = context.anchor
+        caps = tuple((self._seq_of(at), cap) for at, cap in anchor.caps)
+        return Context(
+            messages=context.messages,
+            costs=context.costs,
+            positions=positions,
+            ends=context.ends,
+            head=numbers[context.head] if context.head >= 0 else -1,
+            tools=context.tools,
+            budget=context.budget,
+            counter=context.counter,
+            anchor=replace(
+                anchor, position=self._seq_of(anchor.position), caps=caps, covered=around.covered
+            ),
+            fates=fates,
+            moved=context.moved,
+        )
+
+
+def _around(start: int, stop: int, holes: set[int]) -> Iterator[tuple[int, int]]:
+    """The stretches from `start` up to `stop` that the holes leave."""
+    for hole in sorted(seq for seq in holes if start <= seq < stop):
+        if start < hole:
+            yield start, hole
+        start = hole + 1
+    if start < stop:
+        yield start, stop

@@ -1,0 +1,184 @@
+"""How long a durable store takes, measured around any store: two looks at the clock per call.
+
+It stands right at the durable store, behind a cache where there is one, so that what it measures is the database. Verbs
+that move whole conversations, or none, are passed on unmeasured: their times would hide the others'.
+"""
+
+# ruff: noqa: D102 (the verbs are described once, in stores/protocol.py)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from time import perf_counter
+from typing import TypeVar
+
+from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption
+from turnfold.memory.meter import Meter
+from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores.protocol import (
+    Appended,
+    Captured,
+    ConversationInfo,
+    Erasure,
+    Head,
+    Health,
+    Hit,
+    Piece,
+    Restored,
+    Scope,
+    Store,
+)
+
+__all__ = ("MeteredStore", "redis_listener")
+
+_Answer = TypeVar("_Answer")
+_READ = "database_read_seconds"
+_WRITE = "database_write_seconds"
+_REFUSALS = (Conflict, ConversationDeleted, IdReused, InvalidOption)
+"""Errors by which a store that works says no."""
+
+
+def redis_listener(meter: Meter) -> Callable[[float, bool], None]:
+    """What a cache calls after each question, so that `meter` knows how long Redis takes."""
+
+    def listen(seconds: float, answered: bool) -> None:  # noqa: FBT001 (the shape of the hook)
+        meter.observe("redis_seconds", seconds)
+        if not answered:
+            meter.add("redis_failures")
+
+    return listen
+
+
+class MeteredStore:
+    """A store whose calls are timed."""
+
+    def __init__(self, inner: Store, meter: Meter) -> None:
+        self.abilities = inner.abilities
+        self.blocking = inner.blocking
+        self._inner = inner
+        self._meter = meter
+
+    async def append(
+        self,
+        scope: Scope,
+        conversation: str,
+        entries: Sequence[NewEntry],
+        *,
+        expect: int | None = None,
+    ) -> Appended:
+        return await self._timed(
+            _WRITE, self._inner.append(scope, conversation, entries, expect=expect)
+        )
+
+    async def head(self, scope: Scope, conversation: str) -> Head:
+        return await self._timed(_READ, self._inner.head(scope, conversation))
+
+    async def read(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Entry]:
+        return await self._timed(
+            _READ, self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
+        )
+
+    async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
+        return await self._timed(_READ, self._inner.read_turn(scope, conversation, turn))
+
+    async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
+        return await self._timed(_READ, self._inner.find(scope, conversation, client_ids))
+
+    async def tail(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Entry]:
+        return await self._timed(
+            _READ, self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
+        )
+
+    async def add_checkpoint(
+        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+    ) -> Checkpoint:
+        return await self._timed(
+            _WRITE, self._inner.add_checkpoint(scope, conversation, checkpoint)
+        )
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        return await self._timed(_READ, self._inner.live_checkpoint(scope, conversation))
+
+    async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
+        return await self._timed(_READ, self._inner.checkpoints(scope, conversation))
+
+    async def put_document(
+        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
+    ) -> Document:
+        return await self._timed(
+            _WRITE, self._inner.put_document(scope, conversation, document, expect=expect)
+        )
+
+    async def get_document(
+        self, scope: Scope, conversation: str, kind: str, key: str
+    ) -> Document | None:
+        return await self._timed(_READ, self._inner.get_document(scope, conversation, kind, key))
+
+    async def documents(
+        self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
+    ) -> list[Document]:
+        return await self._timed(
+            _READ, self._inner.documents(scope, conversation, kind, after=after, limit=limit)
+        )
+
+    async def drop_document(
+        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+    ) -> bool:
+        return await self._timed(
+            _WRITE, self._inner.drop_document(scope, conversation, kind, key, expect=expect)
+        )
+
+    async def conversations(
+        self, scope: Scope, *, after: str = "", limit: int = 100
+    ) -> list[ConversationInfo]:
+        return await self._timed(_READ, self._inner.conversations(scope, after=after, limit=limit))
+
+    async def search(
+        self,
+        scope: Scope,
+        terms: Sequence[str],
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+    ) -> list[Hit]:
+        return await self._timed(
+            _READ, self._inner.search(scope, terms, conversation=conversation, limit=limit)
+        )
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        return await self._inner.capture(scope, conversation, take)
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        return await self._inner.restore(scope, pieces)
+
+    async def delete(self, scope: Scope, conversation: str) -> Erasure:
+        return await self._timed(_WRITE, self._inner.delete(scope, conversation))
+
+    async def health(self) -> Health:
+        return await self._inner.health()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _timed(self, name: str, call: Coroutine[object, None, _Answer]) -> _Answer:
+        began = perf_counter()
+        try:
+            return await call
+        except Exception as error:
+            if not isinstance(error, _REFUSALS):
+                self._meter.add("database_errors")
+            raise
+        finally:
+            self._meter.observe(name, perf_counter() - began)

@@ -1,0 +1,369 @@
+"""The live handle on a conversation: what a program holds.
+
+Everything said goes to the log through it; every model call gets its context from it. It decides nothing that could
+differ between two processes: where the window begins, what is pinned, what was folded are all in the store, so any
+number of handles on one conversation build the same context, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import cast
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memory.assembling import Assembler, Tools, Wanted
+from turnfold.memory.calls import Calls
+from turnfold.memory.fold_keeper import FoldKeeper, MemoryMode
+from turnfold.memory.folding import Folder
+from turnfold.memory.follower import Follower
+from turnfold.memory.forking import copy_conversation
+from turnfold.memory.manifests import Difference, Explanation, Manifest, compare
+from turnfold.memory.notes import (
+    CLEARED,
+    PIN,
+    SESSION,
+    SYSTEM,
+    ClearedNote,
+    PinNote,
+    SystemNote,
+    write_note,
+)
+from turnfold.memory.recalling import Recaller
+from turnfold.memory.setting import Setting
+from turnfold.memory.state import AsyncState
+from turnfold.memory.tail import Recalled, recalled_text
+from turnfold.records import (
+    Checkpoint,
+    Document,
+    Entry,
+    Message,
+    NewEntry,
+    Usage,
+    as_message,
+    as_messages,
+    assistant,
+    encode_message,
+    system,
+    tool,
+    user,
+)
+from turnfold.records.json_text import check_text, plain_text
+from turnfold.stores.protocol import Appended, Erasure
+from turnfold.window import Context
+
+__all__ = ("AsyncSession", "SessionStatus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatus:
+    """Where a session stands."""
+
+    conversation: str
+    mode: MemoryMode
+    entries: int
+    turns: int
+    tokens: int
+    """Cost of the whole log."""
+    checkpoint: str
+    """Id of the live checkpoint; empty before the first."""
+    covered: int
+    """The last seq that is folded or cleared."""
+    fold_failures: int
+    """Attempts to fold that failed since the last checkpoint."""
+    fold_error: str
+    """Kind of the last failure."""
+
+
+class AsyncSession:
+    """One conversation."""
+
+    def __init__(self, conversation: str, setting: Setting) -> None:
+        self.id = conversation
+        self._setting = setting
+        self._store, self._scope = setting.store, setting.scope
+        self._follower = Follower(self._store, self._scope, conversation, setting.counter)
+        self._turnstile = setting.way.turnstile()
+        folder = Folder(
+            self._store,
+            self._scope,
+            conversation,
+            setting.counter,
+            setting.policy.writer,
+            setting.way,
+        )
+        self._keeper = FoldKeeper(folder, setting.policy, setting.clock, setting.meter)
+        self._calls = Calls(self._follower, setting.clock)
+        self._recaller = Recaller(setting, self._follower)
+        self._assembler = Assembler(
+            setting, self._follower, self._keeper, self._calls, self._recaller
+        )
+        self._state = AsyncState(self._follower)
+
+    @property
+    def state(self) -> AsyncState:
+        """The session's state: JSON values by name, shared by all who hold this conversation."""
+        return self._state
+
+    async def system(self, content: object) -> Appended | None:
+        """Make this the system message; None when it is already."""
+        message = system(content)
+        async with self._turnstile:
+            await self._follower.refresh()
+            current = self._follower.system
+            if [entry.message for entry in current] == [message]:
+                return None
+            # The same text after the same predecessor is the same change: a retry finds it under its name.
+            after = current[-1].seq if current else 0
+            digest = blake2b(encode_message(message), digest_size=8).hexdigest()
+            done = await self._append([NewEntry(message, f"system:{after}:{digest}")], None)
+            await self._put(SESSION, SYSTEM, SystemNote(seqs=(done.first,)))
+            return done
+
+    async def user(
+        self, content: object, *, name: str | None = None, client_id: str = ""
+    ) -> Appended:
+        """What the user said; starts a turn."""
+        return await self.add(user(content, name=name), client_id=client_id)
+
+    async def assistant(
+        self,
+        content: object = None,
+        *,
+        tool_calls: Iterable[object] | None = None,
+        name: str | None = None,
+        client_id: str = "",
+    ) -> Appended:
+        """What the model answered, with the tool calls it made."""
+        message = assistant(content, tool_calls=tool_calls, name=name)
+        return await self.add(message, client_id=client_id)
+
+    async def tool(
+        self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
+    ) -> Appended:
+        """What a tool answered to the call `tool_call_id`."""
+        message = tool(content, tool_call_id=tool_call_id, name=name)
+        return await self.add(message, client_id=client_id)
+
+    async def add(
+        self, messages: object, *, client_id: str = "", expect: int | None = None
+    ) -> Appended:
+        """Append a message, or several as one: all of them or none. Durable on return.
+
+        With `client_id` a retry stores nothing twice; several messages get it with a number behind it. `expect` is the
+        newest seq the caller has seen: another is a `Conflict`.
+        """
+        said = _said(messages)
+        numbered = client_id and len(said) > 1
+        entries = [
+            NewEntry(message, f"{client_id}.{at}" if numbered else client_id)
+            for at, message in enumerate(said, 1)
+        ]
+        async with self._turnstile:
+            done = await self._append(entries, expect)
+            added = [done.first + at for at, one in enumerate(said) if one.role == "system"]
+            if added:
+                await self._follower.refresh()
+                known = [entry.seq for entry in self._follower.system]
+                seqs = tuple(sorted({*known, *added}))
+                await self._put(SESSION, SYSTEM, SystemNote(seqs=seqs))
+            return done
+
+    async def context(
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Tools | None = None,
+        workspace: str = "",
+    ) -> Context:
+        """The context of the next model call: within budget, valid, and its manifest stored.
+
+        `query` brings back what was folded and matches it. `workspace` is shown in this call alone, fenced, and never
+        enters the log. No model is called unless this memory folds inline.
+        """
+        wanted = Wanted(
+            budget=budget or self._setting.budget,
+            query=query or "",
+            tools=tools or (),
+            workspace=workspace,
+        )
+        async with self._turnstile:
+            return await self._assembler.context(wanted)
+
+    async def checkpoint(
+        self, summary: str | None = None, *, keep_turns: int | None = None
+    ) -> Checkpoint | None:
+        """Fold everything before the newest turns now; None when there is nothing to fold.
+
+        With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
+        summariser is asked, and its failure is raised.
+        """
+        policy, budget = self._setting.policy, self._setting.budget
+        keep = policy.keep_turns if keep_turns is None else keep_turns
+        if keep < 0:
+            raise InvalidOption(f"keep_turns={keep} must not be negative")
+        async with self._turnstile:
+            await self._follower.refresh()
+            window = await self._follower.window(budget)
+            around, _ = await self._assembler.around(Wanted(budget=budget))
+            upto = window.before_turns(keep)
+            if summary is not None and upto <= self._follower.covered:
+                upto = window.turn_end(1)
+            fold = await self._assembler.fold_range(budget, upto, around)
+            if fold is None:
+                return None
+            if summary is not None:
+                return await self._keeper.given(fold, summary)
+            return await self._keeper.whole(fold)
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """All checkpoints, oldest first; the last one is live."""
+        return await self._store.checkpoints(self._scope, self.id)
+
+    async def recall(
+        self, query: str, *, limit: int = 5, tokens: int | None = None
+    ) -> list[Recalled]:
+        """Entries of this conversation that match, best first, folded or not.
+
+        With `tokens`, as many as may be shown for that instead, in the order of the log and with what stands beside
+        them: `recalled_text` of the answer costs no more.
+        """
+        if limit < 1:
+            raise InvalidOption(f"limit={limit} must be at least 1")
+        if tokens is None:
+            return await self._recaller.matches(query, limit=limit)
+        if tokens < 1:
+            raise InvalidOption(f"tokens={tokens} must be at least 1")
+        count = self._setting.counter.count_text
+        return await self._recaller.passages(
+            query, tokens=tokens, measure=lambda found: count(recalled_text(found))
+        )
+
+    async def pin(self, content: str, *, key: str = "") -> str:
+        """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
+        text = check_text(plain_text(content, path="content"), path="content")
+        if not text.strip():
+            raise InvalidOption("nothing to pin: the text is empty")
+        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
+        head = await self._store.head(self._scope, self.id)
+        note = PinNote(text=text, since=head.seq, order=head.generation)
+        async with self._turnstile:
+            await self._put(PIN, name, note)
+        return name
+
+    async def unpin(self, key: str) -> bool:
+        """Show a pin no longer, from the next user turn on; whether it was pinned."""
+        async with self._turnstile:
+            await self._follower.refresh()
+            pin = dict(self._follower.pins).get(key)
+            if pin is None or pin.until:
+                return False
+            until = self._follower.head.seq
+            if pin.since >= until:
+                await self._store.drop_document(self._scope, self.id, PIN, key)
+            else:
+                note = PinNote(text=pin.text, since=pin.since, until=until, order=pin.order)
+                await self._put(PIN, key, note)
+            return True
+
+    async def pins(self) -> dict[str, str]:
+        """What is pinned, by key, oldest first."""
+        async with self._turnstile:
+            await self._follower.refresh()
+            return {key: pin.text for key, pin in self._follower.pins if not pin.until}
+
+    async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """A page of the log: entries with seq > `after`, oldest first, folded or not."""
+        return await self._store.read(self._scope, self.id, after=after, limit=limit)
+
+    async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
+        """A page of the calls made so far, in the order of the log."""
+        return await self._calls.page(after=after, limit=limit)
+
+    async def explain(self, call: str | None = None) -> Explanation:
+        """What a call sent and why; the call made last through this handle if none is named."""
+        return await self._calls.explain(self._named(call))
+
+    async def diff(self, before: str, after: str) -> Difference:
+        """What changed from one call to another."""
+        return compare(await self._calls.explain(before), await self._calls.explain(after))
+
+    async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
+        """Note what the provider reported about a call: an SDK's answer, its usage, or a `Usage`."""
+        noted = await self._calls.record(self._named(call), reported := Usage.of(usage))
+        setting = self._setting
+        setting.calibrating.observe(counted=noted.tokens, reported=reported.input)
+        if noted.tokens:
+            setting.meter.observe("count_ratio", reported.input / noted.tokens)
+        return noted
+
+    async def status(self) -> SessionStatus:
+        """Where the session stands."""
+        async with self._turnstile:
+            follower = self._follower
+            await follower.refresh()
+            folding = await self._keeper.status()
+            head = follower.head
+            return SessionStatus(
+                conversation=self.id,
+                mode=await self._keeper.mode(follower.shown_checkpoint),
+                entries=head.seq,
+                turns=head.turns,
+                tokens=head.tokens,
+                checkpoint=head.checkpoint,
+                covered=follower.covered,
+                fold_failures=folding.failures,
+                fold_error=folding.error,
+            )
+
+    async def clear(self) -> int:
+        """Start over: nothing said so far is shown again, system message and pins aside. It stays in the log."""
+        async with self._turnstile:
+            await self._follower.refresh()
+            upto = self._follower.head.seq
+            if upto > self._follower.cleared:
+                await self._put(SESSION, CLEARED, ClearedNote(upto=upto))
+            return upto
+
+    async def delete(self) -> Erasure:
+        """Erase the conversation and everything derived from it, for good."""
+        async with self._turnstile:
+            return await self._store.delete(self._scope, self.id)
+
+    async def fork(self, at: int | None = None, *, conversation: str) -> AsyncSession:
+        """A new conversation with everything up to `at` (all of it by default); this one stays as it is."""
+        async with self._turnstile:
+            await self._follower.refresh()
+            upto = self._follower.head.seq if at is None else at
+            if not 0 < upto <= self._follower.head.seq:
+                raise InvalidOption(
+                    f"cannot fork at {upto}: the log has entries 1 to {self._follower.head.seq}"
+                )
+            await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
+        return AsyncSession(conversation, replace(self._setting))
+
+    def _named(self, call: str | None) -> str:
+        name = call or self._calls.last
+        if not name:
+            raise InvalidOption("no call was made through this handle yet; name one of calls()")
+        return name
+
+    async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
+        done = await self._store.append(self._scope, self.id, entries, expect=expect)
+        self._follower.appended(done, [entry.message for entry in entries])
+        self._setting.meter.add("entries", 0 if done.repeated else len(entries))
+        return done
+
+    async def _put(self, kind: str, key: str, note: SystemNote | PinNote | ClearedNote) -> None:
+        document: Document = write_note(kind, key, note)
+        await self._store.put_document(self._scope, self.id, document)
+
+
+def _said(messages: object) -> list[Message]:
+    """One message or several, in any shape messages are written in."""
+    if isinstance(messages, str | Mapping | Message) or not isinstance(messages, Iterable):
+        return [as_message(cast("object", messages))]
+    return as_messages(cast("Iterable[object]", messages))

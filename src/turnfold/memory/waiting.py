@@ -1,0 +1,322 @@
+"""Two ways of waiting, so that everything that waits is written once.
+
+The same coroutines serve programs with and without an event loop. What differs is small: how to keep others out, how to
+ask a model, how to pause, how to work in the background. Each is a method here, once for a program that blocks and once
+for one that awaits; no other module asks which of the two it runs in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from turnfold.memory.drive import drive
+
+__all__ = ("AwaitingWay", "BlockingWay", "Way")
+
+_PATIENCE = 5.0
+"""Seconds a loop that was told to end is waited for: a task may refuse to be cancelled."""
+_Work = Callable[[], Coroutine[object, None, None]]
+
+
+class Way(Protocol):
+    """How to wait."""
+
+    def turnstile(self) -> AbstractAsyncContextManager[None]:
+        """Something that lets one through at a time; the same one may not enter twice."""
+        ...
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """What a caller's own function answers, awaited if it is a coroutine; TimeoutError after `seconds`."""
+        ...
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """Do all jobs, at most `parallel` at once; when all are done, raise what the first that failed raised."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; cut short when background work is told to stop."""
+        ...
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """Work in the background, unless work of this name is under way or this way has been closed."""
+        ...
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Wait for all background work; with `cancel`, tell it to stop first."""
+        ...
+
+    @property
+    def stopping(self) -> bool:
+        """Whether background work has been told to stop."""
+        ...
+
+
+class BlockingWay:
+    """For programs without an event loop: threads."""
+
+    def __init__(self) -> None:
+        self._working: dict[str, threading.Thread] = {}
+        self._entering = threading.Lock()
+        self._stop = threading.Event()
+        self._loop = _LoopThread()
+        self._closed = False
+
+    @property
+    def stopping(self) -> bool:
+        """Whether background work has been told to stop."""
+        return self._stop.is_set()
+
+    def turnstile(self) -> AbstractAsyncContextManager[None]:
+        """A thread lock."""
+        return _ThreadTurnstile()
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Ask in a thread of its own, so that it can be given up.
+
+        What has to be awaited is awaited in one loop that all questions share: a client's connections live in the loop
+        they were made in.
+        """
+        done = threading.Event()
+        answer: list[object] = []
+        error: list[BaseException] = []
+        awaited: list[Future[object]] = []
+        gave_up = threading.Event()
+
+        def run() -> None:
+            try:
+                found = question()
+                if gave_up.is_set():
+                    _let_go(found)
+                    return
+                if inspect.isawaitable(found):
+                    awaited.append(self._loop.start(found))
+                    found = awaited[0].result()
+                answer.append(found)
+            except BaseException as raised:
+                error.append(raised)
+            finally:
+                done.set()
+
+        threading.Thread(target=run, name="turnfold-ask", daemon=True).start()
+        give_up = time.monotonic() + seconds
+        while not done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
+            if self._stop.is_set() or time.monotonic() >= give_up:
+                gave_up.set()
+                for future in awaited:
+                    future.cancel()
+                raise TimeoutError(f"no answer within {seconds:g} s")
+        if error:
+            raise error[0]
+        return answer[0]
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """A thread for each of the first `parallel`; whoever is done takes the next."""
+        waiting = list(reversed(jobs))
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            while True:
+                try:
+                    job = waiting.pop()
+                except IndexError:
+                    return
+                try:
+                    drive(job())
+                except BaseException as error:
+                    errors.append(error)
+
+        threads = [
+            threading.Thread(target=run, name="turnfold-job", daemon=True)
+            for _ in range(min(parallel, len(jobs)))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until told to stop."""
+        self._stop.wait(seconds)
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """A thread per piece of work."""
+        with self._entering:
+            if self._closed or name in self._working:
+                return False
+
+            def run() -> None:
+                try:
+                    drive(work())
+                finally:
+                    with self._entering:
+                        self._working.pop(name, None)
+
+            thread = threading.Thread(target=run, name=f"turnfold-{name}", daemon=True)
+            self._working[name] = thread
+            thread.start()
+            return True
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Join the threads."""
+        with self._entering:
+            self._closed = True
+            working = list(self._working.values())
+        if cancel:
+            self._stop.set()
+        for thread in working:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._loop.stop()
+
+
+class AwaitingWay:
+    """For programs with an event loop: tasks."""
+
+    def __init__(self) -> None:
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._stopping = False
+
+    @property
+    def stopping(self) -> bool:
+        """Whether background work has been told to stop."""
+        return self._stopping
+
+    def turnstile(self) -> AbstractAsyncContextManager[None]:
+        """A lock of the running loop."""
+        return _TaskTurnstile()
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Await it; a plain function is called in a thread, so that it does not hold up the loop."""
+        async with asyncio.timeout(seconds):
+            if inspect.iscoroutinefunction(question):
+                return await question()
+            found = await asyncio.to_thread(question)
+            return await _awaited(found) if inspect.isawaitable(found) else found
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """A task for each, a semaphore for all; cancelling this cancels them."""
+        gate = asyncio.Semaphore(parallel)
+
+        async def run(job: _Work) -> None:
+            async with gate:
+                await job()
+
+        done = await asyncio.gather(*map(run, jobs), return_exceptions=True)
+        for error in done:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """A task per piece of work."""
+        if self._closed or name in self._working:
+            return False
+        task = asyncio.get_running_loop().create_task(work(), name=f"turnfold-{name}")
+        self._working[name] = task
+        task.add_done_callback(lambda _: self._working.pop(name, None))
+        return True
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Gather the tasks."""
+        self._closed = True
+        working = list(self._working.values())
+        if cancel:
+            self._stopping = True
+            for task in working:
+                task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+class _LoopThread:
+    """An event loop in a thread, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, found: Awaitable[object]) -> Future[object]:
+        """Its answer, in the future; called from another thread."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="turnfold-loop", daemon=True
+                )
+                self._thread.start()
+        return asyncio.run_coroutine_threadsafe(_awaited(found), self._loop)
+
+    def stop(self) -> None:
+        """Cancel what still runs and let the loop end; the next question starts another."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if self._thread is not threading.current_thread():
+                self._thread.join(_PATIENCE)
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+def _let_go(found: object) -> None:
+    """Nobody waits for it any more: a coroutine that was never begun is closed, or Python would complain."""
+    if inspect.iscoroutine(found):
+        found.close()
+
+
+async def _awaited(found: Awaitable[object]) -> object:
+    return await found
+
+
+class _ThreadTurnstile:
+    """A reusable `async with` over a thread lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class _TaskTurnstile:
+    """A reusable `async with` over a task lock; a session may outlive the loop it was first used in."""
+
+    def __init__(self) -> None:
+        self._held: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._held is None or self._held[0] is not loop:
+            self._held = loop, asyncio.Lock()
+        await self._held[1].acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held[1].release()

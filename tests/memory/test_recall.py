@@ -1,0 +1,132 @@
+"""What a session brings back: the best that fits, from the log and from nowhere else, for everybody the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.memory.talking import SMALL, talk
+from turnfold import Memory
+from turnfold.errors import InvalidOption
+from turnfold.memory import Session
+from turnfold.memory.recalling import Recaller
+from turnfold.memory.tail import recalled_text
+from turnfold.tokens import counter_for
+from turnfold.window import Section
+
+COUNT = counter_for("gpt-4o").count_text
+QUESTIONS = ("Where does the ferry leave?", "猫叫什么名字", "订单 A-1013", "order", "是吗", "")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}", model="gpt-4o", budget=SMALL) as opened:
+        yield opened
+
+
+def told(session: Session) -> Session:
+    """A talk with two facts long before its end, each in the reply to the words it is asked by."""
+    session.user("From which pier does the ferry leave?")
+    session.assistant("Number nine, at dawn.")
+    session.user("你还记得我的貓叫什麼名字嗎？")
+    session.assistant("当然，她是小白。")
+    talk(session, 30)
+    session.user("Now what?")
+    return session
+
+
+def tail_of(session: Session, query: str) -> str:
+    return "\n".join(message.text for message in session.context(query).section(Section.TAIL))
+
+
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [("Where does the ferry leave?", "Number nine, at dawn."), ("猫叫什么名字", "她是小白")],
+)
+def test_the_reply_comes_back_with_the_words_it_answers(
+    memory: Memory, query: str, fact: str
+) -> None:
+    session = told(memory.session("one"))
+    assert fact not in tail_of(session, "")
+    tail = tail_of(session, query)
+    assert fact in tail
+    assert "assistant: " in tail
+    assert tail.count("<recalled ") == tail.count("</recalled ") == 1
+    assert session.context(query).receipt.sections[Section.TAIL] <= SMALL.share("tail")
+
+
+def test_a_call_says_what_was_brought_back_and_why(memory: Memory) -> None:
+    session = told(memory.session("one"))
+    context = session.context("Where does the ferry leave?")
+    manifest = session.explain().manifest
+    assert {1, 2} <= {seq for seq, _ in manifest.recalled}
+    scores = dict(manifest.recalled)
+    assert scores[1] == max(scores.values())
+    assert max(scores) < context.anchor.position
+    assert session.explain().exact
+    session.assistant("Let me see.")
+    session.context()
+    assert session.explain().manifest.recalled == manifest.recalled  # the tail stands still
+    session.user("Thanks.")
+    session.context()
+    assert session.explain().manifest.recalled == ()
+
+
+def test_what_the_window_shows_is_not_brought_back(memory: Memory) -> None:
+    session = told(memory.session("one"))
+    anchor = session.context("order arrives").anchor.position
+    recalled = [seq for seq, _ in session.explain().manifest.recalled]
+    assert recalled
+    assert max(recalled) < anchor <= max(each.seq for each in session.recall("order arrives"))
+
+
+def test_what_was_cleared_is_not_brought_back(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = told(memory.session("one"))
+    session.clear()
+    talk(session, 30, first=100)
+    session.user("ferry?")
+    assert "Number nine" not in tail_of(session, "From which pier does the ferry leave?")
+    passages = Recaller.passages
+
+    async def forgetful(self: Recaller, query: str, **options: object) -> object:
+        return await passages(self, query, **(options | {"after": 0}))  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Recaller, "passages", forgetful)
+    assert "Number nine" in tail_of(session, "ferry leave pier")
+
+
+@pytest.mark.parametrize("query", QUESTIONS)
+@pytest.mark.parametrize("tokens", [1, 40, 90, 300, 2_000])
+def test_what_is_recalled_fits_and_was_said(memory: Memory, query: str, tokens: int) -> None:
+    session = told(memory.session("one"))
+    log = {entry.seq: entry.message for entry in session.history(limit=1_000)}
+    found = session.recall(query, tokens=tokens)
+    assert COUNT(recalled_text(found)) <= tokens
+    assert all(log[each.seq] == each.message for each in found)
+    assert all(each.shown.strip("…").strip() in log[each.seq].text for each in found)
+    assert memory.session("one").recall(query, tokens=tokens) == found
+    if tokens == 2_000 and query:
+        assert found
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(query=st.text(max_size=40), tokens=st.integers(1, 600))
+def test_whatever_is_asked_it_fits(memory: Memory, query: str, tokens: int) -> None:
+    session = memory.session("any")
+    if not session.history(limit=1):
+        told(session)
+    assert COUNT(recalled_text(session.recall(query, tokens=tokens))) <= tokens
+
+
+@pytest.mark.parametrize("options", [{"limit": 0}, {"tokens": 0}, {"tokens": -5}])
+def test_a_recall_of_nothing_is_refused(memory: Memory, options: dict[str, int]) -> None:
+    with pytest.raises(InvalidOption):
+        memory.session("one").recall("x", **options)

@@ -1,0 +1,188 @@
+"""The tail of a context, and the record of every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.memory.talking import SMALL, talk
+from turnfold import (
+    Budget,
+    Memory,
+    Message,
+    Scope,
+    assistant,
+    system,
+    user,
+)
+from turnfold.errors import (
+    BudgetTooSmall,
+    InvalidOption,
+)
+from turnfold.memory import Usage
+from turnfold.memory.drive import drive
+from turnfold.window import Section
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'chat.db'}"
+
+
+@pytest.fixture
+def memory(address: str) -> Iterator[Memory]:
+    with Memory(address, budget=SMALL) as opened:
+        yield opened
+
+
+# ----------------------------------------------------------------------------- tail: pins, state, recall
+
+
+def test_pins_are_shown_word_for_word_before_the_newest_turn(memory: Memory) -> None:
+    session = memory.session("one")
+    key = session.pin("报价必须含税。")
+    session.user("how much?")
+    context = session.context()
+    [tail] = context.section(Section.TAIL)
+    assert "报价必须含税。" in tail.text
+    assert context.messages[-1] == user("how much?")
+    assert session.pins() == {key: "报价必须含税。"}
+    assert session.unpin(key)
+    assert not session.unpin(key)
+    assert session.context().section(Section.TAIL) == (tail,)  # until the turn is over
+    session.assistant("7 per ton, tax included")
+    session.user("thanks")
+    assert session.context().section(Section.TAIL) == ()
+
+
+def test_the_tail_stands_still_while_a_tool_loop_runs(memory: Memory) -> None:
+    session = memory.session("one")
+    session.state.set("step", 1)
+    session.user("go")
+    before = session.context().section(Section.TAIL)
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    session.assistant(tool_calls=[call])
+    session.state.set("step", 2)
+    session.pin("a rule that came late")
+    session.tool("done", tool_call_id="c")
+    during = session.context()
+    assert during.section(Section.TAIL) == before
+    assert during.receipt.prefix_share == 1.0
+    session.user("next")
+    [tail] = session.context().section(Section.TAIL)
+    assert '"step": 2' in tail.text
+    assert "a rule that came late" in tail.text
+
+
+def test_pins_that_cannot_be_shown_whole_are_an_error_with_the_arithmetic(memory: Memory) -> None:
+    session = memory.session("one")
+    session.pin("a long rule " * 200)
+    session.user("hi")
+    with pytest.raises(BudgetTooSmall, match="unpin some"):
+        session.context()
+
+
+def test_the_state_is_shared_and_changes_do_not_undo_one_another(address: str) -> None:
+    with Memory(address) as ours, Memory(address) as theirs:
+        left, right = ours.session("one").state, theirs.session("one").state
+        left.set("a", 1)
+        right.update({"b": [1, {"c": "中"}]})
+        left.set("d", None)
+        assert right.all() == {"a": 1, "b": [1, {"c": "中"}], "d": None}
+        assert right.remove("a")
+        assert not right.remove("a")
+        assert left.get("a", "gone") == "gone"
+
+
+def test_what_was_folded_is_found_again(memory: Memory) -> None:
+    session = memory.session("one")
+    session.user("The vault code is ZX-4471, do not tell anyone.")
+    session.assistant("Understood.")
+    talk(session, 40)
+    best = session.recall("vault code")[0]
+    assert best.message.text.startswith("The vault code")
+    assert best.seq == 1
+    session.user("What was the vault code again?")
+    [tail] = session.context("vault code").section(Section.TAIL)
+    assert "user: The vault code is ZX-4471" in tail.text
+    assert "[turn 1, " in tail.text
+    assert session.context("vault code").section(Section.TAIL) == (tail,)
+    assert session.context().section(Section.TAIL) == (tail,)
+
+
+# ------------------------------------------------------------------------------------------------- calls
+
+
+def test_every_call_is_kept_and_can_be_explained(memory: Memory) -> None:
+    session = memory.session("one")
+    session.system("rules")
+    session.pin("a rule")
+    sent: list[tuple[Message, ...]] = []
+    for number in range(1, 30):
+        talk(session, 1, first=number)
+        sent.append(session.context().messages)
+    calls = session.calls()
+    assert len(calls) == len(sent)
+    for call, messages in zip(calls, sent, strict=True):
+        explained = session.explain(call.call)
+        assert explained.exact
+        assert explained.messages == messages
+    assert session.explain().manifest == calls[-1]
+    assert [call.call for call in session.calls(after=calls[1].call, limit=2)] == [
+        calls[2].call,
+        calls[3].call,
+    ]
+
+
+def test_calls_differ_for_reasons(memory: Memory) -> None:
+    session = memory.session("one")
+    session.system("old rules")
+    session.user("hi")
+    session.context()
+    session.system("new rules")
+    session.context()
+    first, second = session.calls()
+    changed = session.diff(first.call, second.call)
+    assert changed.shared_messages == 0
+    assert changed.gone == (system("old rules"),)
+    assert changed.new == (system("new rules"),)
+    assert changed.reasons == ("the system messages were replaced",)
+
+
+def test_a_manifest_stays_small_however_long_the_prompt(address: str) -> None:
+    with Memory(address, budget=Budget(max_tokens=100_000)) as memory:
+        session = memory.session("one")
+        session.add([user("hi") if n % 2 else assistant("well") for n in range(1, 3_000)])
+        session.context()
+        [document] = drive(session._awaiting._store.documents(Scope("default"), "one", "call"))
+        assert len(document.body) < 1_500
+        assert session.explain().exact
+
+
+def test_usage_is_noted_with_its_call(memory: Memory) -> None:
+    session = memory.session("one")
+    session.user("hi")
+    with pytest.raises(InvalidOption, match="no call"):
+        session.record_usage({"prompt_tokens": 9})
+    session.context()
+    session.record_usage(
+        {
+            "usage": {
+                "prompt_tokens": 9,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 4},
+            }
+        }
+    )
+    assert session.calls()[0].usage == Usage(input=9, output=2, cached=4)
+    session.record_usage({"input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 1})
+    assert session.calls()[0].usage == Usage(input=8, output=1, cached=3)
+    assert memory.calibration.observations == 2
+    assert memory.calibration.ratio == pytest.approx(
+        memory.calibration.reported / memory.calibration.counted
+    )
+    assert memory.meter.values["count_ratio"].count == 2
+    with pytest.raises(InvalidOption, match="reports no prompt tokens"):
+        session.record_usage({"total": 3})

@@ -1,0 +1,245 @@
+"""Writes the synchronous faces of the asynchronous classes: `python tools/faces.py`.
+
+Everything that waits is written once, as coroutines. The blocking face of a class has the same methods without `await`;
+each drives the coroutine to its end, so there is no logic in it and nothing to keep in step by hand. A test fails when
+the written file is not what this script would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ("FACES", "Face", "write_faces")
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "turnfold"
+
+
+@dataclass(frozen=True)
+class Face:
+    """A module of blocking classes made from modules of awaiting ones."""
+
+    target: str
+    docstring: str
+    imports: str
+    classes: tuple[tuple[str, str, str], ...]
+    """(module, asynchronous class, synchronous class)."""
+    constructors: dict[str, str]
+    """Synchronous class -> the lines of its constructor's body, where it has one of its own."""
+    folder: str = "memory"
+    known: tuple[tuple[str, str], ...] = ()
+    """(asynchronous class, synchronous class) written elsewhere, where a signature names them."""
+
+    @property
+    def path(self) -> Path:
+        """The file that is written."""
+        return PACKAGE / self.folder / self.target
+
+
+FACES = (
+    Face(
+        target="blocking.py",
+        docstring="Sessions and memories for programs without an event loop; written by tools/faces.py, do not edit.",
+        imports="""
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from turnfold.budget import Budget
+from turnfold.memory.assembling import Tools
+from turnfold.memory.drive import drive
+from turnfold.memory.fold_keeper import FoldMode
+from turnfold.memory.front_door import AsyncMemory, make_setting
+from turnfold.memory.manifests import Difference, Explanation, Manifest
+from turnfold.memory.meter import Meter
+from turnfold.memory.session import AsyncSession, SessionStatus
+from turnfold.memory.state import AsyncState
+from turnfold.memory.tail import Recalled
+from turnfold.memory.waiting import BlockingWay, Way
+from turnfold.memory.writers import Summaries
+from turnfold.records import Checkpoint, Entry
+from turnfold.stores.protocol import (
+    Appended,
+    ConversationInfo,
+    Erasure,
+    Health,
+    Scope,
+    Store,
+)
+from turnfold.tokens import Calibration, TokenCounter
+from turnfold.window import Context, Strategy, oldest_first
+""",
+        classes=(
+            ("state.py", "AsyncState", "State"),
+            ("session.py", "AsyncSession", "Session"),
+            ("front_door.py", "AsyncMemory", "Memory"),
+        ),
+        constructors={
+            "Memory": "setting = make_setting(store, BlockingWay(), blocking=True, {options})\n"
+            "self._awaiting = AsyncMemory.over(setting, owns=isinstance(store, str))",
+        },
+    ),
+    Face(
+        folder="agent",
+        target="blocking.py",
+        docstring="The agent for programs without an event loop; written by tools/faces.py, do not edit.",
+        imports="""
+from collections.abc import Callable, Sequence
+
+from turnfold.agent.events import Event, Reply
+from turnfold.agent.loop import AsyncAgent, Workspace
+from turnfold.agent.tools import Tool
+from turnfold.memory import Memory
+from turnfold.memory.drive import drive
+from turnfold.models import ChatModel
+""",
+        classes=(("loop.py", "AsyncAgent", "Agent"),),
+        constructors={"Agent": "self._awaiting = AsyncAgent(memory.awaiting, model, {options})"},
+        known=(("AsyncMemory", "Memory"),),
+    ),
+    Face(
+        target="short_blocking.py",
+        docstring="The short-term memory for programs without an event loop; written by tools/faces.py, do not edit.",
+        imports="""
+from types import TracebackType
+from typing import Self
+
+from turnfold.memory.drive import drive
+from turnfold.memory.front_door import make_setting
+from turnfold.memory.meter import Meter
+from turnfold.memory.short_memory import RECENT_TURNS, AsyncShortMemory
+from turnfold.memory.short_values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memory.waiting import BlockingWay
+from turnfold.memory.writers import Summaries
+from turnfold.records import Checkpoint
+from turnfold.stores.protocol import Erasure, Scope, Store
+from turnfold.tokens import TokenCounter
+""",
+        classes=(("short_memory.py", "AsyncShortMemory", "ShortMemory"),),
+        constructors={
+            "ShortMemory": "setting = make_setting(url, BlockingWay(), blocking=True, {options})\n"
+            "self._awaiting = AsyncShortMemory.over(setting, owns=isinstance(url, str))",
+        },
+    ),
+)
+
+
+def write_faces(face: Face) -> str:
+    """The text of a module of blocking classes, not yet formatted."""
+    written = {ours: theirs for _, ours, theirs in face.classes}
+    renamed = {**written, **dict(face.known)}
+    names = ", ".join(f'"{name}"' for name in sorted(written.values()))
+    blocks = [f'"""{face.docstring}"""\n\nfrom __future__ import annotations\n{face.imports}']
+    blocks.append(f"__all__ = ({names},)\n")
+    for module, ours, theirs in face.classes:
+        tree = ast.parse((PACKAGE / face.folder / module).read_text("utf-8"))
+        found = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == ours)
+        blocks.append(_class(found, theirs, renamed, face.constructors.get(theirs)))
+    return "\n\n".join(blocks)
+
+
+def _class(node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: str | None) -> str:
+    docstring = (ast.get_docstring(node) or "").replace(
+        "with an event loop", "without an event loop"
+    )
+    lines = [f"class {name}:", f'    """{docstring}"""', ""]
+    init = next(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+    if constructor is None:
+        lines += [
+            f"    def __init__(self, awaiting: {node.name}) -> None:",
+            "        self._awaiting = awaiting",
+        ]
+        lines += _attributes(init)
+    else:
+        options = ", ".join(f"{arg.arg}={arg.arg}" for arg in init.args.kwonlyargs)
+        lines.append(f"    def __init__({_renamed(ast.unparse(init.args), renamed)}) -> None:")
+        body = constructor.format(options=options)
+        lines += [f"        {line}" for line in body.splitlines()]
+        lines += [
+            "",
+            "    @property",
+            f"    def awaiting(self) -> {node.name}:",
+            '        """The same for code that awaits; its coroutines never suspend."""',
+            "        return self._awaiting",
+        ]
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines += _method(method, renamed)
+    return "\n".join(lines)
+
+
+def _renamed(text: str, renamed: dict[str, str]) -> str:
+    for ours, theirs in renamed.items():
+        text = re.sub(rf"\b{ours}\b", theirs, text)
+    return text
+
+
+def _attributes(init: ast.FunctionDef) -> list[str]:
+    """Public attributes a constructor sets, as properties."""
+    lines: list[str] = []
+    for statement in init.body:
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target = statement.targets[0]
+        if isinstance(target, ast.Attribute) and not target.attr.startswith("_"):
+            lines += [
+                "",
+                "    @property",
+                f"    def {target.attr}(self) -> str:",
+                f'        """The {target.attr} it was made with."""',
+                f"        return self._awaiting.{target.attr}",
+            ]
+    return lines
+
+
+_DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, renamed: dict[str, str]) -> list[str]:
+    marks = {ast.unparse(mark) for mark in node.decorator_list}
+    if "classmethod" in marks or "staticmethod" in marks:
+        return []
+    if node.name == "__aenter__":
+        return ["", "    def __enter__(self) -> Self:", "        return self"]
+    if node.name not in _DUNDERS and node.name.startswith("_"):
+        return []
+    result = ast.unparse(node.returns) if node.returns else "None"
+    wrapped = renamed.get(result)
+    arguments = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)][1:]
+    passed = [*arguments, *(f"{arg.arg}={arg.arg}" for arg in node.args.kwonlyargs)]
+    call = f"self._awaiting.{node.name}"
+    if "property" not in marks:
+        call += f"({', '.join(passed)})"
+    if isinstance(node, ast.AsyncFunctionDef):
+        call = f"drive({call})"
+    if wrapped:
+        call = f"{wrapped}({call})"
+    name = _DUNDERS.get(node.name, node.name)
+    lines = [""]
+    if "property" in marks:
+        lines.append("    @property")
+    lines.append(f"    def {name}({ast.unparse(node.args)}) -> {wrapped or result}:")
+    docstring = ast.get_docstring(node, clean=False)
+    if docstring:
+        lines.append(f'        """{docstring}"""')
+    lines.append(f"        {'' if result == 'None' else 'return '}{call}")
+    return lines
+
+
+def main() -> None:
+    """Write every face and format it."""
+    for face in FACES:
+        target = face.path
+        target.write_text(write_faces(face), "utf-8")
+        ruff = Path(sys.executable).parent / "ruff"
+        for command in (["format"], ["check", "--fix"], ["format"]):
+            subprocess.run([ruff, *command, "--quiet", target], check=True)
+
+
+if __name__ == "__main__":
+    main()
