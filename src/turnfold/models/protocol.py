@@ -1,0 +1,58 @@
+"""What a chat model is to turnfold: something that answers a context.
+
+Three verbs and no more, so that any client can be wrapped in a page. A model gets the context as records and answers
+with one; how a provider wants it written is the wire's business. Streaming is a callback, not a generator: the answer
+is whole when the call returns, and a caller who is cancelled half way leaves nothing half open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from turnfold.records import Message, Usage
+from turnfold.window import Context
+
+__all__ = ("Answer", "ChatModel", "Prompt", "ToolSchemas")
+
+Prompt: TypeAlias = Context | Sequence[Message]
+ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a model answered."""
+
+    message: Message
+    """Text, thoughts and tool calls, exactly as they must be sent back."""
+    usage: Usage | None = None
+    """What the provider reported; None where it reported nothing."""
+    stop: str = ""
+    """Why the model stopped, in the provider's word."""
+    changes: tuple[str, ...] = ()
+    """What of the context had to be converted or left out for this provider, and why."""
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Answers contexts."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the provider knows it."""
+        ...
+
+    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
+        """The answer to a context. A prompt the provider finds too long is a `ContextOverflow`."""
+        ...
+
+    async def stream(
+        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
+    ) -> Answer:
+        """The same, with every piece of text given to `on_text` as it comes."""
+        ...
+
+    async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
+        """What the provider itself would count; None where it cannot say."""
+        ...

@@ -1,0 +1,282 @@
+"""Gemini's parts, read and written.
+
+A part there is an object with one telling key (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
+signature beside it. Keys come in camelCase from the HTTP API and in snake_case from the SDK; both are read, camelCase
+is written. Calls often have no id: they are told apart by name and place, which gives them an id that is the same
+every time the history is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import assert_never
+
+from turnfold.records import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from turnfold.records.json_text import freeze, thaw_object
+from turnfold.wire.foreign import arguments_object, data_of, media_note, words_of
+from turnfold.wire.ownership import Writing
+from turnfold.wire.values import JsonObject, list_at, list_of, object_at, object_of, text_at
+
+__all__ = (
+    "SIGNATURE",
+    "camel",
+    "function_call",
+    "function_response",
+    "made_up_id",
+    "read_parts",
+    "recased",
+    "write_parts",
+)
+
+PROVIDER = "gemini"
+SIGNATURE = "thoughtSignature"
+_CAMEL = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "thought_signature": SIGNATURE,
+    "mime_type": "mimeType",
+    "file_uri": "fileUri",
+    "display_name": "displayName",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+}
+_TELLING = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
+
+
+def camel(fields: JsonObject) -> JsonObject:
+    """The fields under the names of the HTTP API."""
+    return {_CAMEL.get(key, key): value for key, value in fields.items()}
+
+
+def recased(content: JsonObject, *, snake: bool) -> JsonObject:
+    """A content with the keys of its parts, and of what they hold, in one case; nothing deeper is touched."""
+    names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
+
+    def renamed(value: object) -> object:
+        fields = object_of(value)
+        return value if fields is None else {names.get(key, key): fields[key] for key in fields}
+
+    def part(value: object) -> object:
+        fields = object_of(renamed(value))
+        return value if fields is None else {key: renamed(fields[key]) for key in fields}
+
+    parts = list_of(content.get("parts"))
+    return content if parts is None else {**content, "parts": [part(each) for each in parts]}
+
+
+def function_call(part: JsonObject) -> JsonObject | None:
+    """The call in a part, if it is one."""
+    return object_of(part.get("functionCall", part.get("function_call")))
+
+
+def function_response(part: JsonObject) -> JsonObject | None:
+    """The result in a part, if it is one."""
+    return object_of(part.get("functionResponse", part.get("function_response")))
+
+
+def read_parts(raw: list[object]) -> list[Part]:
+    """Gemini's parts as turnfold's."""
+    seen: Counter[str] = Counter()
+    return [_read(object_of(part) or {}, seen) for part in raw]
+
+
+def made_up_id(name: str, nth: int) -> str:
+    """The id of a call that came without one: its name, and which call of that name in its message it is."""
+    return f"{name}-{nth}"
+
+
+def _read(part: JsonObject, seen: Counter[str]) -> Part:
+    fields = camel(part)
+    telling = [key for key in _TELLING if fields.get(key) is not None]
+    signature = text_at(fields, SIGNATURE)
+    extra = freeze({SIGNATURE: signature}, path="") if signature else ""
+    match telling:
+        case ["text"] if isinstance(fields["text"], str):
+            if fields.get("thought") is True:
+                return ThinkingPart(fields["text"], signature)
+            return TextPart(fields["text"], extra)
+        case ["functionCall"]:
+            call = camel(object_at(fields, "functionCall"))
+            name, args = text_at(call, "name"), object_of(call.get("args"))
+            found = _numbered(call, name, seen)
+            return ToolCall(found, name, freeze(args, path="") if args else "{}", extra)
+        case ["functionResponse"]:
+            return _read_response(camel(object_at(fields, "functionResponse")), seen)
+        case ["inlineData"] | ["fileData"]:
+            return _read_media(camel(object_at(fields, telling[0]))) or _opaque(part)
+        case _:
+            return _opaque(part)
+
+
+def _numbered(call: JsonObject, name: str, seen: Counter[str]) -> str:
+    given = text_at(call, "id")
+    if given:
+        return given
+    seen[name] += 1
+    return made_up_id(name, seen[name])
+
+
+def _read_response(fields: JsonObject, seen: Counter[str]) -> ToolResult:
+    name = text_at(fields, "name")
+    call_id = _numbered(fields, name, seen)
+    response = object_at(fields, "response")
+    media = (_read_media_part(object_of(each) or {}) for each in list_at(fields, "parts"))
+    found = [part for part in media if part is not None]
+    for key, failed in (("output", False), ("error", True)):
+        if response.keys() == {key} and isinstance(response[key], str):
+            return ToolResult(call_id, (TextPart(text_at(response, key)), *found), failed)
+    if not response:
+        return ToolResult(call_id, tuple(found))
+    return ToolResult(call_id, (TextPart(freeze(response, path="")), *found))
+
+
+def _read_media_part(part: JsonObject) -> ContentPart | None:
+    fields = camel(part)
+    return _read_media(camel(object_at(fields, "inlineData") or object_at(fields, "fileData")))
+
+
+def _read_media(fields: JsonObject) -> ContentPart | None:
+    media_type, data, uri = (text_at(fields, key) for key in ("mimeType", "data", "fileUri"))
+    if uri:
+        image = media_type.startswith("image/")
+        return ImagePart(uri) if image else FilePart(uri, media_type or "application/octet-stream")
+    if not data or not media_type:
+        return None
+    if media_type.startswith("audio/"):
+        return AudioPart(data, media_type.removeprefix("audio/"))
+    url = f"data:{media_type};base64,{data}"
+    return ImagePart(url) if media_type.startswith("image/") else FilePart(url, media_type)
+
+
+def _opaque(part: JsonObject) -> OpaquePart:
+    return OpaquePart(freeze({"type": "gemini", "part": part}, path=""), PROVIDER)
+
+
+def write_parts(
+    message: Message, writing: Writing, path: str, names: dict[str, str]
+) -> list[JsonObject]:
+    """Every part of a message that can be said here; `names` maps the id of a call to its function."""
+    seen: Counter[str] = Counter()
+    found: list[JsonObject] = []
+    for index, part in enumerate(message.parts):
+        where = f"{path}.parts[{index}]"
+        match part:
+            case ToolCall():
+                found.append(_write_call(part, message, writing, where, seen))
+            case ToolResult():
+                name = names.get(part.call_id) or message.name or _name_in(part.call_id)
+                found.append(_write_response(part, message, writing, where, (name, seen)))
+            case _:
+                block = _write_content(part, message, writing, where)
+                found += [block] if block is not None else []
+    return found
+
+
+def _name_in(call_id: str) -> str:
+    """The name in an id made up from it: of a result whose call is not in sight."""
+    return call_id.rpartition("-")[0] or call_id or "unknown"
+
+
+def _beside(extra: str, message: Message, writing: Writing, path: str) -> JsonObject:
+    return writing.beside(extra, message=message, known=frozenset(), path=path) if extra else {}
+
+
+def _identified(fields: JsonObject, call_id: str, name: str, seen: Counter[str]) -> JsonObject:
+    seen[name] += 1
+    if call_id == made_up_id(name, seen[name]):
+        return fields
+    seen[name] -= 1
+    return {"id": call_id, **fields} if call_id else fields
+
+
+def _write_call(
+    part: ToolCall, message: Message, writing: Writing, path: str, seen: Counter[str]
+) -> JsonObject:
+    found, sound = arguments_object(part.arguments)
+    if not sound:
+        writing.converted(path, "arguments that are no JSON object, put into one")
+    call = _identified({"name": part.name, "args": found}, part.id, part.name, seen)
+    return {"functionCall": call, **_beside(part.extra, message, writing, path)}
+
+
+def _write_response(
+    part: ToolResult,
+    message: Message,
+    writing: Writing,
+    path: str,
+    called: tuple[str, Counter[str]],
+) -> JsonObject:
+    name, seen = called
+    _beside(part.extra, message, writing, path)
+    written = [_write_content(each, message, writing, path) for each in part.content]
+    media = [each for each in written if each is not None and "text" not in each]
+    texts = [text_at(each, "text") for each in written if each is not None and "text" in each]
+    response: JsonObject = {"error" if part.is_error else "output": "".join(texts)}
+    fields = _identified({"name": name, "response": response}, part.call_id, name, seen)
+    return {"functionResponse": {**fields, "parts": media} if media else fields}
+
+
+def _write_content(part: Part, message: Message, writing: Writing, path: str) -> JsonObject | None:
+    match part:
+        case TextPart():
+            return {"text": part.text, **_beside(part.extra, message, writing, path)}
+        case ThinkingPart():
+            if not writing.may_have(part, message):
+                writing.left_out(path, "a thought belongs to the model that had it", part.text)
+                return None
+            signed: JsonObject = {SIGNATURE: part.signature} if part.signature else {}
+            return {"text": part.text, "thought": True, **signed}
+        case ImagePart() | AudioPart() | FilePart():
+            return _write_media(part, message, writing, path)
+        case OpaquePart():
+            block = thaw_object(part.json)
+            if writing.may_have(part, message):
+                return object_at(block, "part") or block
+            words = words_of(block)
+            if words:
+                writing.converted(path, f"a {block.get('type')} block of another provider, as text")
+                return {"text": words}
+            writing.left_out(path, f"a {block.get('type')} block only its own provider understands")
+            return None
+        case ToolCall() | ToolResult():
+            raise TypeError(f"{type(part).__name__} is not content")
+        case _:
+            assert_never(part)
+
+
+def _write_media(
+    part: ImagePart | AudioPart | FilePart, message: Message, writing: Writing, path: str
+) -> JsonObject:
+    _beside(part.extra, message, writing, path)
+    if isinstance(part, AudioPart):
+        return {"inlineData": {"mimeType": f"audio/{part.format}", "data": part.data}}
+    data = data_of(part.url)
+    if data is not None and data.media_type:
+        return {"inlineData": {"mimeType": data.media_type, "data": data.base64}}
+    if part.url.startswith(("file:", "data:")):
+        why = "it is a file kept at another provider" if data is None else "its type is not told"
+        writing.converted(path, f"not sent, a note stands for it: {why}")
+        return {"text": media_note(part, why)}
+    media_type = part.media_type if isinstance(part, FilePart) else _image_type(part.url)
+    return {"fileData": {"mimeType": media_type, "fileUri": part.url}}
+
+
+def _image_type(url: str) -> str:
+    ending = url.partition("?")[0].rpartition(".")[2].lower()
+    return f"image/{ending}" if ending in ("png", "gif", "webp", "heic", "heif") else "image/jpeg"

@@ -1,0 +1,184 @@
+"""OpenAI's Responses API, used without server-side state: everything is in `input`.
+
+Reasoning, compaction and every other item goes back verbatim to the model it came from. To another model it does not:
+there the ids go too, because an item with an id is refused when the reasoning it refers to is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import Message, Origin, Part, TextPart
+from turnfold.records.json_text import freeze, thaw_object
+from turnfold.window import Context
+from turnfold.wire.ownership import Writing
+from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
+from turnfold.wire.repairing import finished
+from turnfold.wire.request import Request
+from turnfold.wire.responses_items import (
+    answered_call,
+    called_id,
+    is_output,
+    is_produced,
+    read_item,
+    speaker,
+    write_content,
+    write_parts,
+)
+from turnfold.wire.tool_schemas import write_tools
+from turnfold.wire.values import (
+    JsonObject,
+    list_of,
+    object_of,
+    plain,
+    plain_object,
+    text_at,
+)
+
+__all__ = ("PROVIDER", "accept", "accept_all", "request")
+
+PROVIDER = "openai_responses"
+_INSTRUCTIONS = freeze({"at": "instructions"}, path="")
+
+
+def request(
+    context: Context | Sequence[Message],
+    *,
+    model: str = "",
+    tools: Sequence[Mapping[str, object]] = (),
+    cache: bool = True,
+    repair: bool = True,
+) -> Request:
+    """The arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` changes nothing.
+
+    With `repair=False` a history comes out as it went in, faults and all.
+    """
+    del cache
+    writing = Writing(PROVIDER, model)
+    messages = messages_of(context)
+    lead = _leading(messages)
+    items: list[object] = []
+    restated: set[str] = set()
+    for index, given in enumerate(messages[lead:], start=lead):
+        path = f"messages[{index}]"
+        message = _answering(given, restated)
+        if not writing.owns(message):
+            restated |= {call.id for call in message.calls}
+        if message.name is not None and message.role != "tool":
+            writing.left_out(path, f"the Responses API knows no author's name: {message.name}")
+        base = _write_message(message, writing, path)
+        items += list_of(rewritten(message, base, writing)) or []
+    kwargs: JsonObject = {"model": model} if model else {}
+    if lead:
+        kwargs["instructions"] = _write_instructions(messages[:lead], writing)
+    kwargs["input"] = items
+    if tools:
+        kwargs["tools"] = write_tools(tools, PROVIDER, writing)
+    return finished(kwargs, writing, repair=repair)
+
+
+def accept(value: object, *, model: str = "") -> Message:
+    """One item, or a whole response, as a `Message`: a dictionary or an SDK object."""
+    fields = plain_object(value)
+    output = list_of(fields.get("output"))
+    if output is None or is_output(fields):
+        return _grouped([fields], model=model, envelope={})
+    envelope = {key: fields[key] for key in fields if key != "output"}
+    items = [plain_object(item, f"output[{index}]") for index, item in enumerate(output)]
+    return _grouped(items, model=text_at(fields, "model") or model, envelope=envelope)
+
+
+def accept_all(history: object, *, model: str = "") -> list[Message]:
+    """A whole history: a list of items, the arguments of a call with its `instructions`, or a response."""
+    arguments = object_of(history) or {}
+    messages: list[Message] = []
+    instructions = plain(arguments.get("instructions"))
+    if isinstance(instructions, str) and "output" not in arguments:
+        origin = Origin(PROVIDER, envelope=_INSTRUCTIONS)
+        messages.append(Message.of("system", Message("system", instructions).parts, origin=origin))
+    if isinstance(arguments.get("input"), str):
+        found: list[object] = [{"role": "user", "content": arguments["input"]}]
+    else:
+        found = as_items(history, "input", "output")
+    items = (plain_object(item, f"[{index}]") for index, item in enumerate(found))
+    groups = (_grouped(group, model=model, envelope={}) for group in _runs(items))
+    return [*messages, *groups]
+
+
+def _runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
+    """Items that make one message: a run of what the model produced, or a single other item."""
+    run: list[JsonObject] = []
+    for item in items:
+        if is_produced(item):
+            run.append(item)
+            continue
+        if run:
+            yield run
+            run = []
+        yield [item]
+    if run:
+        yield run
+
+
+def _grouped(items: list[JsonObject], *, model: str, envelope: JsonObject) -> Message:
+    answered = {answered_call(item) for item in items} - {""}
+    served = answered if len(items) > 1 else set[str]()  # calls the provider answered itself
+    parts: list[Part] = []
+    for item in items:
+        parts += read_item(item, whole=(answered_call(item) or called_id(item)) in served)
+    role = _role(items, served)
+    if role != "assistant":
+        model = ""
+    message = Message.of(role, stamped(parts, PROVIDER, model))
+    origin = Origin(PROVIDER, model)
+    return with_origin(message, items, _write_message, origin=origin, envelope=envelope)
+
+
+def _role(items: list[JsonObject], served: set[str]) -> str:
+    if len(items) == 1 and is_output(items[0]) and not served:
+        return "tool"
+    speaks = speaker(items[0]) if len(items) == 1 else ""
+    if speaks in ("system", "developer"):
+        return "system"
+    if speaks not in ("", "user", "assistant"):
+        raise InvalidRecord(f"unknown role {speaks!r}", path="role")
+    return speaks or "assistant"
+
+
+def _leading(messages: Sequence[Message]) -> int:
+    """How many messages stand before the input as instructions: system messages that did not come as items."""
+    for index, message in enumerate(messages):
+        origin = message.origin or Origin("")
+        item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS
+        if message.role != "system" or item:
+            return index
+    return len(messages)
+
+
+def _answering(message: Message, restated: set[str]) -> Message:
+    """The message, its results in the plain form if their calls are: a shell's output answers no function call."""
+    if not any(result.call_id in restated for result in message.results):
+        return message
+    return Message.of(message.role, message.parts, name=message.name)
+
+
+def _write_instructions(messages: Sequence[Message], writing: Writing) -> str:
+    for index, message in enumerate(messages):
+        for place, part in enumerate(message.parts):
+            if not isinstance(part, TextPart):
+                path = f"messages[{index}].parts[{place}]"
+                writing.left_out(path, "instructions are text and nothing else")
+    return "\n\n".join(message.text for message in messages)
+
+
+def _write_message(message: Message, writing: Writing, path: str) -> object:
+    if message.extra:
+        writing.beside(message.extra, message=message, known=frozenset({"role"}), path=path)
+    if message.role in ("assistant", "tool"):
+        return write_parts(message, writing, path)
+    role = "developer" if thaw_object(message.extra).get("role") == "developer" else message.role
+    blocks = write_content(message.parts, message, writing, f"{path}.parts")
+    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        return [{"role": role, "content": blocks[0]["text"]}]
+    return [{"role": role, "content": blocks}]

@@ -1,0 +1,291 @@
+"""OpenAI's Responses items as parts, and parts as items.
+
+The Responses API has no messages with content and calls but one flat list: messages, reasoning, calls, outputs and
+some thirty other kinds of item. What the model produced between two inputs belongs together, so a run of its items is
+one assistant message here; a call made to the caller (a function, a shell, a computer) and its output are a tool call
+and its result, so that no window ever shows one without the other. Any other item is kept whole.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from turnfold.records import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from turnfold.records.json_text import freeze, thaw_object
+from turnfold.wire.foreign import media_note, words_of
+from turnfold.wire.ownership import Writing
+from turnfold.wire.values import (
+    JsonObject,
+    list_at,
+    list_of,
+    object_of,
+    text_at,
+)
+
+__all__ = (
+    "answered_call",
+    "called_id",
+    "is_output",
+    "is_produced",
+    "read_item",
+    "speaker",
+    "write_content",
+    "write_parts",
+)
+
+PROVIDER = "openai_responses"
+_CONTENT_ONLY = frozenset({"refusal"})
+"""Unmodelled blocks that stand inside a message; every other one is an item of its own."""
+
+
+def speaker(item: JsonObject) -> str:
+    """Whose message an item is; empty for an item that is no message."""
+    return text_at(item, "role") if item.get("type") in (None, "message") else ""
+
+
+def called_id(item: JsonObject) -> str:
+    """The id of the call an item makes; empty for an item that is no call to the caller."""
+    kind = text_at(item, "type")
+    return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
+
+
+def answered_call(item: JsonObject) -> str:
+    """The id of the call an item answers; empty for an item that answers none."""
+    kind = text_at(item, "type")
+    if kind == "local_shell_call_output":  # the oldest of them names its call by `id`
+        return text_at(item, "call_id") or text_at(item, "id")
+    return text_at(item, "call_id") if kind.endswith("_output") else ""
+
+
+def is_output(item: JsonObject) -> bool:
+    """Whether the item answers a call."""
+    return bool(answered_call(item))
+
+
+def is_produced(item: JsonObject) -> bool:
+    """Whether the item belongs to what the model produced."""
+    return speaker(item) in ("", "assistant") and not is_output(item)
+
+
+def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
+    """The parts of one item; `whole` keeps a call whose output came with it as one piece."""
+    if speaker(item):
+        return _read_content(item.get("content"))
+    if item.get("type") == "reasoning":
+        return [_thought(item)]
+    if is_output(item) and not whole:
+        return [_read_output(item)]
+    return [_read_call(item)] if called_id(item) and not whole else [_opaque(item)]
+
+
+def write_parts(message: Message, writing: Writing, path: str) -> list[JsonObject]:
+    """The items of an assistant's message, or of results; what was said beside results comes after them."""
+    items: list[JsonObject] = []
+    aside: list[JsonObject] = []
+    for index, part in enumerate(message.parts):
+        where = f"{path}.parts[{index}]"
+        match part:
+            case ToolCall():
+                items.append(_write_call(part, message, writing, where))
+            case ToolResult():
+                items.append(_write_output(part, message, writing, where))
+            case ThinkingPart():
+                items += _write_thought(part, message, writing, where)
+            case TextPart() if message.role == "assistant":
+                writing.beside(part.extra, message=message, known=frozenset(), path=where)
+                items.append({"role": "assistant", "content": part.text})
+            case OpaquePart() if _is_item(part) and writing.may_have(part, message):
+                items.append(thaw_object(part.json))
+            case _:
+                block = _block(part, message, writing, where)
+                aside += [block] if block is not None else []
+    speaks = "assistant" if message.role == "assistant" else "user"
+    return [*items, *({"role": speaks, "content": _shortest([block])} for block in aside)]
+
+
+def write_content(
+    parts: tuple[Part, ...], message: Message, writing: Writing, path: str
+) -> list[JsonObject]:
+    """The content blocks of an input message, or of a call's output."""
+    found = (_block(part, message, writing, f"{path}[{index}]") for index, part in enumerate(parts))
+    return [block for block in found if block is not None]
+
+
+def _shortest(blocks: list[JsonObject]) -> object:
+    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        return blocks[0]["text"]
+    return blocks
+
+
+def _read_content(content: object) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)]
+    return [_read_block(object_of(block) or {}) for block in list_of(content) or []]
+
+
+def _read_block(block: JsonObject) -> Part:
+    match block.get("type"), block.get("image_url"), block.get("file_id"):
+        case (("input_text" | "output_text" | "text"), _, _) if isinstance(block.get("text"), str):
+            return TextPart(text_at(block, "text"))
+        case "input_image", str(url), _:
+            return ImagePart(url)
+        case "input_image", _, str(file_id):
+            return ImagePart(f"file:{file_id}")
+        case "input_file", _, _:
+            return _read_file(block)
+        case _:
+            return _opaque(block)
+
+
+def _read_file(block: JsonObject) -> Part:
+    name = text_at(block, "filename")
+    if text_at(block, "file_id"):
+        return FilePart(f"file:{block['file_id']}", filename=name)
+    url = text_at(block, "file_data") or text_at(block, "file_url")
+    return FilePart(url, filename=name) if url else _opaque(block)
+
+
+def _is_item(part: OpaquePart) -> bool:
+    return text_at(thaw_object(part.json), "type") not in _CONTENT_ONLY
+
+
+def _opaque(item: JsonObject) -> OpaquePart:
+    return OpaquePart(freeze(item, path="") if item else '{"type":""}', PROVIDER)
+
+
+def _thought(item: JsonObject) -> Part:
+    summary = [object_of(each) or {} for each in list_at(item, "summary")]
+    text = "\n\n".join(text_at(each, "text") for each in summary)
+    return ThinkingPart(text, text_at(item, "encrypted_content"))
+
+
+def _read_call(item: JsonObject) -> ToolCall:
+    kind, call_id = text_at(item, "type"), text_at(item, "call_id")
+    name, arguments = text_at(item, "name"), item.get("arguments")
+    if kind == "function_call" and name and isinstance(arguments, str):
+        return ToolCall(call_id, name, arguments)
+    if kind == "custom_tool_call" and name and isinstance(item.get("input"), str):
+        return ToolCall(call_id, name, text_at(item, "input"))
+    rest = {key: item[key] for key in item if key not in ("type", "call_id", "id", "status")}
+    return ToolCall(call_id, kind, freeze(rest, path=""))
+
+
+def _read_output(item: JsonObject) -> ToolResult:
+    output = item.get("output")
+    call_id, kind = answered_call(item), text_at(item, "type")
+    if kind in ("function_call_output", "custom_tool_call_output") and isinstance(output, str):
+        return ToolResult(call_id, (TextPart(output),))
+    blocks = list_of(output) if kind == "function_call_output" else None
+    if blocks is None:
+        return ToolResult(call_id, (_opaque(item),))
+    parts = (_read_block(object_of(block) or {}) for block in blocks)
+    return ToolResult(call_id, tuple(part for part in parts if isinstance(part, ContentPart)))
+
+
+def _write_call(part: ToolCall, message: Message, writing: Writing, path: str) -> JsonObject:
+    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+    fields: JsonObject = {"type": "function_call", "call_id": part.id, "name": part.name}
+    return {**fields, "arguments": part.arguments}
+
+
+def _write_output(part: ToolResult, message: Message, writing: Writing, path: str) -> JsonObject:
+    if part.is_error:
+        writing.converted(path, "a failed result: there is no mark for it, its text stands")
+    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+    only = part.content[0] if len(part.content) == 1 else None
+    if isinstance(only, OpaquePart) and writing.owns(message):
+        item = thaw_object(only.json)
+        if answered_call(item) == part.call_id:
+            return item
+    fields: JsonObject = {"type": "function_call_output", "call_id": part.call_id}
+    blocks = write_content(part.content, message, writing, f"{path}.content")
+    return {**fields, "output": _shortest_output(blocks)}
+
+
+def _shortest_output(blocks: list[JsonObject]) -> object:
+    return _shortest(blocks) if blocks else ""
+
+
+def _write_thought(
+    part: ThinkingPart, message: Message, writing: Writing, path: str
+) -> list[JsonObject]:
+    if not writing.may_have(part, message):
+        writing.left_out(path, "a thought belongs to the model that had it", part.text)
+        return []
+    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+    item: JsonObject = {"type": "reasoning", "summary": summary}
+    return [{**item, "encrypted_content": part.signature} if part.signature else item]
+
+
+def _block(part: Part, message: Message, writing: Writing, path: str) -> JsonObject | None:
+    match part:
+        case TextPart():
+            writing.beside(part.extra, message=message, known=frozenset(), path=path)
+            kind = "output_text" if message.role == "assistant" else "input_text"
+            return {"type": kind, "text": part.text}
+        case ImagePart() | AudioPart() | FilePart():
+            return _media(part, message, writing, path)
+        case OpaquePart():
+            block = thaw_object(part.json)
+            if writing.may_have(part, message) and not is_output(block):
+                return block
+            words = words_of(block)
+            if words:
+                writing.converted(path, f"a {block.get('type')} block of another provider, as text")
+                kind = "output_text" if message.role == "assistant" else "input_text"
+                return {"type": kind, "text": words}
+            writing.left_out(path, f"a {block.get('type')} block only its own provider understands")
+            return None
+        case ThinkingPart():
+            writing.left_out(path, "a thought where only content can stand", part.text)
+            return None
+        case ToolCall() | ToolResult():
+            raise TypeError(f"{type(part).__name__} is not content")
+        case _:
+            assert_never(part)
+
+
+def _media(
+    part: ImagePart | AudioPart | FilePart, message: Message, writing: Writing, path: str
+) -> JsonObject:
+    why = ""
+    url = "" if isinstance(part, AudioPart) else part.url
+    if message.role == "assistant":
+        why = "the assistant's messages hold text only"
+    elif isinstance(part, AudioPart):
+        why = "the Responses API takes no sound"
+    elif url.startswith("file:") and not _kept_at_openai(message):
+        why = "it is a file kept at another provider"
+    if why or isinstance(part, AudioPart):
+        writing.converted(path, f"not sent, a note stands for it: {why}")
+        kind = "output_text" if message.role == "assistant" else "input_text"
+        return {"type": kind, "text": media_note(part, why)}
+    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+    match part:
+        case ImagePart():
+            image: JsonObject = {"type": "input_image", "detail": part.detail or "auto"}
+            key = "file_id" if url.startswith("file:") else "image_url"
+            return {**image, key: url.removeprefix("file:") if key == "file_id" else url}
+        case FilePart():
+            file: JsonObject = {"type": "input_file"}
+            if url.startswith("file:"):
+                return {**file, "file_id": url.removeprefix("file:")}
+            if not url.startswith("data:"):
+                return {**file, "file_url": url}
+            return {**file, "filename": part.filename or "file", "file_data": url}
+
+
+def _kept_at_openai(message: Message) -> bool:
+    return message.origin is None or message.origin.provider.startswith("openai")

@@ -1,0 +1,197 @@
+"""The rules of each provider that `lint` checks and `repair` restores, each with the place it is known from.
+
+Providers publish part of what they refuse; the rest is known from the errors people report. A rule without a source is
+an opinion, so every fault names the document or the thread behind its rule. Rules that only some models have (a prompt
+that ends with the assistant's words, say) are not here: a payload cannot be judged by them without asking the model.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from turnfold.errors import InvalidOption
+from turnfold.wire.values import JsonObject, list_of, object_of
+
+__all__ = ("KEYS", "RULES", "Fault", "Faults", "IdRule", "Listing", "id_rule", "opened")
+
+_MESSAGES = "Anthropic API reference, Create a Message, `messages`"
+_ANTHROPIC_TOOLS = "Anthropic docs, Handle tool calls"
+_THINKING = "Anthropic docs, Extended thinking"
+_CHAT = "OpenAI API reference, Create chat completion, `messages`"
+_RESPONSES = "OpenAI API reference, Create a model response, `input`"
+_GEMINI = "Gemini API reference, GenerateContentRequest.contents"
+_CALLING = "Gemini API docs, Function calling"
+
+RULES: dict[str, dict[str, str]] = {
+    "anthropic": {
+        "shape": _MESSAGES,
+        "role": _MESSAGES,
+        "some-message": _MESSAGES,
+        "first-role": "github.com/lobehub/lobehub/issues/1601",
+        "system-place": "Anthropic docs, Mid-conversation system messages",
+        "empty-content": "github.com/glowingjade/obsidian-smart-composer/pull/156",
+        "blank-text": "github.com/home-assistant/core/issues/175637",
+        "call-id": "Anthropic API reference, tool_use.id must match ^[a-zA-Z0-9_-]+$",
+        "call-unique": "github.com/BerriAI/litellm/issues/23510",
+        "call-name": "Anthropic API reference, tool name ^[a-zA-Z0-9_-]{1,128}$",
+        "call-input": "Anthropic API reference, tool_use.input is an object",
+        "call-answered": "github.com/anthropics/claude-code/issues/8210",
+        "result-called": "github.com/anthropics/claude-code/issues/18947",
+        "result-once": _ANTHROPIC_TOOLS,
+        "results-first": _ANTHROPIC_TOOLS,
+        "thinking-signed": "Anthropic API reference, thinking.signature",
+        "thinking-last": "github.com/tailcallhq/forgecode/issues/2107",
+        "thinking-order": _THINKING,
+        "thinking-first": _THINKING,
+        "cache-marks": "github.com/tghamm/Anthropic.SDK/issues/50",
+        "cache-place": "github.com/UKGovernmentBEIS/inspect_ai/pull/3967",
+        "media-source": "Anthropic API reference, image.source and document.source",
+    },
+    "openai_chat": {
+        "shape": _CHAT,
+        "role": _CHAT,
+        "some-message": "github.com/CopilotKit/CopilotKit/issues/529",
+        "empty-content": _CHAT,
+        "empty-calls": "github.com/openai/openai-node/pull/1341",
+        "name": "OpenAI API reference, message name ^[^\\s<|\\\\/>]+$, at most 64 characters",
+        "call-id": "github.com/agno-agi/agno/issues/5382 (at most 40 characters)",
+        "call-unique": _CHAT,
+        "call-name": "github.com/continuedev/continue/issues/9784; ^[a-zA-Z0-9_-]{1,64}$",
+        "call-input": "OpenAI API reference, function.arguments is a string",
+        "call-answered": "OpenAI docs, Function calling; error 'tool_call_ids did not have response messages'",
+        "result-called": "github.com/miurla/morphic/issues/136",
+        "media-place": "github.com/OpenHands/OpenHands/issues/7700",
+        "media-source": "OpenAI API reference, content parts image_url, input_audio, file",
+    },
+    "openai_responses": {
+        "shape": _RESPONSES,
+        "role": _RESPONSES,
+        "some-message": _RESPONSES,
+        "empty-content": _RESPONSES,
+        "content-type": "OpenAI error 'Supported values are: output_text and refusal' for assistant messages",
+        "call-id": "github.com/decolua/9router/issues/393 (at most 64 characters)",
+        "call-unique": _RESPONSES,
+        "call-name": "OpenAI API reference, function name ^[a-zA-Z0-9_-]{1,64}$",
+        "call-input": "OpenAI API reference, function_call.arguments is a string",
+        "call-answered": "github.com/openai/openai-agents-python/issues/673",
+        "result-called": "github.com/leookun/cursor-byok/issues/307",
+        "result-once": _RESPONSES,
+        "reasoning-followed": "github.com/vercel/ai/issues/7099",
+        "item-id": "github.com/continuedev/continue/pull/11785",
+        "media-source": "OpenAI API reference, input_image and input_file",
+    },
+    "gemini": {
+        "shape": _GEMINI,
+        "role": "github.com/ShishirPatil/gorilla/pull/768",
+        "some-message": "github.com/vercel/ai/issues/3775",
+        "first-role": "github.com/NousResearch/hermes-agent/pull/97644",
+        "empty-content": "github.com/vercel/ai/issues/3775",
+        "part-data": "github.com/genkit-ai/genkit/issues/3816; Part holds exactly one field of data",
+        "call-name": "Gemini API reference, FunctionDeclaration.name",
+        "call-input": "Gemini API reference, FunctionCall.args is an object",
+        "call-place": _CALLING,
+        "call-answered": "github.com/google-gemini/gemini-cli/issues/3814",
+        "result-called": "github.com/google-gemini/gemini-cli/issues/3814",
+        "result-alone": "github.com/envoyproxy/ai-gateway/pull/2686",
+        "result-object": "Gemini API reference, FunctionResponse.response is an object",
+        "signature": "Gemini API docs, Thought signatures",
+        "media-source": "Gemini API reference, Blob and FileData",
+    },
+}
+KEYS = {
+    "anthropic": "messages",
+    "openai_chat": "messages",
+    "openai_responses": "input",
+    "gemini": "contents",
+}
+"""Where the conversation stands in each provider's payload."""
+
+
+class Fault(NamedTuple):
+    """One rule that a payload breaks."""
+
+    rule: str
+    path: str
+    """Where, in the payload: `messages[3].content[0]`."""
+    detail: str
+    reference: str
+    """The document or thread the rule is known from."""
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.path}: {self.detail} ({self.reference})"
+
+
+class Faults:
+    """Collects what a payload breaks."""
+
+    __slots__ = ("_references", "found")
+
+    def __init__(self, provider: str) -> None:
+        self._references = RULES[provider]
+        self.found: list[Fault] = []
+
+    def add(self, rule: str, path: str, detail: str) -> None:
+        """One more; the rule must stand in the table."""
+        self.found.append(Fault(rule, path, detail, self._references[rule]))
+
+
+class IdRule(NamedTuple):
+    """What the id of a call may look like."""
+
+    pattern: re.Pattern[str]
+    longest: int
+    unique: bool
+    """Whether no two calls of a request may share one."""
+    name: re.Pattern[str]
+    """What the name of a function may look like."""
+
+    def allows(self, call_id: object) -> bool:
+        """Whether the id may be sent."""
+        return (
+            isinstance(call_id, str)
+            and len(call_id) <= self.longest
+            and self.pattern.fullmatch(call_id) is not None
+        )
+
+
+_ANY = re.compile(r"(?s).+")
+_WORD = re.compile(r"[a-zA-Z0-9_-]+")
+_WORD_64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IDS = {
+    "anthropic": IdRule(_WORD, 1 << 16, unique=True, name=re.compile(r"[a-zA-Z0-9_-]{1,128}")),
+    "openai_chat": IdRule(_ANY, 40, unique=False, name=_WORD_64),
+    "openai_responses": IdRule(_ANY, 64, unique=True, name=_WORD_64),
+    "gemini": IdRule(
+        _ANY, 1 << 16, unique=False, name=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+    ),
+}
+
+
+def id_rule(provider: str) -> IdRule:
+    """What ids and names the provider takes."""
+    return _IDS[provider]
+
+
+class Listing(NamedTuple):
+    """A payload taken apart: its conversation and the arguments around it."""
+
+    items: list[object] | None
+    """None when the conversation is no list."""
+    fields: JsonObject
+    bare: bool
+    """Whether the payload was the list alone."""
+
+
+def opened(payload: object, provider: str) -> Listing:
+    """The conversation in a payload: the arguments of a call, or the list alone."""
+    if provider not in KEYS:
+        names = ", ".join(sorted(KEYS))
+        raise InvalidOption(f"unknown provider {provider!r}: use one of {names}")
+    items = list_of(payload)
+    if items is not None:
+        return Listing(items, {}, bare=True)
+    fields = object_of(payload)
+    if fields is None:
+        raise InvalidOption(f"a payload is an object or a list, not {type(payload).__name__}")
+    return Listing(list_of(fields.get(KEYS[provider])), fields, bare=False)
