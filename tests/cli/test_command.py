@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import tomllib
+from functools import cache
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from rich.console import Console
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import turnfold
 from tests.house.source_tree import ROOT, SOURCE
@@ -59,9 +61,14 @@ def test_the_version_is_the_version_of_the_package() -> None:
     assert (result.exit_code, result.output) == (0, f"turnfold {turnfold.__version__}\n")
 
 
+@cache
+def piped(width: str, language: str) -> Result:
+    return CliRunner().invoke(app, ["demo", "--language", language], env={"COLUMNS": width})
+
+
 @pytest.mark.parametrize("width", ["60", "100"])
 def test_a_pipe_gets_plain_lines_that_fit(width: str) -> None:
-    result = CliRunner().invoke(app, ["demo", "--language", "en"], env={"COLUMNS": width})
+    result = piped(width, "en")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0, result.output
     assert ESCAPE not in result.stdout
@@ -71,8 +78,7 @@ def test_a_pipe_gets_plain_lines_that_fit(width: str) -> None:
 
 
 def test_every_label_can_be_chinese() -> None:
-    english = CliRunner().invoke(app, ["demo", "--language", "en"], env={"COLUMNS": "100"}).stdout
-    chinese = CliRunner().invoke(app, ["demo", "--language", "zh"], env={"COLUMNS": "100"}).stdout
+    english, chinese = piped("100", "en").stdout, piped("100", "zh").stdout
     for row in TEXTS["zh"].rows:
         assert row.format(budget=6000) in chinese
         assert row.format(budget=6000) not in english
@@ -135,6 +141,17 @@ def test_the_pins_hold_what_the_extra_asks_for() -> None:
         ]
         assert version in requirement.specifier
     assert not {"rich", "typer"} & {Requirement(line).name for line in project["dependencies"]}
+
+
+def test_the_database_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    kept = tmp_path / "demo.db"
+    result = CliRunner().invoke(app, ["demo", "--json", "--keep", str(kept)])
+    assert result.exit_code == 0
+    assert set(json.loads(result.stdout)) >= {"calls", "summary"}
+    assert kept.stat().st_size > 100_000
+    again = run("-m", "turnfold", "demo", "--keep", str(kept))
+    assert again.returncode == 2
+    assert "exists" in again.stderr
 
 
 class Terminal(io.StringIO):

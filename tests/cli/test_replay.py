@@ -1,17 +1,24 @@
-"""The replay computes what it shows: its figures are counted again here from the log and the sent messages alone."""
+"""The replay computes what it shows: its figures are counted again here from the log and the sent messages alone.
+
+The system message is the first entry, so a message's place in the sample is one less than its seq.
+"""
 
 from __future__ import annotations
 
 import itertools
+import tempfile
+from collections.abc import Generator
 from functools import cache
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from turnfold import Budget, Context, Transcript, assemble, counter_for
+from turnfold import Budget, Context, Memory, counter_for
 from turnfold.cli.demo import replay as replay_module
-from turnfold.cli.demo.replay import Step, replay
+from turnfold.cli.demo.replay import CONVERSATION, Step, replay
 from turnfold.cli.demo.sample import load_sample
-from turnfold.errors import BudgetTooSmall
+from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.window import Anchor, Outcome, Rule, Section, Violation
 
 COUNTER = counter_for("gpt-4o")
@@ -40,7 +47,7 @@ def test_each_call_stands_right_before_what_the_assistant_said() -> None:
         asked = [message for message in TALK[:place] if message.role == "user"]
         assert step.logged == place
         assert (step.turn, step.question) == (len(asked), asked[-1].text)
-        assert step.context.positions[-1] == place - 1
+        assert step.context.positions[-1] == place + 1
         if not step.context.receipt.count(Outcome.SHRUNK):
             assert step.context.messages[-1] == TALK[place - 1]
 
@@ -59,13 +66,32 @@ def test_folds_are_told_as_they_are() -> None:
     folds = [(before, step) for before, step in itertools.pairwise(steps) if step.fold]
     assert len(folds) >= 3
     for before, step in folds:
-        assert step.fold is not None
+        fold = step.fold
+        assert fold is not None
         first, stop = before.context.anchor.covered, step.context.anchor.covered
-        assert step.fold.messages == stop - first
-        assert step.fold.tokens == sum(map(COUNTER.count_message, TALK[first:stop]))
-        assert step.fold.summary_tokens == COUNTER.count_text(step.context.anchor.summary)
-        assert step.fold.summary_before == COUNTER.count_text(before.context.anchor.summary)
-        assert step.fold.needed == without_folding(step, before.context).tokens > 6_000
+        assert fold.checkpoint.startswith(f"{stop}-")
+        messages = TALK[max(first - 1, 0) : stop - 1]
+        assert fold.messages == len(messages)
+        assert fold.tokens == sum(map(COUNTER.count_message, messages))
+        assert fold.summary_tokens == COUNTER.count_text(step.context.anchor.summary)
+        assert fold.summary_before == COUNTER.count_text(before.context.anchor.summary)
+        assert fold.needed == without_folding(step, before.context)
+        assert fold.needed >= 0.75 * 6_000
+        assert 0 < fold.fidelity < 1
+
+
+def without_folding(step: Step, before: Context) -> int:
+    """The cost of the same call if everything the one before showed were still shown, and all that came since."""
+    shown = (*before.section(Section.WINDOW), *before.section(Section.TURN))
+    newest = range(before.positions[-1] + 1, step.logged + 2)
+    prompt = [
+        *before.section(Section.SYSTEM),
+        *before.section(Section.SUMMARY),
+        *shown,
+        *(TALK[seq - 2] for seq in newest),
+        *step.context.section(Section.TAIL),
+    ]
+    return COUNTER.count(prompt, tools=SAMPLE.tools).tokens
 
 
 def test_excerpts_are_new_lines_of_the_summary() -> None:
@@ -76,19 +102,16 @@ def test_excerpts_are_new_lines_of_the_summary() -> None:
             assert line not in before.context.anchor.summary.splitlines()
 
 
-def without_folding(step: Step, before: Context) -> Context:
-    """The same call with all the room it wants."""
-    log = Transcript(COUNTER, SAMPLE.messages[: step.logged + 1])
-    tail = step.context.section(Section.TAIL)
-    plenty = Budget(max_tokens=1_000_000)
-    return assemble(log, plenty, anchor=before.anchor, tail=tail, tools=SAMPLE.tools)
-
-
 def test_where_no_fold_is_told_none_happened() -> None:
     steps = steps_within(6_000)
     anchors = [Anchor(), *(step.context.anchor for step in steps)]
     for before, step in zip(anchors, steps, strict=False):
         assert (step.fold is None) == (step.context.anchor.summary == before.summary)
+
+
+def test_what_is_not_shown_is_folded() -> None:
+    for step in steps_within(6_000):
+        assert step.folded + len(step.context.positions) == step.logged
 
 
 def test_the_oversized_log_is_told_as_shortened_once() -> None:
@@ -97,7 +120,7 @@ def test_the_oversized_log_is_told_as_shortened_once() -> None:
     place = list(step.context.positions).index(shrunk.position) + 1
     sent = (*step.context.section(Section.WINDOW), *step.context.section(Section.TURN))[place - 1]
     assert shrunk.tool == "run_command"
-    assert shrunk.tokens == COUNTER.count_message(TALK[shrunk.position])
+    assert shrunk.tokens == COUNTER.count_message(TALK[shrunk.position - 2])
     assert shrunk.sent == COUNTER.count_message(sent) < shrunk.tokens
 
 
@@ -105,6 +128,41 @@ def test_with_room_for_everything_nothing_is_folded() -> None:
     steps = steps_within(100_000)
     assert not any(step.fold or step.shrunk for step in steps)
     assert steps[-1].context.messages[1:-2] == tuple(TALK[:-2])
+
+
+def test_what_is_shown_is_what_the_kept_file_holds(tmp_path: Path) -> None:
+    kept = tmp_path / "a folder" / "demo.db"
+    kept.parent.mkdir()
+    steps = list(replay(SAMPLE, Budget(max_tokens=6_000), COUNTER, keep=kept))
+    with Memory(f"sqlite:///{kept}".replace(" ", "%20"), counter=COUNTER) as memory:
+        session = memory.session(CONVERSATION)
+        assert [entry.message for entry in session.history(limit=1_000)] == list(SAMPLE.messages)
+        landed = [(step.fold.checkpoint, step.fold.fidelity) for step in steps if step.fold]
+        assert [(each.id, each.fidelity) for each in session.checkpoints()] == landed
+        calls = session.calls(limit=1_000)
+        assert [call.tokens for call in calls] == [step.context.tokens for step in steps]
+        explained = session.explain(calls[-1].call)
+        assert explained.exact
+        assert explained.messages == steps[-1].context.messages
+
+
+def test_without_keeping_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    steps = replay(SAMPLE, Budget(max_tokens=6_000), COUNTER)
+    next(steps)
+    assert list(tmp_path.rglob("demo.db"))
+    cast("Generator[Step]", steps).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "demo.db"
+    kept.write_text("mine", encoding="utf-8")
+    with pytest.raises(InvalidOption, match="exists"):
+        next(replay(SAMPLE, Budget(max_tokens=6_000), COUNTER, keep=kept))
+    assert kept.read_text(encoding="utf-8") == "mine"
 
 
 def test_what_check_finds_is_in_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.source_tree import PACKAGE
-from turnfold import Budget, Context, Transcript, as_messages, assemble, check, counter_for, user
+from turnfold import Budget, Context, Memory, as_messages, check, counter_for
 from turnfold.cli.app import app
-from turnfold.summary import extractive_summarizer
-from turnfold.window import fence, summarise
 
 FOLDER = PACKAGE / "cli" / "demo"
 RAW: list[dict[str, Any]] = [
@@ -43,27 +41,15 @@ def reported(*options: str) -> dict[str, Any]:
 @cache
 def contexts(tokens: int) -> tuple[Context, ...]:
     """The contexts of the conversation, as a reader of the documentation would make them."""
-    log = Transcript(COUNTER)
-    strategy = summarise(extractive_summarizer(COUNTER.count_text))
     made: list[Context] = []
-    rules: list[str] = []
-    note = "Rules the user set for the whole conversation, word for word."
-    for raw, message in zip(RAW, as_messages(RAW), strict=True):
-        if message.role == "assistant":
-            previous = made[-1] if made else None
-            made.append(
-                assemble(
-                    log,
-                    Budget(max_tokens=tokens),
-                    anchor=previous.anchor if previous else None,
-                    previous=previous,
-                    strategy=strategy,
-                    tail=[user(fence("\n".join(rules), label="rules", note=note))] if rules else [],
-                    tools=TOOLS,
-                )
-            )
-        log.add(message)
-        rules += raw.get("metadata", {}).get("pin", [])
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=tokens)) as memory:
+        session = memory.session("mine")
+        for raw in RAW:
+            if raw["role"] == "assistant":
+                made.append(session.context(tools=TOOLS))
+            session.add(raw)
+            for rule in raw.get("metadata", {}).get("pin", []):
+                session.pin(rule)
     return tuple(made)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,6 +56,12 @@ def demo(
         LabelLanguage | None, typer.Option(help="Language of the labels. Default: the locale's.")
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Do not pause between calls.")] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="Leave the SQLite database there. Default: it is removed.", metavar="PATH"
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every call and the totals as JSON, nothing else.")
     ] = False,
@@ -65,8 +73,110 @@ def demo(
     if as_json:
         from turnfold.cli.demo.report import report_text
 
-        typer.echo(report_text(budget))
+        typer.echo(report_text(budget, keep=keep))
         return
     from turnfold.cli.demo.show import show
 
-    show(budget, language=language.value if language is not None else None, fast=fast)
+    shown_in = language.value if language is not None else None
+    show(budget, language=shown_in, fast=fast, keep=keep)
+
+
+@app.command()
+def chat(
+    *,
+    model: Annotated[
+        str | None, typer.Option(help="Which model answers. Default: TURNFOLD_MODEL.")
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(help="A server that speaks OpenAI's chat interface.", metavar="URL"),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Where chats are kept. Default: a file of the user's.", metavar="URL"),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Go on with this session.", metavar="ID")
+    ] = None,
+    system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
+    budget: Annotated[
+        int | None, typer.Option(help="Tokens one call may spend. Default: what the model reads.")
+    ] = None,
+    once: Annotated[
+        str | None, typer.Option(help="Say this, print the answer, and end.", metavar="TEXT")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --once: print the answer and its account as JSON.")
+    ] = False,
+) -> None:
+    """Talk to a model in a session that is kept; without a model, to the memory itself."""
+    from turnfold.cli.chat.talk import say_once, talk
+    from turnfold.errors import TurnfoldError
+
+    try:
+        if once is not None or as_json:
+            if once is None:
+                raise typer.BadParameter("--json needs --once TEXT")
+            text = say_once(
+                once,
+                model=model,
+                base_url=base_url,
+                store=store,
+                session=session,
+                system=system,
+                tokens=budget,
+            )
+            typer.echo(text if as_json else json.loads(text)["answer"])
+            return
+        talk(
+            model=model,
+            base_url=base_url,
+            store=store,
+            session=session,
+            system=system,
+            tokens=budget,
+        )
+    except TurnfoldError as error:
+        typer.echo(f"turnfold: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command()
+def lint(
+    file: Annotated[
+        Path, typer.Argument(help="A request body, a list of messages, or JSON Lines.", exists=True)
+    ],
+    *,
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            help="anthropic, gemini, openai_chat or openai_responses. Default: by the look of it."
+        ),
+    ] = None,
+    mend: Annotated[
+        Path | None,
+        typer.Option(help="Write the history without its faults there.", metavar="PATH"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Check a stored history against what its provider takes; exit code 1 when it would be refused."""
+    from turnfold.cli.lint import lint_file
+    from turnfold.errors import TurnfoldError
+
+    try:
+        found = lint_file(file, provider)
+    except TurnfoldError as error:
+        typer.echo(f"turnfold: {error}", err=True)
+        raise typer.Exit(2) from None
+    if mend is not None:
+        mend.write_text(json.dumps(found.mended, ensure_ascii=False, indent=1), "utf-8")
+    if as_json:
+        typer.echo(found.as_json())
+    else:
+        for fault in found.faults:
+            typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
+        for change in found.changes:
+            typer.echo(f"  mended by: {change}")
+        typer.echo(f"{found.provider}: {len(found.faults)} faults")
+    if found.faults:
+        raise typer.Exit(1)

@@ -66,7 +66,7 @@ class Drawing:
         bars.add_column(ratio=1)
         bars.add_column(no_wrap=True, justify="right")
         log_figures = self.texts.log_figures.format(
-            folded=self._folded(step), shown=len(step.context.positions), logged=step.logged
+            folded=step.folded, shown=len(step.context.positions), logged=step.logged
         )
         figures = self.texts.call_figures.format(tokens=receipt.tokens, budget=self.budget)
         bars.add_row(self.texts.log, Bar(self._log_parts(step), self.plain), log_figures)
@@ -107,7 +107,7 @@ class Drawing:
             f"{receipt.tokens:,}",
             f"{receipt.prefix_share:.0%}",
             f"{len(step.context.positions)}",
-            f"{self._folded(step)}",
+            f"{step.folded}",
         ]
         before, after = self._joined(cells, width).split("\0")
         drawn = Text(before, no_wrap=True)
@@ -119,7 +119,9 @@ class Drawing:
         place = self.texts.at_call.format(call=step.number)
         if step.fold is not None:
             why = self.texts.why.format(
-                needed=step.fold.needed, over=step.fold.needed - self.budget
+                needed=step.fold.needed,
+                budget=self.budget,
+                share=step.fold.needed / self.budget,
             )
             quoted = (f"“{line}”" for line in step.fold.excerpt)
             yield _event(place, self._fold_line(step.fold), (why, *quoted))
@@ -147,9 +149,6 @@ class Drawing:
             Part("", to_come, ".", "bright_black", solid=False),
         )
 
-    def _folded(self, step: Step) -> int:
-        return step.context.receipt.count(Outcome.FOLDED)
-
     def _facts(self, step: Step) -> Text:
         receipt = step.context.receipt
         facts = self.texts.facts.format(
@@ -169,7 +168,11 @@ class Drawing:
     def _fold_line(self, fold: Fold) -> Text:
         template = self.texts.folded_again if fold.summary_before else self.texts.folded
         line = template.format(
-            messages=fold.messages, tokens=fold.tokens, summary=fold.summary_tokens
+            messages=fold.messages,
+            tokens=fold.tokens,
+            checkpoint=fold.checkpoint,
+            summary=fold.summary_tokens,
+            fidelity=fold.fidelity,
         )
         return _with_first_word(line, "bold magenta")
 

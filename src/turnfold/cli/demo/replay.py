@@ -1,45 +1,41 @@
-"""A conversation replayed call by call: before each thing the assistant said, the context turnfold would have sent.
+"""A conversation replayed call by call through a memory on a SQLite file, as a program would hold it.
 
-Nothing here draws or waits. Each step carries the assembled context, what `check` found in it, and what changed since
-the call before: messages folded into the summary, a result shortened.
+Before each thing the assistant said, the session is asked for the context of that call; it folds by itself. Nothing
+here draws or waits. Each step carries the context, what `check` found in it, and what changed since the call before:
+entries folded into a checkpoint, a result shortened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 from turnfold.budget import Budget
 from turnfold.cli.demo.sample import Sample, pinned_by
-from turnfold.records import Message, user
-from turnfold.summary import extractive_summarizer
+from turnfold.errors import InvalidOption
+from turnfold.memory import Memory, Session
+from turnfold.records import Checkpoint, Entry
 from turnfold.tokens import TokenCounter
-from turnfold.window import (
-    Anchor,
-    Context,
-    Piece,
-    Section,
-    Transcript,
-    Violation,
-    anchored_view,
-    assemble,
-    check,
-    fence,
-    summarise,
-    summary_message,
-)
+from turnfold.window import Context, Outcome, Section, Violation, check
 
-__all__ = ("Fold", "Shrunk", "Step", "replay")
+__all__ = ("CONVERSATION", "Fold", "Shrunk", "Step", "database", "replay")
 
-_PIN_NOTE = "Rules the user set for the whole conversation, word for word."
+CONVERSATION = "warehouse"
+"""Id of the conversation in the file."""
 _EXCERPT_LINES = 2
 _SPEAKERS = (("user:", "用户："), ("assistant:", "助手："))
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Messages that a summary stands for from this call on."""
+    """Entries that a checkpoint stands for from this call on."""
 
+    checkpoint: str
+    """Its id."""
     messages: int
     tokens: int
     """What those messages cost."""
@@ -48,6 +44,8 @@ class Fold:
     summary_before: int
     """Tokens of the summary that the new one takes in and replaces; 0 for the first."""
     summary_tokens: int
+    fidelity: float
+    """Share of the hard facts of what was folded that the summary states."""
     excerpt: tuple[str, ...]
     """Lines of the new summary that speak of the messages just folded."""
 
@@ -57,6 +55,7 @@ class Shrunk:
     """A message that is sent shortened from this call on."""
 
     position: int
+    """Its seq in the log."""
     tool: str
     """The tool whose result it is; empty for any other message."""
     tokens: int
@@ -73,6 +72,8 @@ class Step:
     """What the user asked in the newest turn."""
     logged: int
     """Messages in the log so far, system messages aside."""
+    folded: int
+    """How many of them stand behind the summary."""
     context: Context
     violations: tuple[Violation, ...]
     fold: Fold | None
@@ -80,94 +81,140 @@ class Step:
     """What this call shortens and the one before did not."""
 
 
-def replay(sample: Sample, budget: Budget, counter: TokenCounter) -> Iterator[Step]:
+@contextmanager
+def database(keep: Path | None = None) -> Generator[str]:
+    """The address of a new SQLite file: at `keep`, or somewhere that is gone afterwards."""
+    if keep is not None:
+        if keep.exists():
+            raise InvalidOption(f"{keep} exists: the demo writes a new file, name another")
+        yield _address(keep)
+        return
+    with TemporaryDirectory(prefix="turnfold-demo-") as folder:
+        yield _address(Path(folder) / "demo.db")
+
+
+def _address(path: Path) -> str:
+    return f"sqlite:///{quote(str(path.absolute()))}"
+
+
+def replay(
+    sample: Sample, budget: Budget, counter: TokenCounter, *, keep: Path | None = None
+) -> Iterator[Step]:
     """One step before each message of the assistant, in order."""
-    log = Transcript(counter)
-    strategy = summarise(extractive_summarizer(counter.count_text))
-    previous: Context | None = None
-    rules: list[str] = []
-    question, number, turn = "", 0, 0
-    for message in sample.messages:
-        if message.role == "assistant":
-            number += 1
-            before = previous.anchor if previous is not None else Anchor()
-            context = assemble(
-                log,
-                budget,
-                anchor=before,
-                strategy=strategy,
-                tail=_pinned(rules),
-                tools=sample.tools,
-                previous=previous,
-            )
-            yield Step(
-                number=number,
-                turn=turn,
-                question=question,
-                logged=len(log.messages),
-                context=context,
-                violations=check(context),
-                fold=_fold(log, before, context),
-                shrunk=tuple(_newly_shrunk(log, before, context)),
-            )
-            previous = context
-        elif message.role == "user":
-            turn += 1
-            question = message.text
-        log.add(message)
-        rules += pinned_by(message)
+    with database(keep) as address, Memory(address, budget=budget, counter=counter) as memory:
+        session = memory.session(CONVERSATION)
+        before = _Before()
+        question, turn = "", 0
+        for message in sample.messages:
+            if message.role == "assistant":
+                context = session.context(tools=sample.tools)
+                yield before.step(session, context, turn=turn, question=question)
+            elif message.role == "user":
+                turn += 1
+                question = message.text
+            if message.role == "system":
+                session.system(message.text)
+            else:
+                session.add(message)
+            for rule in pinned_by(message):
+                session.pin(rule)
 
 
-def _pinned(rules: list[str]) -> tuple[Message, ...]:
-    return (user(fence("\n".join(rules), label="rules", note=_PIN_NOTE)),) if rules else ()
+class _Before:
+    """What the last call knew, to tell what the next one changes."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._context: Context | None = None
+        self._log: list[Entry] = []
+
+    def step(self, session: Session, context: Context, *, turn: int, question: str) -> Step:
+        """The next call."""
+        self._log += session.history(after=len(self._log), limit=1_000)
+        self._number += 1
+        fold = self._fold(session, context)
+        shrunk = tuple(self._newly_shrunk(context))
+        self._context = context
+        talk = {entry.seq for entry in self._log if entry.message.role != "system"}
+        return Step(
+            number=self._number,
+            turn=turn,
+            question=question,
+            logged=len(talk),
+            folded=sum(seq in talk for seq in _seqs(context, Outcome.FOLDED)),
+            context=context,
+            violations=check(context),
+            fold=fold,
+            shrunk=shrunk,
+        )
+
+    def _fold(self, session: Session, context: Context) -> Fold | None:
+        covered = self._context.anchor.covered if self._context else 0
+        if context.anchor.covered == covered:
+            return None
+        landed = session.checkpoints()[-1]
+        before = self._context.anchor.summary if self._context else ""
+        folded = [
+            entry for entry in self._log[covered : landed.upto] if entry.message.role != "system"
+        ]
+        count = context.counter.count_text
+        return Fold(
+            checkpoint=landed.id,
+            messages=len(folded),
+            tokens=sum(entry.tokens for entry in folded),
+            needed=self._unfolded(context),
+            summary_before=count(before),
+            summary_tokens=count(landed.text),
+            fidelity=landed.fidelity,
+            excerpt=_excerpt(landed, before),
+        )
+
+    def _unfolded(self, context: Context) -> int:
+        """What the call would have cost had the window only grown."""
+        sections = context.receipt.sections
+        changed = (Section.SUMMARY, Section.WINDOW, Section.TURN)
+        cost = context.tokens - sum(sections[part] for part in changed)
+        previous = self._context
+        sent = dict(_costs(previous)) if previous else {}
+        first = previous.anchor.position if previous else 1
+        for entry in self._log:
+            if entry.seq in sent or (entry.seq >= first and entry.message.role != "system"):
+                cost += sent.get(entry.seq, entry.tokens)
+        return cost + (previous.receipt.sections[Section.SUMMARY] if previous else 0)
+
+    def _newly_shrunk(self, context: Context) -> Iterator[Shrunk]:
+        known = dict(self._context.anchor.caps) if self._context else {}
+        sent = dict(_costs(context))
+        for seq, cap in context.anchor.caps:
+            if known.get(seq) != cap:
+                yield Shrunk(seq, self._tool_of(seq), self._log[seq - 1].tokens, sent[seq])
+
+    def _tool_of(self, seq: int) -> str:
+        answered = {result.call_id for result in self._log[seq - 1].message.results}
+        called = (call for entry in self._log[:seq] for call in entry.message.calls)
+        return next((call.name for call in called if call.id in answered), "")
 
 
-def _fold(log: Transcript, before: Anchor, context: Context) -> Fold | None:
-    after = context.anchor
-    if after.covered == before.covered:
-        return None
-    sections = context.receipt.sections
-    view = anchored_view(log, before)
-    summary_before = log.counter.count_text(before.summary)
-    return Fold(
-        messages=after.covered - before.covered,
-        tokens=sum(log.costs[before.covered : after.covered]),
-        needed=context.tokens
-        - sum(sections[part] for part in (Section.SUMMARY, Section.WINDOW, Section.TURN))
-        + sum(map(log.counter.count_message, _summary_section(before)))
-        + view.tokens(view.start),
-        summary_before=summary_before,
-        summary_tokens=log.counter.count_text(after.summary),
-        excerpt=_excerpt(after.summary, before.summary),
-    )
+def _costs(context: Context) -> Iterator[tuple[int, int]]:
+    """Seq and cost of each entry as it was sent."""
+    _, summary_ends, window_ends, tail_ends = context.ends
+    costs = [*context.costs[summary_ends:window_ends], *context.costs[tail_ends:]]
+    return zip(context.positions, costs, strict=True)
 
 
-def _summary_section(anchor: Anchor) -> tuple[Message, ...]:
-    return (summary_message(anchor.summary),) if anchor.summary else ()
+def _seqs(context: Context, outcome: Outcome) -> Iterator[int]:
+    for fate in context.fates:
+        if fate.outcome is outcome:
+            yield from range(fate.start, fate.stop)
 
 
-def _excerpt(summary: str, before: str) -> tuple[str, ...]:
+def _excerpt(landed: Checkpoint, before: str) -> tuple[str, ...]:
     """The first new lines, what the user said before what the assistant said, rows of tables last."""
     known = set(before.splitlines())
-    new = [line for line in summary.splitlines() if line not in known]
+    new = [line for line in landed.text.splitlines() if line not in known]
 
     def rank(line: str) -> tuple[bool, int]:
         speakers = (at for at, names in enumerate(_SPEAKERS) if line.startswith(names))
         return "|" in line, next(speakers, len(_SPEAKERS))
 
     return tuple(sorted(new, key=rank)[:_EXCERPT_LINES])
-
-
-def _newly_shrunk(log: Transcript, before: Anchor, context: Context) -> Iterator[Shrunk]:
-    known = dict(before.caps)
-    for position, cap in context.anchor.caps:
-        if known.get(position) != cap:
-            message, cost = log.messages[position], log.costs[position]
-            sent = log.shrunk(Piece(message, cost, position), cap).tokens
-            yield Shrunk(position, _tool_of(log, position), cost, sent)
-
-
-def _tool_of(log: Transcript, position: int) -> str:
-    answered = {result.call_id for result in log.messages[position].results}
-    called = (call for message in log.messages[:position] for call in message.calls)
-    return next((call.name for call in called if call.id in answered), "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import turnfold
 from turnfold.budget import Budget
@@ -23,15 +24,15 @@ MODEL = "gpt-4o"
 """Counted exactly and offline, its vocabulary being public."""
 
 
-def report_text(tokens: int) -> str:
-    """The whole replay under a budget of `tokens`, as JSON text."""
-    return json.dumps(report(tokens), ensure_ascii=False, indent=2)
+def report_text(tokens: int, *, keep: Path | None = None) -> str:
+    """The whole replay under a budget of `tokens`, as JSON text; the database is left at `keep`."""
+    return json.dumps(report(tokens, keep=keep), ensure_ascii=False, indent=2)
 
 
-def report(tokens: int) -> dict[str, object]:
+def report(tokens: int, *, keep: Path | None = None) -> dict[str, object]:
     """The whole replay under a budget of `tokens`."""
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
-    steps = list(replay(sample, budget, counter))
+    steps = list(replay(sample, budget, counter, keep=keep))
     compared = compare(sample, steps, budget, counter)
     return {
         "turnfold": turnfold.__version__,
@@ -62,7 +63,7 @@ def call_record(step: Step) -> dict[str, object]:
         "shared": receipt.shared,
         "prefix": round(receipt.prefix_share, 4),
         "violations": [str(violation) for violation in step.violations],
-        "fold": asdict(step.fold) if step.fold is not None else None,
+        "fold": _rounded(asdict(step.fold)) if step.fold is not None else None,
         "newly_shrunk": [asdict(shrunk) for shrunk in step.shrunk],
     }
 
@@ -87,7 +88,7 @@ def _summary(
     }
 
 
-def _rounded(figures: dict[str, int | float]) -> dict[str, int | float]:
+def _rounded(figures: dict[str, object]) -> dict[str, object]:
     return {
         name: round(value, 4) if isinstance(value, float) else value
         for name, value in figures.items()

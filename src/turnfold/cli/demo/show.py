@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from turnfold.budget import Budget
 from turnfold.cli.demo.compare import compare
 from turnfold.cli.demo.draw import Drawing
 from turnfold.cli.demo.ending import Ending, draw_ending
-from turnfold.cli.demo.replay import Fold, Step, replay
+from turnfold.cli.demo.replay import CONVERSATION, Fold, Step, replay
 from turnfold.cli.demo.report import MODEL
-from turnfold.cli.demo.sample import load_sample
-from turnfold.cli.demo.texts import TEXTS, LabelCode, language_of
-from turnfold.tokens import counter_for
+from turnfold.cli.demo.sample import Sample, load_sample
+from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
+from turnfold.tokens import TokenCounter, counter_for
 
-__all__ = ("show",)
+__all__ = ("ending_of", "show")
 
 _READING = 2.0
 _CALL = 0.13
-_EVENT = 1.2
+_EVENT = 1.0
 
 
 def show(
@@ -35,9 +37,10 @@ def show(
     *,
     language: LabelCode | None = None,
     fast: bool = False,
+    keep: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Replay the sample under a budget of `tokens`, drawing every call."""
+    """Replay the sample under a budget of `tokens`, drawing every call; the database is left at `keep`."""
     console = _console()
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     texts = TEXTS[language or language_of(os.environ)]
@@ -50,21 +53,30 @@ def show(
     console.print(drawing.opening(logged))
     console.print()
     wait(_READING)
-    steps = replay(sample, budget, counter)
+    steps = replay(sample, budget, counter, keep=keep)
     moving = in_terminal and not plain and not console.is_dumb_terminal
     present = _in_a_frame if moving else _in_lines
     made = list(present(console, drawing, steps, wait))
+    console.print()
+    console.print(ending_of(sample, made, budget, counter, texts))
+    if keep is not None:
+        console.print(Text(texts.kept.format(path=keep, conversation=CONVERSATION)))
+
+
+def ending_of(
+    sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter, texts: Texts
+) -> RenderableType:
+    """What the calls come to."""
     end = Ending(
         budget=budget.tokens,
         model=MODEL,
-        tokens_logged=logged,
-        folds=sum(step.fold is not None for step in made),
-        violations=sum(len(step.violations) for step in made),
+        tokens_logged=sum(map(counter.count_message, sample.messages)),
+        folds=sum(step.fold is not None for step in steps),
+        violations=sum(len(step.violations) for step in steps),
         rules=len(sample.rules),
-        compared=compare(sample, made, budget, counter),
+        compared=compare(sample, steps, budget, counter),
     )
-    console.print()
-    console.print(draw_ending(end, texts))
+    return draw_ending(end, texts)
 
 
 def _in_a_frame(

@@ -50,13 +50,14 @@ class Texts:
     good: str
     bad: str
     cache_note: str
+    kept: str
     onward: str
 
 
 _ENGLISH = Texts(
     intro="An operations lead and her agent move a warehouse. 中文和英文混着说, as people do.",
     setting="{messages} messages, {tokens:,} tokens, {calls} model calls of at most {budget:,} tokens "
-    "({model}, counted offline).",
+    "({model}, counted offline), through a session on a SQLite file.",
     sections=("system", "summary", "window", "rules", "turn", "tools", "free"),
     title="call {call} of {calls} · turn {turn} of {turns}",
     asked="user",
@@ -67,13 +68,15 @@ _ENGLISH = Texts(
     facts="prefix kept from the last call: {prefix:.0%} · violations: {violations}",
     shortened="shortened: {count}",
     fits="Everything still fits: nothing is left out.",
-    since_fold="Folded at call {call} ({needed:,} tokens did not fit), far enough to leave the prefix alone "
-    "for a while.",
+    since_fold="A checkpoint landed at call {call} (grown to {needed:,} tokens), far enough to leave the prefix "
+    "alone for a while.",
     columns=("call", "turn", "prompt", "tokens", "prefix", "shown", "folded"),
     at_call="call {call}",
-    folded="FOLD  {messages} messages, {tokens:,} tokens → a summary of {summary:,}",
-    folded_again="FOLD  {messages} messages, {tokens:,} tokens + the summary so far → a summary of {summary:,}",
-    why="would have been {needed:,} tokens, {over:,} over budget",
+    folded="FOLD  {messages} messages, {tokens:,} tokens → checkpoint {checkpoint}, a summary of {summary:,}, "
+    "fidelity {fidelity:.0%}",
+    folded_again="FOLD  {messages} messages, {tokens:,} tokens + the summary so far → checkpoint {checkpoint}, "
+    "a summary of {summary:,}, fidelity {fidelity:.0%}",
+    why="without it {needed:,} of {budget:,} tokens, {share:.0%} of the budget",
     shrunk="SHRINK  {what}: {tokens:,} tokens → {sent:,}, head and tail",
     whole_message="message {position}",
     result_of="result of {tool}",
@@ -92,13 +95,14 @@ _ENGLISH = Texts(
     "what is folded stays in the log.",
     bad="Something is wrong: {violations} violations, {over} calls over budget, {broken} broken tool pairs.",
     cache_note="Cached share is an estimate: the repeated prefix from 1,024 tokens up, in steps of 128 ({model}).",
-    onward="Try  turnfold demo --budget 4000   --language zh   --json",
+    kept="{path} holds the log, its checkpoints and the manifest of every call (conversation {conversation}).",
+    onward="Try  turnfold demo --budget 4000   --language zh   --keep demo.db   --json",
 )
 
 _CHINESE = Texts(
     intro="运营负责人和她的智能体一起搬仓库。They switch languages, 就像平时说话一样。",
     setting="{messages} 条消息，{tokens:,} token，{calls} 次模型调用；"
-    "每次调用预算 {budget:,} token（{model}，离线计数）。",
+    "每次调用预算 {budget:,} token（{model}，离线计数），经由 SQLite 文件上的会话句柄。",
     sections=("系统", "摘要", "窗口", "规矩", "本轮", "工具", "空闲"),
     title="第 {call} / {calls} 次调用 · 第 {turn} / {turns} 轮",
     asked="用户",
@@ -109,12 +113,14 @@ _CHINESE = Texts(
     facts="与上次相同的前缀：{prefix:.0%} · 违规：{violations}",
     shortened="截短：{count}",
     fits="目前都放得下，没有省略任何内容。",
-    since_fold="第 {call} 次调用放不下（{needed:,} token）时折叠，一次折够，让前缀在一段时间里不变。",
+    since_fold="第 {call} 次调用（长到 {needed:,} token）写下检查点，一次折够，让前缀在一段时间里不变。",
     columns=("调用", "轮次", "提示词", "token", "前缀", "发送", "折叠"),
     at_call="调用 {call}",
-    folded="折叠  {messages} 条消息、{tokens:,} token → {summary:,} token 的摘要",
-    folded_again="折叠  {messages} 条消息、{tokens:,} token + 已有摘要 → {summary:,} token 的摘要",
-    why="否则这次调用要 {needed:,} token，超出预算 {over:,}",
+    folded="折叠  {messages} 条消息、{tokens:,} token → 检查点 {checkpoint}，{summary:,} token 的摘要，"
+    "保真度 {fidelity:.0%}",
+    folded_again="折叠  {messages} 条消息、{tokens:,} token + 已有摘要 → 检查点 {checkpoint}，"
+    "{summary:,} token 的摘要，保真度 {fidelity:.0%}",
+    why="否则这次调用要 {needed:,} / {budget:,} token，占预算 {share:.0%}",
     shrunk="截短  {what}：{tokens:,} token → {sent:,}，保留头尾",
     whole_message="第 {position} 条消息",
     result_of="{tool} 的结果",
@@ -132,7 +138,8 @@ _CHINESE = Texts(
     good="从不超出预算，工具调用与结果从不拆散，规矩原文在场 {kept} / {rules}；折叠的内容仍在记录里。",
     bad="有问题：违规 {violations} 处，{over} 次超出预算，{broken} 对工具调用被拆散。",
     cache_note="可命中缓存是估计值：重复的前缀，1,024 token 起，以 128 为一档（{model}）。",
-    onward="试试  turnfold demo --budget 4000   --language en   --json",
+    kept="{path} 里有这段记录、它的检查点和每次调用的清单（会话 {conversation}）。",
+    onward="试试  turnfold demo --budget 4000   --language en   --keep demo.db   --json",
 )
 
 TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}

@@ -1,0 +1,69 @@
+"""What an agent tells those who watch it.
+
+Values instead of a dozen callbacks: a terminal, a web page and a test read the same stream, in the order of events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from turnfold.models import Answer
+from turnfold.records import ToolCall
+from turnfold.window import Context
+
+__all__ = ("Answered", "Event", "Reply", "Sending", "TextCame", "ToolDone", "ToolStarted")
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A context is about to be sent."""
+
+    step: int
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class TextCame:
+    """A piece of the answer came."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The model answered, and its answer is in the log."""
+
+    step: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool is about to run."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDone:
+    """A tool is done, and its result is in the log."""
+
+    call: ToolCall
+    result: str
+    failed: bool
+
+
+Event: TypeAlias = Sending | TextCame | Answered | ToolStarted | ToolDone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What an agent answered in the end."""
+
+    text: str
+    answer: Answer
+    steps: int
+    """How often the model was asked."""
+    context: Context
+    """The last context it was sent."""

@@ -1,0 +1,175 @@
+"""A small complete agent: input, context, model, tools, answer, all of it through a session.
+
+Nothing is held back: what the user said is in the log before the model is asked, the model's answer before its tools
+run, each result the moment it is there. A process that dies at any point leaves a log that can be continued, because a
+call without a result is shown to the model as one that has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+from turnfold.agent.events import Answered, Event, Reply, Sending, TextCame, ToolDone, ToolStarted
+from turnfold.agent.tools import Tool, ToolRefused, as_tool
+from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall, ContextOverflow, InvalidOption, StepsExhausted
+from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.models import Answer, ChatModel, ToolSchemas
+from turnfold.records import ToolCall
+from turnfold.window import Context
+
+__all__ = ("AsyncAgent", "Workspace")
+
+_SMALLER = 0.7
+"""Part of a prompt that is sent again where the provider found it too long."""
+
+
+class Workspace(Protocol):
+    """What the agent works on, as text for the model; asked before every call, never logged."""
+
+    def render(self) -> str:
+        """The workspace as it is now."""
+        ...
+
+
+class AsyncAgent:
+    """Answers with the help of tools."""
+
+    def __init__(
+        self,
+        memory: AsyncMemory,
+        model: ChatModel,
+        *,
+        tools: Sequence[Tool | Callable[..., object]] = (),
+        system: str = "",
+        max_steps: int = 25,
+        parallel: int = 8,
+        tool_seconds: float = 120.0,
+        model_seconds: float = 300.0,
+        workspace: Workspace | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        if max_steps < 1 or parallel < 1:
+            raise InvalidOption(f"max_steps={max_steps} and parallel={parallel} must be at least 1")
+        self._memory = memory
+        self._model = model
+        self._tools = {tool.name: tool for tool in map(as_tool, tools)}
+        if len(self._tools) != len(tools):
+            raise InvalidOption("two tools have the same name")
+        self._schemas: ToolSchemas = [tool.schema for tool in self._tools.values()]
+        self._system = system
+        self._max_steps = max_steps
+        self._parallel = parallel
+        self._tool_seconds = tool_seconds
+        self._model_seconds = model_seconds
+        self._workspace = workspace
+        self._on_event = on_event
+
+    async def run(self, conversation: str, content: object, *, client_id: str = "") -> Reply:
+        """Answer the user. With `client_id` a retry does not say the same thing twice."""
+        session = self._memory.session(conversation)
+        if self._system:
+            await session.system(self._system)
+        await session.user(content, client_id=client_id)
+        return await self._loop(session)
+
+    async def resume(self, conversation: str) -> Reply | None:
+        """Go on where a process stopped; None when the last word was the agent's."""
+        session = self._memory.session(conversation)
+        status = await session.status()
+        newest = await session.history(after=max(status.entries - 1, 0), limit=1)
+        if not newest or (newest[0].message.role == "assistant" and not newest[0].message.calls):
+            return None
+        return await self._loop(session)
+
+    async def _loop(self, session: AsyncSession) -> Reply:
+        for step in range(1, self._max_steps + 1):
+            context, answer = await self._asked(session, step)
+            await session.add(answer.message)
+            if answer.usage is not None:
+                await session.record_usage(answer.usage)
+            self._tell(Answered(step, answer))
+            calls = answer.message.calls
+            if not calls:
+                return Reply(text=answer.message.text, answer=answer, steps=step, context=context)
+            jobs = [self._job(session, call) for call in calls]
+            await self._memory.way.each(jobs, parallel=self._parallel)
+        raise StepsExhausted(
+            f"no answer after {self._max_steps} steps; resume({session.id!r}) goes on, or raise max_steps"
+        )
+
+    def _tell(self, event: Event) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _text_came(self, text: str) -> None:
+        self._tell(TextCame(text))
+
+    async def _asked(self, session: AsyncSession, step: int) -> tuple[Context, Answer]:
+        context = await self._context(session, None)
+        self._tell(Sending(step, context))
+        try:
+            return context, await self._answer(context)
+        except ContextOverflow as overflow:
+            smaller = replace(context.budget, max_tokens=int(context.tokens * _SMALLER))
+            try:
+                context = await self._context(session, smaller)
+            except BudgetTooSmall:
+                raise overflow from None  # what is left cannot be made smaller
+            self._tell(Sending(step, context))
+            return context, await self._answer(context)
+
+    async def _context(self, session: AsyncSession, budget: Budget | None) -> Context:
+        workspace = self._workspace.render() if self._workspace else ""
+        return await session.context(budget=budget, tools=self._schemas, workspace=workspace)
+
+    async def _answer(self, context: Context) -> Answer:
+        model, tools = self._model, self._schemas
+        on_text = self._text_came if self._on_event is not None else None
+
+        def question() -> Coroutine[object, None, Answer]:
+            if on_text is None:
+                return model.complete(context, tools=tools)
+            return model.stream(context, tools=tools, on_text=on_text)
+
+        return cast("Answer", await self._memory.way.ask(question, seconds=self._model_seconds))
+
+    def _job(
+        self, session: AsyncSession, call: ToolCall
+    ) -> Callable[[], Coroutine[object, None, None]]:
+        async def job() -> None:
+            self._tell(ToolStarted(call))
+            text, failed = await self._result(call)
+            await session.tool(text, tool_call_id=call.id, name=call.name)
+            self._tell(ToolDone(call, text, failed))
+
+        return job
+
+    async def _result(self, call: ToolCall) -> tuple[str, bool]:
+        """What a tool answers; a fault is an answer too, so that the model can do something about it."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            return f"error: there is no tool {call.name!r}; known: {known}", True
+        try:
+            arguments = tool.arguments(call.arguments)
+            found = await self._memory.way.ask(
+                lambda: tool.call(**arguments), seconds=self._tool_seconds
+            )
+        except ToolRefused as refused:
+            return f"error: {refused}", True
+        except TimeoutError:
+            return f"error: no result within {self._tool_seconds:g} s", True
+        except Exception as error:  # whatever a tool raises, the model is told
+            return f"error: {type(error).__name__}: {error}", True
+        return found if isinstance(found, str) else _spelled(found), False
+
+
+def _spelled(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)

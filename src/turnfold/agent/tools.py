@@ -1,0 +1,97 @@
+"""A Python function as a tool: its schema for the model, its arguments checked, its faults told to the model.
+
+The schema comes from the signature and the docstring, so that there is one truth. Arguments that do not fit it never
+reach the function: the model gets the reason as the result of its call and can try again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from turnfold.errors import InvalidOption
+
+__all__ = ("Tool", "ToolRefused", "as_tool")
+
+
+class ToolRefused(Exception):
+    """Arguments that do not fit the tool; the model is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something the model may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    """JSON schema of the arguments."""
+    call: Callable[..., object]
+    """Called with the arguments by name; may be a coroutine function."""
+    form: type[msgspec.Struct] | None = None
+    """What the arguments are checked against; None passes them as they are."""
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The tool as OpenAI's Chat interface writes it; the wire translates."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        return {"type": "function", "function": function}
+
+    def arguments(self, text: str) -> dict[str, object]:
+        """The arguments of a call, checked."""
+        try:
+            given = msgspec.json.decode(text or "{}", type=dict[str, object])
+            if self.form is None:
+                return given
+            checked = msgspec.convert(given, self.form)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ToolRefused(f"the arguments do not fit {self.name}: {error}") from None
+        return msgspec.structs.asdict(checked)
+
+
+def as_tool(given: Tool | Callable[..., object]) -> Tool:
+    """A tool from a function with annotated parameters and a docstring, or the tool itself."""
+    if isinstance(given, Tool):
+        return given
+    name = getattr(given, "__name__", type(given).__name__)
+    hints = get_type_hints(given)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in inspect.signature(given).parameters.values():
+        if parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+            parameter.POSITIONAL_ONLY,
+        ):
+            raise InvalidOption(
+                f"tool {name!r}: parameter {parameter.name!r} cannot be given by name; a model names its arguments"
+            )
+        kind: Any = hints.get(parameter.name, Any)
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, parameter.default))
+    form = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    try:
+        parameters = _schema(form)
+    except TypeError as error:
+        raise InvalidOption(
+            f"tool {name!r}: {error}; annotate its parameters with JSON types"
+        ) from None
+    return Tool(name, inspect.getdoc(given) or "", parameters, given, form)
+
+
+def _schema(form: type[msgspec.Struct]) -> dict[str, object]:
+    [schema], components = msgspec.json.schema_components([form], ref_template="#/$defs/{name}")
+    own = dict(components.pop(form.__name__, schema))
+    own.pop("title", None)
+    if components:
+        own["$defs"] = components
+    return own

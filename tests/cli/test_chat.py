@@ -1,0 +1,98 @@
+"""Talking in the terminal: kept, resumed, useful without a model, and honest about what it costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from turnfold import Memory
+from turnfold.cli.app import app
+from turnfold.cli.chat.answering import ModelAnswers, Quotes, pick_model
+from turnfold.cli.chat.talk import budget_line, default_store
+from turnfold.errors import InvalidOption
+from turnfold.models import OpenAIChat
+from turnfold.testing import ScriptedModel
+
+RUN = CliRunner()
+
+
+def address(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'chat.db'}"
+
+
+def test_without_a_model_it_says_how_to_get_one_and_quotes_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    store = ["--store", address(tmp_path), "--session", "notes"]
+    first = RUN.invoke(app, ["chat", *store], input="门禁密码是 4471\nsomething else entirely\n")
+    assert first.exit_code == 0, first.output
+    assert "--model" in first.output
+    assert "nothing like it was said before" in first.output
+    again = RUN.invoke(app, ["chat", *store], input="密码是多少\n")
+    assert "session notes (2 entries)" in again.output
+    assert "#1 user: 门禁密码是 4471" in again.output
+    assert "tokens" in again.output
+
+
+def test_one_turn_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    store = ["--store", address(tmp_path), "--session", "notes"]
+    RUN.invoke(app, ["chat", *store, "--once", "the code is ZX-1"])
+    found = RUN.invoke(app, ["chat", *store, "--once", "which code?", "--json"])
+    told = json.loads(found.output)
+    assert told["answer"] == "#1 user: the code is ZX-1"
+    assert told["session"] == "notes"
+    assert told["model"] is None
+    assert 0 < told["tokens"] <= told["allowed"]
+    alone = RUN.invoke(app, ["chat", *store, "--json"])
+    assert alone.exit_code == 2
+
+
+def test_a_model_answers_piece_by_piece_and_the_session_is_kept(tmp_path: Path) -> None:
+    pieces: list[str] = []
+    with Memory(address(tmp_path)) as memory:
+        answers = ModelAnswers(
+            memory, ScriptedModel(["Hello! 你好！", "Still here."]), "Be kind.", pieces.append
+        )
+        assert answers.answer("one", "hi") == "Hello! 你好！"
+        assert "".join(pieces) == "Hello! 你好！"
+        assert answers.receipt is not None
+        assert "tokens" in budget_line(answers.receipt)
+        answers.answer("one", "there?")
+        assert answers.receipt is not None
+        assert "of the last prompt kept" in budget_line(answers.receipt)
+    with Memory(address(tmp_path)) as memory:
+        assert len(memory.session("one").history()) == 5
+        assert "#2 user: hi" in Quotes(memory).answer("one", "hi there")
+
+
+def test_which_model_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert pick_model(None, None, {}) is None
+    local = pick_model("qwen3", "http://localhost:1/v1", {})
+    assert isinstance(local, OpenAIChat)
+    assert local.name == "qwen3"
+    named = pick_model(None, "http://localhost:1/v1", {"TURNFOLD_MODEL": "llama"})
+    assert named is not None
+    assert named.name == "llama"
+    with pytest.raises(InvalidOption, match="give --model too"):
+        pick_model(None, "http://localhost:1/v1", {})
+
+
+def test_chats_are_kept_in_the_users_folder(tmp_path: Path) -> None:
+    assert default_store({"TURNFOLD_STORE": "sqlite:///x.db"}) == "sqlite:///x.db"
+    found = default_store({"XDG_DATA_HOME": str(tmp_path)})
+    assert found == f"sqlite:///{(tmp_path / 'turnfold' / 'chat.db').as_posix()}"
+    assert (tmp_path / "turnfold").is_dir()
+
+
+def test_what_cannot_work_is_told_in_a_line(tmp_path: Path) -> None:
+    bad = RUN.invoke(app, ["chat", "--store", "nowhere://x", "--once", "hi"])
+    assert bad.exit_code == 2
+    assert "unknown store" in bad.output
+    assert "Traceback" not in bad.output
+    assert not list(tmp_path.iterdir())
