@@ -29,13 +29,13 @@ test: $(TEST_READY) ## every check: ruff, formatting, pyright, import-linter, py
 	check $(BIN)/ruff check --output-format concise; \
 	check $(BIN)/ruff format --check --output-format concise; \
 	check $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
-	check $(BIN)/lint-imports --no-logo; \
+	check $(BIN)/lint-imports --no-logo --no-cache; \
 	check $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4; \
 	if [ -n "$$failed" ]; then printf "\n== FAILED$$failed\n"; exit 1; fi; \
 	printf '\n== all five checks passed\n'
 
 test-slow: $(TEST_READY) ## the tests marked slow
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow -n $(WORKERS) --maxprocesses 4 --timeout 3600
 
 bench: $(BENCH_READY) ## measure turnfold beside its peers, in an environment of its own
 	@.venv-bench/bin/python -m bench
@@ -47,7 +47,7 @@ format: $(TEST_READY) ## format the code and mend what ruff can mend
 lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,run,the run-time closure with the extra cli)
 	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
-	$(call pin,bench,what `make bench` needs,--group bench --constraint requirements/run.txt)
+	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
 
 clean: ## remove the environments and everything else that can be made again
 	rm -rf .venv .venv-bench build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache

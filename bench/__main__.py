@@ -15,7 +15,21 @@ from typing import Any
 from bench.peers import versions
 from bench.report import Report, as_markdown, as_text
 
-BENCHES = ("imports", "memory", "counting", "prefix", "window")
+BENCHES = (
+    "imports",
+    "memory",
+    "counting",
+    "prefix",
+    "window",
+    "stores_append",
+    "stores_read",
+    "stores_servers",
+    "context",
+    "sessions",
+    "coverage",
+    "search",
+)
+_LAST_SECTION = "## What is not measured\n"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
 
@@ -23,7 +37,7 @@ def main() -> None:
     """Read the command line, run, print, and write what was asked for."""
     options = _options()
     if options.list:
-        print("\n".join(f"{name:10} {_bench(name).QUESTION}" for name in BENCHES))
+        print("\n".join(f"{name:14} {_bench(name).QUESTION}" for name in BENCHES))
         return
     print(_circumstances(quick=options.quick), flush=True)
     reports: list[Report] = []
@@ -83,18 +97,36 @@ def _write_json(path: Path, reports: list[Report], *, quick: bool) -> None:
 
 
 def _write_page(reports: list[Report]) -> None:
-    """Replace what stands between the markers of each benchmark that was run."""
+    """Replace what stands between the markers of each benchmark that was run; a new one gets a section."""
     page = PAGE.read_text(encoding="utf-8")
+    for report in reports:
+        if _marker(report.name) not in page:
+            page = _with_section(page, report)
     sections = {report.name: as_markdown(report) for report in reports}
     sections["circumstances"] = f"{_circumstances(quick=False)}."
     for name, text in sections.items():
-        start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+        start, end = _marker(name), _marker(name, end=True)
         head, found, rest = page.partition(start)
         _, closed, tail = rest.partition(end)
         if not (found and closed):
             sys.exit(f"{PAGE.name} has no section {start} ... {end}")
         page = f"{head}{start}\n\n{text}\n\n{end}{tail}"
     PAGE.write_text(page, encoding="utf-8")
+
+
+def _marker(name: str, *, end: bool = False) -> str:
+    return f"<!-- {'/' if end else ''}bench:{name} -->"
+
+
+def _with_section(page: str, report: Report) -> str:
+    """The page with an empty section for a benchmark, before what is not measured."""
+    section = (
+        f"## {report.name}: {report.question}\n\n"
+        f"`.venv-bench/bin/python -m bench {report.name}`\n\n"
+        f"{_marker(report.name)}\n\n{_marker(report.name, end=True)}\n\n"
+    )
+    before, found, after = page.partition(_LAST_SECTION)
+    return f"{before}{section}{found}{after}" if found else f"{page.rstrip()}\n\n{section}"
 
 
 if __name__ == "__main__":

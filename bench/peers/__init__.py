@@ -8,11 +8,11 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from bench.contender import Contender, Held
+from bench.contender import Contender, Held, Reopened, Stored
 
-__all__ = ("absent", "contenders", "held", "imports", "versions")
+__all__ = ("absent", "contenders", "held", "imports", "reopened", "stored", "versions")
 
-_ALWAYS = ("turnfold", "splintr-rs", "msgspec", "tiktoken")
+_ALWAYS = ("apsw", "turnfold", "splintr-rs", "msgspec", "tiktoken")
 
 
 def contenders() -> list[Contender]:
@@ -30,9 +30,20 @@ def imports() -> list[str]:
     return sorted(_offered("IMPORTS"), key=lambda each: "turnfold" not in each)
 
 
+def reopened() -> list[Reopened]:
+    """Every store that is opened again after a restart, ours first."""
+    return sorted(_offered("REOPENED"), key=lambda each: not each.ours)
+
+
+def stored() -> list[Stored]:
+    """Everybody who builds windows from a store, ours first."""
+    return sorted(_offered("STORED"), key=lambda each: not each.ours)
+
+
 def versions() -> dict[str, str]:
     """The version of every package that takes part."""
-    packages = {*_ALWAYS, *(each.package for each in (*contenders(), *held()) if each.package)}
+    everybody = (*contenders(), *held(), *reopened(), *stored())
+    packages = {*_ALWAYS, *(each.package for each in everybody if each.package)}
     return {package: version(package) for package in sorted(packages)}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from bench.contender import Call, Contender, Held, Item
+from bench.contender import Call, Contender, Held, Item, Reopened, Stored
 from turnfold import (
     Budget,
     Context,
+    Memory,
     Message,
     MessageMemory,
     Transcript,
@@ -16,11 +18,18 @@ from turnfold import (
     assemble,
     counter_for,
 )
+from turnfold.memory.drive import drive
+from turnfold.records import Checkpoint, NewEntry
+from turnfold.stores import Scope
+from turnfold.stores.sqlite_store import SqliteStore
 
 __all__ = (
     "CONTENDERS",
     "HELD",
     "IMPORTS",
+    "REOPENED",
+    "STORED",
+    "SessionOnDisk",
     "TranscriptSession",
     "as_items",
     "as_turnfold",
@@ -28,6 +37,8 @@ __all__ = (
 )
 
 MODEL = "gpt-4o"
+BUDGET = 8_000
+_SCOPE = Scope("bench")
 
 
 class TranscriptSession:
@@ -133,6 +144,28 @@ def _plain(item: Item) -> dict[str, object]:
     return {"role": item.role, "content": item.text}
 
 
+def _store(path: Path) -> SqliteStore:
+    return SqliteStore(path, blocking=True, counter=counter_for(MODEL))
+
+
+def _seed(path: Path, items: Sequence[Item]) -> None:
+    store = _store(path)
+    messages = as_turnfold(items)
+    for start in range(0, len(messages), 2_000):
+        batch = [NewEntry(message) for message in messages[start : start + 2_000]]
+        drive(store.append(_SCOPE, "talk", batch))
+    drive(store.close())
+
+
+def _reopen(path: Path) -> tuple[int, Callable[[], object]]:
+    store = _store(path)
+    log = Transcript(counter_for(MODEL))
+    for entry in drive(store.tail(_SCOPE, "talk", tokens=BUDGET)):
+        log.add(entry.message, entry.tokens)
+    window = assemble(log, Budget(max_tokens=BUDGET))
+    return len(window.messages), lambda: drive(store.close())
+
+
 def _prepared_transcript(items: Sequence[Item]) -> tuple[Transcript, Sequence[Item]]:
     log = Transcript(counter_for(MODEL))
     log.counter.count_text("load the vocabulary")
@@ -186,4 +219,79 @@ IMPORTS = (
     "from turnfold import Message",
     "from turnfold import MessageMemory",
     "from turnfold import counter_for; counter_for('gpt-4o').count_text('first exact count')",
+)
+
+REOPENED = (
+    Reopened(
+        name="turnfold SqliteStore",
+        package="turnfold",
+        seed=_seed,
+        reopen=_reopen,
+        note=f"opened, tail of {BUDGET:,} tokens read, window assembled; seeded 2,000 messages an append",
+        ours=True,
+    ),
+)
+
+
+class SessionOnDisk:
+    """A session of a memory on a SQLite file that folds only when asked to."""
+
+    def __init__(self, path: Path, budget: int) -> None:
+        self.memory = Memory(
+            f"sqlite:///{path}",
+            scope=_SCOPE,
+            model=MODEL,
+            budget=Budget(max_tokens=budget),
+            checkpoint="manual",
+        )
+        self.session = self.memory.session("talk")
+
+    def add(self, item: Item) -> None:
+        """Append one message."""
+        self.session.add(_message(item))
+
+    def window(self) -> Sequence[Message]:
+        """The messages of the next context, of which there is a manifest in the file."""
+        return self.session.context().messages
+
+    def close(self) -> None:
+        """Close the file."""
+        self.memory.close()
+
+
+def _seed_folded(path: Path, items: Sequence[Item]) -> None:
+    """The same with a live checkpoint over all but the newest messages."""
+    _seed(path, items)
+    store = _store(path)
+    upto = len(items) - 40
+    while items[upto].role != "user":
+        upto -= 1
+    summary = " ".join(item.text for item in items[1:40] if item.role == "user")[:2_000]
+    checkpoint = Checkpoint(
+        id=f"{upto}-seed", previous="", upto=upto, text=summary, digest="seed", model="seed",
+        trust="user", fidelity=1.0,
+    )  # fmt: skip
+    drive(store.add_checkpoint(_SCOPE, "talk", checkpoint))
+    drive(store.close())
+
+
+STORED = (
+    Stored(
+        name="turnfold Session",
+        package="turnfold",
+        seed=_seed,
+        open=SessionOnDisk,
+        read=as_items,
+        note="context() with its manifest stored; nothing folded yet",
+        ours=True,
+    ),
+    Stored(
+        name="turnfold Session, folded",
+        package="turnfold",
+        seed=_seed_folded,
+        open=SessionOnDisk,
+        read=as_items,
+        note="the same with a live checkpoint over all but the newest 40 messages",
+        ours=True,
+    ),
 )

@@ -1,0 +1,204 @@
+"""How much of what a question needs is inside the tokens brought back for it?
+
+LoCoMo: very long conversations, and for each of nearly 2,000 questions the entries its answer rests on. The figure is
+the mean share of those entries that are shown whole. Costs are exact o200k counts of the whole message that is sent:
+fence, headings, times and roles included. No embeddings, no model.
+
+That matches spread to what stands beside them was settled with all ten conversations in view. The numbers it is done
+with were chosen on every other one, beginning with the first; the figures of the rest stand beside theirs.
+
+Chinese has no such set with questions, so words are drawn from real dialogues and must be found again where they stand.
+The weights of single characters and of length were chosen on other words of the same dialogues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from bench.conversations import Asked, Talk, data_folder, exact, logged, talks
+from bench.probes import Outcome, chinese
+from bench.report import Report, Table, Target
+from turnfold.memory import Session
+from turnfold.memory.tail import recalled_text, tail_message
+from turnfold.recall import Recalled, asked_terms, fill
+from turnfold.records import Entry
+
+__all__ = ("QUESTION", "run")
+
+QUESTION = (
+    "evidence of LoCoMo's questions inside the tokens brought back; Chinese words found again"
+)
+LIMITS = {1_000: 0.78, 2_000: 0.86, 4_000: 0.91}
+_FRAMING = 8
+"""Tokens of a message around its text, at most."""
+_QUICK = 12
+"""A quick run asks every so many questions."""
+_PROBES, _QUICK_PROBES = 100, 15
+_LEAST_FOUND = 0.95
+Choose = Callable[["_Log", str, int], Iterable[Entry | Recalled]]
+
+
+@dataclass(slots=True)
+class _Log:
+    """A conversation to ask questions about, with what the baselines need."""
+
+    session: Session
+    entries: list[Entry]
+    hits: dict[str, list[tuple[int, float]]] = field(
+        default_factory=dict[str, list[tuple[int, float]]]
+    )
+
+    @classmethod
+    def of(cls, talk: Talk) -> _Log:
+        session = logged(talk)
+        return cls(session, session.history(limit=len(talk.messages)))
+
+    def matches(self, question: str) -> list[tuple[int, float]]:
+        """What holds words of the question, asked once for all limits."""
+        if question not in self.hits:
+            found = self.session.recall(question, limit=200)
+            self.hits = {question: [(hit.seq, hit.score) for hit in found]}
+        return self.hits[question]
+
+
+def run(*, quick: bool) -> Report:
+    """Measure both; without the data, say so."""
+    report = Report("coverage", QUESTION)
+    if not (data_folder() / "conversations").is_dir():
+        report.targets.append(Target("LoCoMo", "left out: the conversations are not here", None))
+        return report
+    shares = {name: _shares(choose, quick=quick) for name, choose in _WAYS.items()}
+    report.tables = [_coverage_table(shares)]
+    ours = shares["turnfold"]
+    for limit, wanted in LIMITS.items():
+        got = _mean(ours, limit, None)
+        claim = f"evidence inside {limit:,} tokens >= {wanted}"
+        report.targets.append(Target(claim, f"{got:.3f}", got >= wanted))
+    found = [chinese(name, many=_QUICK_PROBES if quick else _PROBES) for name in _CHINESE]
+    report.tables.append(_chinese_table(found))
+    for outcome in found:
+        report.targets.append(
+            Target(
+                f"{outcome.name}: Chinese words found among the best five >= {_LEAST_FOUND}",
+                f"{outcome.share:.3f}",
+                outcome.share >= _LEAST_FOUND,
+            )
+        )
+    report.figures = {
+        "coverage": {
+            name: {str(at): _mean(got, at, None) for at in LIMITS} for name, got in shares.items()
+        },
+        "chinese": {outcome.name: outcome.shares for outcome in found},
+    }
+    return report
+
+
+# ---------------------------------------------------------------------------------------------------- LoCoMo
+
+
+def _shares(choose: Choose, *, quick: bool) -> list[list[dict[int, float]]]:
+    """By conversation and question: the share of the evidence inside each limit."""
+    shares: list[list[dict[int, float]]] = []
+    for talk in talks("locomo"):
+        log = _Log.of(talk)
+        asked = talk.questions[:: _QUICK if quick else 1]
+        shares.append([_covered(log, each, choose) for each in asked])
+    return shares
+
+
+def _covered(log: _Log, asked: Asked, choose: Choose) -> dict[int, float]:
+    covered: dict[int, float] = {}
+    for limit in LIMITS:
+        shown = {
+            found.seq
+            for found in choose(log, asked.question, limit)
+            if isinstance(found, Entry) or not found.excerpt
+        }
+        covered[limit] = len(shown & asked.evidence) / len(asked.evidence)
+    return covered
+
+
+def _newest(log: _Log, question: str, limit: int) -> Iterable[Entry]:  # noqa: ARG001 (whatever is asked)
+    count = exact().count_message
+    for entry in reversed(log.entries):
+        limit -= count(entry.message)
+        if limit < 0:
+            return
+        yield entry
+
+
+def _matches_alone(log: _Log, question: str, limit: int) -> Iterable[Recalled]:
+    entries = {entry.seq: entry for entry in log.entries}
+    return fill(
+        log.matches(question),
+        entries,
+        terms=asked_terms(question),
+        tokens=limit,
+        count=exact().count_text,
+        measure=_sent,
+    )
+
+
+def _brought_back(log: _Log, question: str, limit: int) -> Iterable[Recalled]:
+    found = log.session.recall(question, tokens=limit - _FRAMING)
+    if (sent := _sent(found)) > limit:
+        raise AssertionError(f"{sent} tokens sent, {limit} allowed")
+    return found
+
+
+def _sent(found: Sequence[Recalled]) -> int:
+    return sum(map(exact().count_message, tail_message(recalled_text(found))))
+
+
+_WAYS: dict[str, Choose] = {
+    "newest entries": _newest,
+    "BM25, matches alone": _matches_alone,
+    "turnfold": _brought_back,
+}
+
+
+def _mean(shares: list[list[dict[int, float]]], limit: int, half: int | None) -> float:
+    chosen = shares if half is None else shares[half::2]
+    return fmean(each[limit] for conversation in chosen for each in conversation)
+
+
+def _coverage_table(shares: dict[str, list[list[dict[int, float]]]]) -> Table:
+    rows = [
+        [f"{name}, {which}", *(f"{_mean(got, limit, half):.3f}" for limit in LIMITS)]
+        for name, got in shares.items()
+        for which, half in (("all", None), ("numbers chosen on", 0), ("the rest", 1))
+    ]
+    asked = sum(map(len, shares["turnfold"]))
+    return Table(
+        f"Share of the evidence shown, {asked:,} questions",
+        ["way", *(f"{limit:,} tokens" for limit in LIMITS)],
+        rows,
+        ["Every count is exact and includes role, time, headings and fence."],
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- Chinese
+
+_CHINESE = ("cmtmedqa_zh", "kdconv_zh")
+
+
+def _chinese_table(found: Sequence[Outcome]) -> Table:
+    kinds = list(found[0].shares)
+    return Table(
+        "Share of words found among the best five, at the place they were drawn from",
+        ["set", *kinds, "all", "entries"],
+        [
+            [
+                each.name,
+                *(f"{each.shares[kind]:.3f}" for kind in kinds),
+                f"{each.share:.3f}",
+                f"{each.entries:,}",
+            ]
+            for each in found
+        ],
+        [
+            "Words that stand in at most five entries of all dialogues of the set, joined to one folded log."
+        ],
+    )
