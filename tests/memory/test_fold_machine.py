@@ -231,6 +231,7 @@ class FoldMachine(RuleBasedStateMachine):
 
 FEW = settings(
     max_examples=40,
+    derandomize=True,  # the same walks each time; the slow machine takes others
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -244,7 +245,7 @@ class TestFolding(FoldMachine.TestCase):
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 class TestFoldingAtLength(FoldMachine.TestCase):
-    settings = settings(FEW, max_examples=500, stateful_step_count=60)
+    settings = settings(FEW, max_examples=500, stateful_step_count=60, derandomize=False)
 
 
 def test_the_machine_sees_a_fold_that_takes_an_entry_too_many() -> None:

@@ -378,7 +378,7 @@ class TestErasesRowsButNotBytes(Sabotaged):
 class TestNeverRecounts(Sabotaged):
     class Broken(SqliteStore):
         def _recount(
-            self, connection: Connection, scope: Scope, conversation: str, held: Held
+            self, connection: Connection, tenant: str, conversation: str, held: Held
         ) -> None:
             pass
 

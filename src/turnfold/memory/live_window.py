@@ -134,7 +134,11 @@ class LiveWindow:
             tail=around.tail,
             tools=around.tools,
         )
-        fates = (*self._before(around), *self._numbered(context.fates), *self._systems(around))
+        asked = (
+            self.head is not None and 0 in context.positions
+        )  # whether its question is still shown
+        before = self._before(around, question=self.head.seq if self.head and asked else 0)
+        fates = (*before, *self._numbered(context.fates), *self._systems(around))
         shown = self._in_seqs(context, around, tuple(sorted(fates)))
         self._move(context)
         return shown
@@ -197,7 +201,8 @@ class LiveWindow:
     def _move(self, context: Context) -> None:
         anchor = context.anchor
         position = anchor.position
-        moved = position != self._position_of(self.anchor)
+        # Never back: where nothing from the anchor on can be shown, the question stands alone before it.
+        moved = position > self._position_of(self.anchor)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
         if moved:
             head = context.head if context.head >= 0 else None
@@ -229,9 +234,9 @@ class LiveWindow:
         numbers = self._transcript.numbers
         return numbers[position] if position < len(numbers) else self.seq + 1
 
-    def _before(self, around: Around) -> Iterator[Fate]:
+    def _before(self, around: Around, *, question: int) -> Iterator[Fate]:
         """What became of everything before the anchor that is not sent all the same: system, the turn's question."""
-        sent = {entry.seq for entry in (*around.system, *((self.head,) if self.head else ()))}
+        sent = {question, *(entry.seq for entry in around.system)}
         covered = around.covered
         folded = f"folded into checkpoint {around.checkpoint.id}" if around.checkpoint else ""
         for start, stop, outcome, why in (
@@ -250,6 +255,11 @@ class LiveWindow:
             if fate.start < 0:
                 yield fate
                 continue
+            if fate.outcome is Outcome.DROPPED and numbers[fate.start] < self.anchor:
+                # The question of the turn so far; what lies before the anchor is told of by `_before`.
+                fate = fate._replace(start=fate.start + 1)  # noqa: PLW2901 (the rest of it)
+                if fate.start >= fate.stop:
+                    continue
             first = fate.start
             for at in range(fate.start + 1, fate.stop + 1):
                 if at == fate.stop or numbers[at] != numbers[at - 1] + 1:
@@ -263,6 +273,13 @@ class LiveWindow:
                 yield Fate(seq, seq + 1, Outcome.MOVED, "system message: sent first")
             else:
                 yield Fate(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
+
+    def _question(self, context: Context) -> int:
+        """Seq of the user message shown before the anchor; -1 for none."""
+        if context.head >= 0:
+            return self._seq_of(context.head)
+        alone = context.anchor.position < self._position_of(self.anchor)
+        return self.head.seq if self.head and alone else -1
 
     def _in_seqs(self, context: Context, around: Around, fates: tuple[Fate, ...]) -> Context:
         numbers = self._transcript.numbers
@@ -278,12 +295,15 @@ class LiveWindow:
             costs=context.costs,
             positions=positions,
             ends=context.ends,
-            head=numbers[context.head] if context.head >= 0 else -1,
+            head=self._question(context),
             tools=context.tools,
             budget=context.budget,
             counter=context.counter,
             anchor=replace(
-                anchor, position=self._seq_of(anchor.position), caps=caps, covered=around.covered
+                anchor,
+                position=max(self._seq_of(anchor.position), self.anchor),
+                caps=caps,
+                covered=around.covered,
             ),
             fates=fates,
             moved=context.moved,
