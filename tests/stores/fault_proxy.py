@@ -11,6 +11,7 @@ import asyncio
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from random import Random
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -147,16 +148,16 @@ class Symptoms(Protocol):
     def count(self, name: str) -> int: ...
 
 
-class Fault:
+class Fault(ABC):
     """Something that goes wrong, for a while or once, and how it shows."""
 
     def __init__(self, server: RedisServer, proxy: FaultProxy, dice: Random) -> None:
         self.server, self.proxy, self.dice = server, proxy, dice
 
-    def strike(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def strike(self) -> None: ...
 
-    def heal(self) -> None:
+    def heal(self) -> None:  # noqa: B027 (most faults leave nothing to undo)
         pass
 
     def shows(self, run: Symptoms) -> bool:

@@ -6,14 +6,14 @@ answer came whole or in pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from turnfold.errors import InvalidOption
 from turnfold.models.anthropic_stream import MessageStream, settled_message
-from turnfold.models.calling import Calling, SdkModel, answer_of, checked_options, counted
-from turnfold.models.plain_json import Json, word_at
-from turnfold.models.protocol import Answer, Prompt, ToolSchemas
+from turnfold.models.calling import Calling, Interface, SdkModel, checked_options
+from turnfold.models.plain_json import word_at
+from turnfold.models.protocol import Prompt, ToolSchemas
 from turnfold.models.retrying import Sleep
 from turnfold.wire import Request
 from turnfold.wire import anthropic as wire
@@ -56,42 +56,24 @@ class Anthropic(SdkModel):
         if max_output < 1:
             raise InvalidOption(f"max_output={max_output} must be at least 1")
         self._sdk = AnthropicSdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
-        super().__init__(Calling(model, retries=retries, sleep=sleep), self._sdk)
-        self._options = {**checked_options(options, _OWNED), "max_tokens": max_output}
-        self._cache = cache
-
-    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The answer to a context."""
-        request, arguments = self._written(prompt, tools)
-
-        async def send() -> Json:
-            return settled_message(await self._sdk.message(arguments))
-
-        return _answer(await self._calling.whole(send), request)
-
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
-        """The same, with every piece of text given to `on_text` as it comes."""
-        request, arguments = self._written(prompt, tools)
-        response = await self._calling.streamed(
-            lambda on_event: self._sdk.message_stream(arguments, on_event),
-            MessageStream,
+        interface = Interface(
+            send=self._sdk.message,
+            send_stream=self._sdk.message_stream,
+            assembler=MessageStream,
             settle=settled_message,
-            on_text=on_text,
+            accept=wire.accept,
+            stop=lambda response: word_at(response, "stop_reason"),
         )
-        return _answer(response, request)
+        further = {**checked_options(options, _OWNED), "max_tokens": max_output}
+        super().__init__(
+            Calling(model, retries=retries, sleep=sleep), self._sdk, interface, further
+        )
+        self._cache = cache
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
         """What Anthropic counts; None where the server has no call for it."""
         _, arguments = self._written(prompt, tools)
-        asked = {key: value for key, value in arguments.items() if key in _COUNTED}
-        return await counted(self._calling, lambda: self._sdk.count(asked))
+        return await self._counted(arguments, _COUNTED, self._sdk.count)
 
-    def _written(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, Json]:
-        request = wire.request(prompt, model=self.name, tools=tools, cache=self._cache)
-        return request, {**request.kwargs, **self._options}
-
-
-def _answer(response: Json, request: Request) -> Answer:
-    return answer_of(response, request, wire.accept, stop=word_at(response, "stop_reason"))
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        return wire.request(prompt, model=self.name, tools=tools, cache=self._cache)

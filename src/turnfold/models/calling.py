@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self, cast
 
 from turnfold.errors import InvalidOption
 from turnfold.models.failures import CallFailed, Failure, failure_of
 from turnfold.models.plain_json import Json
-from turnfold.models.protocol import Answer
+from turnfold.models.protocol import Answer, Prompt, ToolSchemas
 from turnfold.models.retrying import RetryPolicy, Sleep, retrying
 from turnfold.records import Message, Usage
 from turnfold.wire import Request
@@ -26,10 +27,9 @@ __all__ = (
     "Assembler",
     "Calling",
     "Connected",
+    "Interface",
     "SdkModel",
-    "answer_of",
     "checked_options",
-    "counted",
     "plain_answer",
     "read_stream",
 )
@@ -59,12 +59,90 @@ class Connected(Protocol):
         ...
 
 
-class SdkModel:
-    """What every client is: a name, and connections to close."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """One of a provider's interfaces: how it is called, and how its answers are read."""
 
-    def __init__(self, calling: Calling, connections: Connected) -> None:
+    send: Callable[[Json], Awaitable[Json]]
+    send_stream: Callable[[Json, _OnEvent], Awaitable[None]]
+    assembler: Callable[[], Assembler]
+    settle: Callable[[Json], Json]
+    """The answer without what differs between a stream and a whole one; a `CallFailed` when it is none."""
+    accept: Callable[[object], Message]
+    stop: Callable[[Json], str]
+    """Why the model stopped."""
+    streaming: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Further arguments of a call that is streamed."""
+
+
+class SdkModel(ABC):
+    """What every client is: a model called through one interface, and connections to close."""
+
+    def __init__(
+        self, calling: Calling, connections: Connected, interface: Interface, options: Json
+    ) -> None:
         self._calling = calling
         self._connections = connections
+        self._interface = interface
+        self._options = options
+
+    @abstractmethod
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        """The context as the interface wants it."""
+
+    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
+        """The answer to a context."""
+        interface = self._interface
+        request, arguments = self._written(prompt, tools)
+
+        async def send() -> Json:
+            return interface.settle(await interface.send(arguments))
+
+        return self._answer(await self._calling.whole(send), request)
+
+    async def stream(
+        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
+    ) -> Answer:
+        """The same, with every piece of text given to `on_text` as it comes."""
+        interface = self._interface
+        request, arguments = self._written(prompt, tools)
+        asked = {**arguments, **interface.streaming}
+        response = await self._calling.streamed(
+            lambda on_event: interface.send_stream(asked, on_event),
+            interface.assembler,
+            settle=interface.settle,
+            on_text=on_text,
+        )
+        return self._answer(response, request)
+
+    def _written(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, Json]:
+        request = self._request(prompt, tools)
+        return request, {**request.kwargs, **self._options}
+
+    def _answer(self, response: Json, request: Request) -> Answer:
+        return Answer(
+            message=self._interface.accept(response),
+            usage=_usage(response),
+            stop=self._interface.stop(response),
+            changes=tuple(str(change) for change in request.changes),
+        )
+
+    async def _counted(
+        self, arguments: Json, known: frozenset[str], send: Callable[[Json], Awaitable[Json]]
+    ) -> int | None:
+        """What a counting call reports of the arguments it knows; None where the server does not know the call."""
+        asked = {key: value for key, value in arguments.items() if key in known}
+
+        async def attempt() -> Json:
+            try:
+                return await send(asked)
+            except CallFailed as failed:
+                if failed.failure.status in _UNKNOWN_CALL:
+                    return {}
+                raise
+
+        found = (await self._calling.whole(attempt)).get("input_tokens")
+        return found if isinstance(found, int) else None
 
     @property
     def name(self) -> str:
@@ -171,33 +249,6 @@ def checked_options(options: Mapping[str, object] | None, owned: frozenset[str])
     if taken:
         raise InvalidOption(f"options cannot have {', '.join(taken)}: the client sets it itself")
     return given
-
-
-def answer_of(
-    response: Json, request: Request, accept: Callable[[object], Message], *, stop: str
-) -> Answer:
-    """An answer from a whole response."""
-    return Answer(
-        message=accept(response),
-        usage=_usage(response),
-        stop=stop,
-        changes=tuple(str(change) for change in request.changes),
-    )
-
-
-async def counted(calling: Calling, send: Callable[[], Awaitable[Json]]) -> int | None:
-    """The tokens a counting call reports; None where the server does not know the call."""
-
-    async def attempt() -> Json:
-        try:
-            return await send()
-        except CallFailed as failed:
-            if failed.failure.status in _UNKNOWN_CALL:
-                return {}
-            raise
-
-    found = (await calling.whole(attempt)).get("input_tokens")
-    return found if isinstance(found, int) else None
 
 
 def _usage(response: Json) -> Usage | None:

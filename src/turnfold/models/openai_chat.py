@@ -6,13 +6,13 @@ about retries. A streamed answer is the same message as one that came whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from turnfold.models.calling import Calling, SdkModel, answer_of, checked_options
+from turnfold.models.calling import Calling, Interface, SdkModel, checked_options
 from turnfold.models.chat_stream import ChatStream, settled_chat
-from turnfold.models.plain_json import Json, items_at, word_at
-from turnfold.models.protocol import Answer, Prompt, ToolSchemas
+from turnfold.models.plain_json import items_at, word_at
+from turnfold.models.protocol import Prompt, ToolSchemas
 from turnfold.models.retrying import Sleep
 from turnfold.wire import Request
 from turnfold.wire import openai_chat as wire
@@ -50,49 +50,26 @@ class OpenAIChat(SdkModel):
         """
         from turnfold.models.openai_sdk import OpenAISdk
 
-        self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
-        super().__init__(Calling(model, retries=retries, sleep=sleep), self._sdk)
-        self._options = checked_options(options, _OWNED)
+        sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
+        interface = Interface(
+            send=sdk.chat,
+            send_stream=sdk.chat_stream,
+            assembler=ChatStream,
+            settle=settled_chat,
+            accept=wire.accept,
+            stop=lambda response: word_at(items_at(response, "choices")[0], "finish_reason"),
+            streaming={"stream_options": {"include_usage": True}} if stream_usage else {},
+        )
+        further = checked_options(options, _OWNED)
         if max_output is not None:
             # OpenAI's newer models refuse the old name; servers that speak its interface often know only that.
-            name = "max_completion_tokens" if self._sdk.at_openai else "max_tokens"
-            self._options.setdefault(name, max_output)
-        self._stream_options: Json = (
-            {"stream_options": {"include_usage": True}} if stream_usage else {}
-        )
-
-    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The answer to a context."""
-        request, arguments = self._written(prompt, tools)
-
-        async def send() -> Json:
-            return settled_chat(await self._sdk.chat(arguments))
-
-        return _answer(await self._calling.whole(send), request)
-
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
-        """The same, with every piece of text given to `on_text` as it comes."""
-        request, arguments = self._written(prompt, tools)
-        asked = {**arguments, **self._stream_options}
-        response = await self._calling.streamed(
-            lambda on_event: self._sdk.chat_stream(asked, on_event),
-            ChatStream,
-            settle=settled_chat,
-            on_text=on_text,
-        )
-        return _answer(response, request)
+            name = "max_completion_tokens" if sdk.at_openai else "max_tokens"
+            further.setdefault(name, max_output)
+        super().__init__(Calling(model, retries=retries, sleep=sleep), sdk, interface, further)
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (no such call)
         """None: this interface has no call for it."""
         return None
 
-    def _written(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, Json]:
-        request = wire.request(prompt, model=self.name, tools=tools)
-        return request, {**request.kwargs, **self._options}
-
-
-def _answer(response: Json, request: Request) -> Answer:
-    choice = items_at(response, "choices")[0]
-    return answer_of(response, request, wire.accept, stop=word_at(choice, "finish_reason"))
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        return wire.request(prompt, model=self.name, tools=tools)

@@ -7,12 +7,12 @@ encrypted; models that do not reason refuse that `include`, so it is not the def
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from turnfold.models.calling import Calling, SdkModel, answer_of, checked_options, counted
+from turnfold.models.calling import Calling, Interface, SdkModel, checked_options
 from turnfold.models.plain_json import Json, object_at, word_at
-from turnfold.models.protocol import Answer, Prompt, ToolSchemas
+from turnfold.models.protocol import Prompt, ToolSchemas
 from turnfold.models.responses_stream import ResponsesStream, settled_response
 from turnfold.models.retrying import Sleep
 from turnfold.wire import Request
@@ -54,44 +54,30 @@ class OpenAIResponses(SdkModel):
         from turnfold.models.openai_sdk import OpenAISdk
 
         self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
-        super().__init__(Calling(model, retries=retries, sleep=sleep), self._sdk)
-        self._options = checked_options(options, _OWNED)
-        if max_output is not None:
-            self._options.setdefault("max_output_tokens", max_output)
-
-    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The answer to a context."""
-        request, arguments = self._written(prompt, tools)
-
-        async def send() -> Json:
-            return settled_response(await self._sdk.respond(arguments))
-
-        return _answer(await self._calling.whole(send), request)
-
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
-        """The same, with every piece of text given to `on_text` as it comes."""
-        request, arguments = self._written(prompt, tools)
-        response = await self._calling.streamed(
-            lambda on_event: self._sdk.respond_stream(arguments, on_event),
-            ResponsesStream,
+        interface = Interface(
+            send=self._sdk.respond,
+            send_stream=self._sdk.respond_stream,
+            assembler=ResponsesStream,
             settle=settled_response,
-            on_text=on_text,
+            accept=wire.accept,
+            stop=_stop,
         )
-        return _answer(response, request)
+        further = checked_options(options, _OWNED)
+        if max_output is not None:
+            further.setdefault("max_output_tokens", max_output)
+        super().__init__(
+            Calling(model, retries=retries, sleep=sleep), self._sdk, interface, further
+        )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
         """What OpenAI counts; None where the server has no call for it."""
         _, arguments = self._written(prompt, tools)
-        asked = {key: value for key, value in arguments.items() if key in _COUNTED}
-        return await counted(self._calling, lambda: self._sdk.count(asked))
+        return await self._counted(arguments, _COUNTED, self._sdk.count)
 
-    def _written(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, Json]:
-        request = wire.request(prompt, model=self.name, tools=tools)
-        return request, {**request.kwargs, **self._options}
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        return wire.request(prompt, model=self.name, tools=tools)
 
 
-def _answer(response: Json, request: Request) -> Answer:
+def _stop(response: Json) -> str:
     reason = word_at(object_at(response, "incomplete_details"), "reason")
-    return answer_of(response, request, wire.accept, stop=reason or word_at(response, "status"))
+    return reason or word_at(response, "status")
