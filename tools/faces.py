@@ -56,7 +56,7 @@ from turnfold.memory.drive import drive
 from turnfold.memory.fold_keeper import FoldMode
 from turnfold.memory.front_door import AsyncMemory, make_setting
 from turnfold.memory.manifests import Difference, Explanation, Manifest
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.state import AsyncState
 from turnfold.memory.tail import Recalled
@@ -103,7 +103,8 @@ from turnfold.models import ChatModel
         known=(("AsyncMemory", "Memory"),),
     ),
     Face(
-        target="short_blocking.py",
+        folder="memory/short_term",
+        target="blocking.py",
         docstring="The short-term memory for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from types import TracebackType
@@ -111,9 +112,9 @@ from typing import Self
 
 from turnfold.memory.drive import drive
 from turnfold.memory.front_door import make_setting
-from turnfold.memory.meter import Meter
-from turnfold.memory.short_memory import RECENT_TURNS, AsyncShortMemory
-from turnfold.memory.short_values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.short_term.short_memory import RECENT_TURNS, AsyncShortMemory
+from turnfold.memory.short_term.values import MemoryContext, MemoryWriteResult, SessionValue
 from turnfold.memory.waiting import BlockingWay
 from turnfold.memory.writers import Summaries
 from turnfold.records import Checkpoint

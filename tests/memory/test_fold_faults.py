@@ -16,7 +16,7 @@ from turnfold.errors import ConversationDeleted, SummaryFailed
 from turnfold.memory import Memory, Session
 from turnfold.memory.fold_keeper import FoldMode, MemoryMode
 from turnfold.memory.folding import Folder, FoldRange
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.records import Checkpoint
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.testing.audit import audit

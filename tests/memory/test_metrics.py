@@ -24,11 +24,11 @@ from tests.house.source_tree import PACKAGE, ROOT, python_files
 from turnfold import Budget, Memory
 from turnfold.errors import Conflict, InvalidOption, StoreUnavailable, SummaryFailed
 from turnfold.memory import Meter
-from turnfold.memory.meter import Distribution
-from turnfold.memory.metered_store import MeteredStore
-from turnfold.memory.metrics import METRICS
-from turnfold.memory.metrics_otel import export_to_otel
-from turnfold.memory.metrics_prometheus import export_to_prometheus
+from turnfold.memory.metrics.catalogue import METRICS
+from turnfold.memory.metrics.meter import Distribution
+from turnfold.memory.metrics.metered_store import MeteredStore
+from turnfold.memory.metrics.otel import export_to_otel
+from turnfold.memory.metrics.prometheus import export_to_prometheus
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.stores.protocol import Head, Scope
 
@@ -275,8 +275,8 @@ def test_opentelemetry_reads_the_figures(memory: Memory, meter: Meter) -> None:
 @pytest.mark.parametrize(
     ("package", "module", "extra"),
     [
-        ("opentelemetry", "metrics_otel", "otel"),
-        ("prometheus_client", "metrics_prometheus", "prometheus"),
+        ("opentelemetry", "metrics.otel", "otel"),
+        ("prometheus_client", "metrics.prometheus", "prometheus"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(package: str, module: str, extra: str) -> None:

@@ -32,8 +32,8 @@ from turnfold import (
     system,
     user,
 )
-from turnfold.memory import held
-from turnfold.memory.persistence import SavedMessages
+from turnfold.memory.in_process import held
+from turnfold.memory.in_process.persistence import SavedMessages
 from turnfold.records import Entry
 from turnfold.stores.protocol import Scope
 from turnfold.stores.sqlite_store import SqliteStore

@@ -37,7 +37,7 @@ from turnfold import (
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
 from turnfold.memory.drive import drive
-from turnfold.memory.persistence import SavedMessages
+from turnfold.memory.in_process.persistence import SavedMessages
 from turnfold.records import Document
 from turnfold.stores.sqlite_store import SqliteStore
 

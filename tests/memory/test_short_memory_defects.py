@@ -13,7 +13,7 @@ import pytest
 from tests.memory.naive_powerai import MARKER, NaiveServers, NaiveShortMemory
 from tests.memory.short_faults import Faulty
 from turnfold import InvalidOption, ShortMemory, TurnfoldError, counter_for, open_store
-from turnfold.memory.short_rendering import SUMMARY_LABEL
+from turnfold.memory.short_term.rendering import SUMMARY_LABEL
 
 BOTH = pytest.mark.parametrize("naive", [True, False], ids=["naive", "turnfold"])
 C = "conv-123"

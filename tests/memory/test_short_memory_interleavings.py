@@ -17,9 +17,9 @@ from tests.memory.fold_actors import COUNTER
 from tests.memory.interleaving import Explored, Finished, Interleavings, Program
 from turnfold import ShortMemory
 from turnfold.errors import TurnfoldError
-from turnfold.memory import short_folding
 from turnfold.memory.front_door import make_setting
-from turnfold.memory.short_memory import AsyncShortMemory
+from turnfold.memory.short_term import folding
+from turnfold.memory.short_term.short_memory import AsyncShortMemory
 from turnfold.memory.waiting import Way
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.stores.protocol import Store
@@ -180,7 +180,7 @@ def test_the_judge_sees_a_summary_that_covers_what_it_has_not_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The document's way: what is newest when the summary comes, whatever it was made of."""
-    monkeypatch.setattr(short_folding, "_bound", lambda standing, *_: standing.head.seq)
+    monkeypatch.setattr(folding, "_bound", lambda standing, *_: standing.head.seq)
     found = every_order(writer("w"), summariser(told=True, recent=0))
     assert found.faults["behind a summary that has not seen it"] > 0
     assert found.faults["lost"] > 0
@@ -188,7 +188,7 @@ def test_the_judge_sees_a_summary_that_covers_what_it_has_not_seen(
 
 def test_the_judge_sees_readers_who_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two summaries in the making, the first to come must not let the other cover what is newest."""
-    monkeypatch.setattr(short_folding, "landed", lambda offers: ())  # noqa: ARG005 (of a group of two)
+    monkeypatch.setattr(folding, "landed", lambda offers: ())  # noqa: ARG005 (of a group of two)
     both = [summariser(told=False), summariser(told=False)]
     found = some_orders(writer("v", turns=3), writer("w", turns=2), *both, runs=60)
     assert found.faults["behind a summary that has not seen it"] > 0

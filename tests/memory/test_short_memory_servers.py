@@ -19,8 +19,8 @@ from tests.stores.redis_server import PATIENCE, RedisServer
 from tests.stores.servers import PostgresPlaces
 from tests.stores.test_postgres_view import CHECKPOINTS, SEGMENT
 from turnfold import ShortMemory
-from turnfold.memory import short_standing
 from turnfold.memory.drive import drive
+from turnfold.memory.short_term import standing
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.stores.redis_cache import CachedStore
 
@@ -148,16 +148,16 @@ def test_a_memory_that_trusts_the_cache_would_be_found_out(
     place: Place, tmp_path: Path, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The document's way: the session lives in Redis alone, for half an hour."""
-    read = short_standing.ShortNotes._get
+    read = standing.ShortNotes._get
 
     async def from_redis(notes: Any, conversation: str, kind: str, key: str) -> Any:
         there = server.ask("EXISTS", KEY) or notes.scope.tenant == "quiet"
-        return await read(notes, conversation, kind, key) if there else short_standing.Noted(None)
+        return await read(notes, conversation, kind, key) if there else standing.Noted(None)
 
     quiet = ShortMemory(f"sqlite:///{tmp_path}/quiet.db", scope="quiet")
     twin = Twin(place(), quiet, server)
     twin.both("create_short_memory", C, "user-456")
-    monkeypatch.setattr(short_standing.ShortNotes, "_get", from_redis)
+    monkeypatch.setattr(standing.ShortNotes, "_get", from_redis)
     server.ask("FLUSHALL")
     with pytest.raises(AssertionError, match="get_short_memory"):
         twin.both("get_short_memory", C)

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from turnfold import InvalidRecord, PendingAction, SessionValue, SharedEntities, user
 from turnfold.errors import Conflict
-from turnfold.memory.short_merge import apply_changes, as_read, changes_of, settable_of, to_parts
-from turnfold.memory.short_offers import Offer, bound_of, landed, offered
+from turnfold.memory.short_term.merge import (
+    apply_changes,
+    as_read,
+    changes_of,
+    settable_of,
+    to_parts,
+)
+from turnfold.memory.short_term.offers import Offer, bound_of, landed, offered
 
 # The document's structures, name for name; what it leaves open is left out.
 DOCUMENTED: dict[str, set[str]] = {

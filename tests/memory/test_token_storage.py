@@ -29,7 +29,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.memory.token_storage import already_stored
+from turnfold.memory.in_process.token_storage import already_stored
 from turnfold.stores import MemoryStore
 
 S = "user_123"
@@ -398,7 +398,9 @@ def test_a_summary_that_stayed_in_the_process_is_found_out(
     async def forget(*_: object, **__: object) -> bool:
         return True
 
-    monkeypatch.setattr("turnfold.memory.token_storage.StoredHistory.keep_summary", forget)
+    monkeypatch.setattr(
+        "turnfold.memory.in_process.token_storage.StoredHistory.keep_summary", forget
+    )
     with pytest.raises(AssertionError):
         test_each_message_is_summarised_once_whatever_restarts_there_are(address)
 

@@ -16,21 +16,23 @@ if TYPE_CHECKING:
     )
     from turnfold.memory.fold_keeper import FoldMode, MemoryMode
     from turnfold.memory.front_door import AsyncMemory
+    from turnfold.memory.in_process.message_memory import (
+        MessageMemory,
+        MessageMemoryConfig,
+        TruncateStrategy,
+    )
+    from turnfold.memory.in_process.summary_token_memory import CompletionModel, SummaryTokenMemory
+    from turnfold.memory.in_process.token_memory import TokenMemory
     from turnfold.memory.manifests import (
         Difference,
         Explanation,
         Manifest,
     )
-    from turnfold.memory.message_memory import (
-        MessageMemory,
-        MessageMemoryConfig,
-        TruncateStrategy,
-    )
-    from turnfold.memory.meter import Distribution, Meter
+    from turnfold.memory.metrics.meter import Distribution, Meter
     from turnfold.memory.session import AsyncSession, SessionStatus
-    from turnfold.memory.short_blocking import ShortMemory
-    from turnfold.memory.short_memory import AsyncShortMemory
-    from turnfold.memory.short_values import (
+    from turnfold.memory.short_term.blocking import ShortMemory
+    from turnfold.memory.short_term.short_memory import AsyncShortMemory
+    from turnfold.memory.short_term.values import (
         MEMORY_MODE_FULL_HISTORY,
         MEMORY_MODE_SUMMARY_N,
         FlowContext,
@@ -45,9 +47,7 @@ if TYPE_CHECKING:
         UserProfile,
     )
     from turnfold.memory.state import AsyncState
-    from turnfold.memory.summary_token_memory import CompletionModel, SummaryTokenMemory
     from turnfold.memory.tail import Recalled
-    from turnfold.memory.token_memory import TokenMemory
     from turnfold.memory.writers import (
         ExtractiveWriter,
         ModelWriter,
@@ -104,17 +104,17 @@ _HOMES = {
     "turnfold.memory.fold_keeper": "FoldMode MemoryMode",
     "turnfold.memory.front_door": "AsyncMemory",
     "turnfold.memory.manifests": "Difference Explanation Manifest",
-    "turnfold.memory.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
-    "turnfold.memory.meter": "Distribution Meter",
+    "turnfold.memory.in_process.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
+    "turnfold.memory.metrics.meter": "Distribution Meter",
     "turnfold.memory.session": "AsyncSession SessionStatus",
-    "turnfold.memory.short_blocking": "ShortMemory",
-    "turnfold.memory.short_memory": "AsyncShortMemory",
-    "turnfold.memory.short_values": "FlowContext GlobalState MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N "
+    "turnfold.memory.short_term.blocking": "ShortMemory",
+    "turnfold.memory.short_term.short_memory": "AsyncShortMemory",
+    "turnfold.memory.short_term.values": "FlowContext GlobalState MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N "
     "MemoryContext MemoryWriteResult MessageContext MetaInfo PendingAction SessionValue SharedEntities UserProfile",
     "turnfold.memory.state": "AsyncState",
-    "turnfold.memory.summary_token_memory": "CompletionModel SummaryTokenMemory",
+    "turnfold.memory.in_process.summary_token_memory": "CompletionModel SummaryTokenMemory",
     "turnfold.memory.tail": "Recalled",
-    "turnfold.memory.token_memory": "TokenMemory",
+    "turnfold.memory.in_process.token_memory": "TokenMemory",
     "turnfold.memory.writers": "ExtractiveWriter ModelWriter SummaryTask SummaryWriter",
     "turnfold.records": "Usage",
 }

@@ -12,7 +12,7 @@ from turnfold.memory.drive import drive
 from turnfold.memory.fold_keeper import FoldMode
 from turnfold.memory.front_door import AsyncMemory, make_setting
 from turnfold.memory.manifests import Difference, Explanation, Manifest
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.state import AsyncState
 from turnfold.memory.tail import Recalled

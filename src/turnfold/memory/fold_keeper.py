@@ -23,7 +23,7 @@ from turnfold.errors import (
     SummaryFailed,
 )
 from turnfold.memory.folding import Folder, FoldRange
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.notes import FOLDING, SESSION, FoldingNote, read_note, write_note
 from turnfold.memory.writers import ExtractiveWriter, SummaryWriter
 from turnfold.records import Checkpoint

@@ -11,8 +11,8 @@ from typing import Self
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory.fold_keeper import FoldMode, FoldPolicy
-from turnfold.memory.meter import Meter
-from turnfold.memory.metered_store import MeteredStore, redis_listener
+from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.metrics.metered_store import MeteredStore, redis_listener
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.setting import Setting
 from turnfold.memory.waiting import AwaitingWay, Way

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from turnfold.budget import Budget
 from turnfold.memory.calibrating import Calibrating
 from turnfold.memory.fold_keeper import FoldPolicy
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.waiting import Way
 from turnfold.stores.protocol import Scope, Store
 from turnfold.tokens import TokenCounter

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 from turnfold.errors import InvalidOption
-from turnfold.memory.summary_token_memory import CompletionModel
+from turnfold.memory.in_process.summary_token_memory import CompletionModel
 from turnfold.memory.waiting import Way
 from turnfold.summary import (
     DEFAULT_PROMPT,

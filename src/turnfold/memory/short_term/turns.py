@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from turnfold.errors import IdReused, InvalidOption
-from turnfold.memory.meter import Meter
-from turnfold.memory.short_standing import ShortNotes, TurnNote
+from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.short_term.standing import ShortNotes, TurnNote
 from turnfold.records import Entry, Message, NewEntry
 from turnfold.stores.protocol import Scope, Store
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, InvalidOption
-from turnfold.memory.held import HeldMessages
+from turnfold.memory.in_process.held import HeldMessages
 from turnfold.records import Message, as_message, system
 from turnfold.summary import extractive_summarizer
 from turnfold.tokens import TokenCounter, cautious_counter, clip, formula_message_tokens
@@ -40,7 +40,7 @@ from turnfold.window import (
 )
 
 if TYPE_CHECKING:
-    from turnfold.memory.persistence import SavedMessages
+    from turnfold.memory.in_process.persistence import SavedMessages
 
 __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
 
@@ -256,7 +256,9 @@ class MessageMemory:
 
     def _open(self, path: str | Path) -> None:
         """Hold what the file holds."""
-        from turnfold.memory.persistence import SavedMessages  # loads the database driver
+        from turnfold.memory.in_process.persistence import (
+            SavedMessages,  # loads the database driver
+        )
 
         config = self.config
         limits = (

@@ -10,9 +10,9 @@ import msgspec
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.fold_keeper import MemoryMode
-from turnfold.memory.short_merge import Places
-from turnfold.memory.short_standing import SessionNote
-from turnfold.memory.short_values import SessionValue
+from turnfold.memory.short_term.merge import Places
+from turnfold.memory.short_term.standing import SessionNote
+from turnfold.memory.short_term.values import SessionValue
 from turnfold.records.json_text import check_text
 
 __all__ = ("bound_to", "chosen_mode", "with_settings")

@@ -7,9 +7,9 @@ from typing import Self
 
 from turnfold.memory.drive import drive
 from turnfold.memory.front_door import make_setting
-from turnfold.memory.meter import Meter
-from turnfold.memory.short_memory import RECENT_TURNS, AsyncShortMemory
-from turnfold.memory.short_values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.short_term.short_memory import RECENT_TURNS, AsyncShortMemory
+from turnfold.memory.short_term.values import MemoryContext, MemoryWriteResult, SessionValue
 from turnfold.memory.waiting import BlockingWay
 from turnfold.memory.writers import Summaries
 from turnfold.records import Checkpoint

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores.protocol import (
     Appended,

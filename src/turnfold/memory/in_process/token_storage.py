@@ -17,9 +17,9 @@ from typing import Final, cast
 import msgspec
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
+from turnfold.memory.in_process.watermark import Watermark, digest_of
 from turnfold.memory.notes import SESSION, SYSTEM, SystemNote, read_note, write_note
 from turnfold.memory.waiting import AwaitingWay
-from turnfold.memory.watermark import Watermark, digest_of
 from turnfold.records import Document, Entry, Message, NewEntry, encode_message
 from turnfold.records.json_text import plain_text
 from turnfold.stores import open_store

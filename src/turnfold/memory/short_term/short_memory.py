@@ -20,17 +20,23 @@ from typing import Final, Self
 from turnfold.errors import InvalidOption
 from turnfold.memory.folding import Folder
 from turnfold.memory.front_door import make_setting
-from turnfold.memory.meter import Meter
+from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.setting import Setting
-from turnfold.memory.short_folding import LabelledWriter, ShortFold, check_summary
-from turnfold.memory.short_history import LogEnd, read_history
-from turnfold.memory.short_merge import apply_changes, as_read, changes_of, check_derived, to_parts
-from turnfold.memory.short_offers import offered
-from turnfold.memory.short_rendering import unlabelled
-from turnfold.memory.short_sessions import bound_to, chosen_mode, with_settings
-from turnfold.memory.short_standing import ShortNotes, Standing, TurnNote
-from turnfold.memory.short_turns import TurnWriter, asked_note
-from turnfold.memory.short_values import (
+from turnfold.memory.short_term.folding import LabelledWriter, ShortFold, check_summary
+from turnfold.memory.short_term.history import LogEnd, read_history
+from turnfold.memory.short_term.merge import (
+    apply_changes,
+    as_read,
+    changes_of,
+    check_derived,
+    to_parts,
+)
+from turnfold.memory.short_term.offers import offered
+from turnfold.memory.short_term.rendering import unlabelled
+from turnfold.memory.short_term.sessions import bound_to, chosen_mode, with_settings
+from turnfold.memory.short_term.standing import ShortNotes, Standing, TurnNote
+from turnfold.memory.short_term.turns import TurnWriter, asked_note
+from turnfold.memory.short_term.values import (
     MemoryContext,
     MemoryWriteResult,
     MessageContext,

@@ -13,10 +13,10 @@ from typing import Final
 
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, SummaryFailed
 from turnfold.memory.folding import Folder, FoldRange
-from turnfold.memory.meter import Meter
-from turnfold.memory.short_offers import bound_of, is_offered, landed
-from turnfold.memory.short_rendering import spoken, unlabelled
-from turnfold.memory.short_standing import ShortNotes, Standing, TurnNote
+from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.short_term.offers import bound_of, is_offered, landed
+from turnfold.memory.short_term.rendering import spoken, unlabelled
+from turnfold.memory.short_term.standing import ShortNotes, Standing, TurnNote
 from turnfold.memory.waiting import Way
 from turnfold.memory.writers import SummaryTask, SummaryWriter
 from turnfold.records import Checkpoint, Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from turnfold.errors import InvalidOption, MissingExtra
-from turnfold.memory.meter import Distribution, Meter
-from turnfold.memory.metrics import METRICS, Metric
+from turnfold.memory.metrics.catalogue import METRICS, Metric
+from turnfold.memory.metrics.meter import Distribution, Meter
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry

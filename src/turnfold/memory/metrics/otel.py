@@ -6,8 +6,8 @@ Only the API is needed: which SDK collects the figures, and where they go, is th
 from __future__ import annotations
 
 from turnfold.errors import MissingExtra
-from turnfold.memory.meter import Meter
-from turnfold.memory.metrics import METRICS
+from turnfold.memory.metrics.catalogue import METRICS
+from turnfold.memory.metrics.meter import Meter
 
 try:
     from opentelemetry.metrics import MeterProvider, get_meter_provider

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from turnfold.memory.metrics import METRICS
+from turnfold.memory.metrics.catalogue import METRICS
 
 __all__ = ("Distribution", "Listener", "Meter", "Snapshot")
 

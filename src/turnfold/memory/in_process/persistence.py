@@ -21,7 +21,7 @@ import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord, StoreUnavailable
 from turnfold.memory.drive import drive
-from turnfold.memory.held import HeldMessages
+from turnfold.memory.in_process.held import HeldMessages
 from turnfold.records import Document, Entry, Message, NewEntry, decode_message, encode_message
 from turnfold.stores.protocol import Head, Scope
 from turnfold.stores.sqlite_store import SqliteStore

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory.fold_keeper import MemoryMode
-from turnfold.memory.short_values import (
+from turnfold.memory.short_term.values import (
     AsRead,
     FlowContext,
     GlobalState,

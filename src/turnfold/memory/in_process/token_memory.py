@@ -16,7 +16,7 @@ from typing import Self
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidOption
-from turnfold.memory.token_storage import StoredHistory, open_history
+from turnfold.memory.in_process.token_storage import StoredHistory, open_history
 from turnfold.records import Message, Part, TextPart, ToolResult, as_message, as_messages
 from turnfold.tokens import CountCache, DriverCounter, TokenCounter, counter_for, token_executor
 from turnfold.window import Context, Receipt, Transcript, assemble

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from turnfold.memory.fold_keeper import MemoryMode
-from turnfold.memory.short_rendering import (
+from turnfold.memory.short_term.rendering import (
     TurnText,
     fitted,
     from_the_oldest,
@@ -20,7 +20,7 @@ from turnfold.memory.short_rendering import (
     turns_of,
     unlabelled,
 )
-from turnfold.memory.short_standing import Standing
+from turnfold.memory.short_term.standing import Standing
 from turnfold.records import Entry, Message
 from turnfold.stores.protocol import Scope, Store
 from turnfold.tokens import TokenCounter

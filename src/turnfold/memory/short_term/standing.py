@@ -16,8 +16,8 @@ import msgspec
 from turnfold.errors import Conflict, InvalidRecord
 from turnfold.memory.fold_keeper import MemoryMode
 from turnfold.memory.notes import CLEARED, SESSION, ClearedNote, read_note, write_note
-from turnfold.memory.short_merge import Places
-from turnfold.memory.short_offers import Offer
+from turnfold.memory.short_term.merge import Places
+from turnfold.memory.short_term.offers import Offer
 from turnfold.records import Checkpoint, Document
 from turnfold.stores.protocol import Head, Scope, Store
 

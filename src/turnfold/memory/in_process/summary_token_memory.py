@@ -22,9 +22,9 @@ from typing import Protocol
 
 from turnfold.budget import Budget, Shares
 from turnfold.errors import BudgetTooSmall, InvalidOption
-from turnfold.memory.token_memory import TokenMemory
-from turnfold.memory.token_storage import KeptSummary, StoredHistory
-from turnfold.memory.watermark import Watermark, digest_of
+from turnfold.memory.in_process.token_memory import TokenMemory
+from turnfold.memory.in_process.token_storage import KeptSummary, StoredHistory
+from turnfold.memory.in_process.watermark import Watermark, digest_of
 from turnfold.records import Message, system
 from turnfold.summary import (
     DEFAULT_PROMPT,
