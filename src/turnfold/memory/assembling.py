@@ -19,7 +19,7 @@ from turnfold.memory.follower import Follower
 from turnfold.memory.live_window import Around, LiveWindow
 from turnfold.memory.recalling import Recaller
 from turnfold.memory.setting import Setting
-from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_workspace
+from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_notes
 from turnfold.recall import Recalled
 from turnfold.records import Checkpoint
 from turnfold.summary.due import fold_due
@@ -43,6 +43,8 @@ class Wanted:
     query: str = ""
     """What to bring back from before the window."""
     tools: Tools = ()
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Shown in the tail of this one call, each fenced under its name; not in the log."""
     workspace: str = ""
     """Shown at the end of the tail in this one call; not in the log."""
 
@@ -111,7 +113,7 @@ class Assembler:
             tail, recalled = await self._tail(budget, window, query)
         return Around(
             system=follower.system,
-            tail=tail_message(with_workspace(tail, wanted.workspace)),
+            tail=tail_message(with_notes(tail, wanted.notes, wanted.workspace)),
             tools=wanted.tools,
             checkpoint=follower.shown_checkpoint,
             cleared=follower.cleared,

@@ -123,14 +123,19 @@ class Session:
         *,
         budget: Budget | None = None,
         tools: Tools | None = None,
+        notes: Mapping[str, str] | None = None,
         workspace: str = "",
     ) -> Context:
         """The context of the next model call: within budget, valid, and its manifest stored.
 
-        `query` brings back what was folded and matches it. `workspace` is shown in this call alone, fenced, and never
-        enters the log. No model is called unless this memory folds inline.
+        `query` brings back what was folded and matches it. `notes` (text by name) and the `workspace` are shown in this
+        call alone, fenced as data, and never enter the log. No model is called unless this memory folds inline.
         """
-        return drive(self._awaiting.context(query, budget=budget, tools=tools, workspace=workspace))
+        return drive(
+            self._awaiting.context(
+                query, budget=budget, tools=tools, notes=notes, workspace=workspace
+            )
+        )
 
     def checkpoint(
         self, summary: str | None = None, *, keep_turns: int | None = None

@@ -7,6 +7,7 @@ number of handles on one conversation build the same context, byte for byte.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -55,6 +56,8 @@ from turnfold.stores.protocol import Appended, Erasure
 from turnfold.window import Context
 
 __all__ = ("AsyncSession", "SessionStatus")
+
+_NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +180,19 @@ class AsyncSession:
         *,
         budget: Budget | None = None,
         tools: Tools | None = None,
+        notes: Mapping[str, str] | None = None,
         workspace: str = "",
     ) -> Context:
         """The context of the next model call: within budget, valid, and its manifest stored.
 
-        `query` brings back what was folded and matches it. `workspace` is shown in this call alone, fenced, and never
-        enters the log. No model is called unless this memory folds inline.
+        `query` brings back what was folded and matches it. `notes` (text by name) and the `workspace` are shown in this
+        call alone, fenced as data, and never enter the log. No model is called unless this memory folds inline.
         """
         wanted = Wanted(
             budget=budget or self._setting.budget,
             query=query or "",
             tools=tools or (),
+            notes=_named_notes(notes or {}),
             workspace=workspace,
         )
         async with self._turnstile:
@@ -367,3 +372,12 @@ def _said(messages: object) -> list[Message]:
     if isinstance(messages, str | Mapping | Message) or not isinstance(messages, Iterable):
         return [as_message(cast("object", messages))]
     return as_messages(cast("Iterable[object]", messages))
+
+
+def _named_notes(notes: Mapping[str, str]) -> Mapping[str, str]:
+    for name in notes:
+        if not _NOTE_NAME.fullmatch(name):
+            raise InvalidOption(
+                f"a note named {name!r}: use 1 to 64 letters, digits, '-' or '_', it becomes the tag of a fence"
+            )
+    return notes
