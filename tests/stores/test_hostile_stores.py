@@ -46,7 +46,7 @@ READS: dict[str, Read] = {
     "search": lambda store: store.search(ALICE, ["hello 你好"]),
     "capture": lambda store: store.capture(*PLACE, lambda _document: None),
 }
-WRITES = {"append", "add_checkpoint", "put_document", "drop_document", "delete", "restore"}
+WRITES = {"append", "add_checkpoint", "put_document", "note", "drop_document", "delete", "restore"}
 
 
 def test_every_verb_that_reads_is_tried() -> None:

@@ -30,6 +30,7 @@ from turnfold.stores.postgres_engine import Rows, Statement, _Transaction
 from turnfold.stores.postgres_schema import TABLES
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.testing import drive
+from turnfold.testing.store_conformance_values import note_now
 
 __all__ = ("postgres_places",)
 
@@ -48,6 +49,7 @@ VERBS: dict[str, Verb] = {
     "put a first document": lambda store, talk: store.put_document(
         ALICE, talk, Document("state", "new", b"new", 0)
     ),
+    "note": lambda store, talk: note_now(store, ALICE, talk, Document("state", "new", b"new", 0)),
     "drop_document": lambda store, talk: store.drop_document(ALICE, talk, "state", "old"),
     "delete": lambda store, talk: store.delete(ALICE, talk),
 }

@@ -25,6 +25,7 @@ from turnfold.stores import Scope, sqlite_rows
 from turnfold.stores.sqlite_engine import Connection, SqliteEngine
 from turnfold.stores.sqlite_jobs import Job
 from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.testing.store_conformance_values import note_now
 
 Verb = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 BATCH = [NewEntry(user(text), text) for text in ("第一", "second", "third")]
@@ -40,6 +41,7 @@ VERBS: dict[str, Verb] = {
     "put a first document": lambda store: store.put_document(
         ALICE, "talk", Document("state", "new", b"new", 0)
     ),
+    "note": lambda store: note_now(store, ALICE, "talk", Document("state", "new", b"new", 0)),
     "drop_document": lambda store: store.drop_document(ALICE, "talk", "state", "old"),
     "search": lambda store: store.search(ALICE, ["again"]),
     "delete": lambda store: store.delete(ALICE, "talk"),

@@ -177,6 +177,9 @@ def live(recorder: Recorder, path: Path, dice: random.Random) -> Run:
         acknowledged += [
             (len(recorder.calls), name, done.first + part, text) for part, text in enumerate(texts)
         ]
+        if dice.random() < 0.5:  # not waited for; what is appended after it is
+            noted = Document("note", str(number), bytes(dice.randrange(2000)), 0)
+            settled(store.note(ALICE, name, noted, generation=done.head.generation))
         if dice.random() < 0.2:
             summary = Checkpoint(f"c{number}", newest[name], done.last, "short", "digest")
             newest[name] = settled(store.add_checkpoint(ALICE, name, summary)).id
@@ -267,7 +270,9 @@ def test_with_fewer_syncs_most_images_have_lost_something(
     value: int,
 ) -> None:
     watchable["synchronous"] = (setting, value)
-    found = verdicts(recorder, tmp_path, images=1_000)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite_engine, "_WAITING", f"PRAGMA synchronous={setting}")
+        found = verdicts(recorder, tmp_path, images=1_000)
     assert found["kept"] < 500
 
 

@@ -20,7 +20,8 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, StoreUnavailable
 from turnfold.records import Document, NewEntry, user
 from turnfold.stores import Appended
-from turnfold.stores.sqlite_append import Appends
+from turnfold.stores.ledger import prepare
+from turnfold.stores.sqlite_append import Append, Appends
 from turnfold.stores.sqlite_engine import Connection, SqliteEngine
 from turnfold.stores.sqlite_jobs import SINGLE, Job
 from turnfold.stores.sqlite_store import SqliteStore
@@ -244,7 +245,7 @@ def test_who_remembers_what_was_undone_leaves_a_gap(
 
     def append(appends: Appends, connection: Connection, items: Any) -> list[Appended]:
         done = original(appends, connection, items)
-        appends._state = (connection.total_changes(), appends._engine.doubts)
+        appends._remembered.end(connection)
         return done
 
     original = Appends.together
@@ -291,10 +292,10 @@ def test_otherwise_it_would_serve_the_others_for_ever(
 def test_more_conversations_than_are_remembered(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite_append._MOST_REMEMBERED", 3)
+    monkeypatch.setattr("turnfold.stores.sqlite_remembered._MOST", 3)
     for number in range(40):
         settled(store.append(ALICE, f"talk-{number % 7}", said(f"{number}")))
-        assert len(store._appends._remembered) <= 3
+        assert len(store._appends._remembered._held) <= 3
     assert [len(texts(store, f"talk-{talk}")) for talk in range(7)] == [6, 6, 6, 6, 6, 5, 5]
 
 
@@ -351,3 +352,65 @@ def test_a_caller_whose_loop_is_gone_holds_nobody_up(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(asyncio.wait_for(stay(), PATIENCE))
+
+
+# ------------------------------------------------------------------------------------------------ notes
+
+
+def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, bool]]:
+    """The sync level of each commit and whether its jobs must last, where an append comes while a note is written."""
+    late = Append(ALICE.tenant, "talk", prepare(said("late"), store._counter), None)
+    found: set[tuple[object, bool]] = set()
+    begin, run = SqliteEngine._begin, SqliteEngine._run
+    came: list[Job] = []
+
+    def begun(self: SqliteEngine) -> None:
+        begin(self)
+        if not self._waits and not came:
+            came.append(Job(store._appends, late, None))
+            self._jobs.append(came[0])
+
+    def watched(self: SqliteEngine, group: list[Job]) -> None:
+        row = self._writer.execute("PRAGMA synchronous").fetchone()
+        assert row is not None
+        found.update((row[0], job.kind.lasting) for job in group)
+        run(self, group)
+
+    done = settled(store.append(ALICE, "talk", said("first")))
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteEngine, "_begin", begun)
+        patched.setattr(SqliteEngine, "_run", watched)
+        noted = Document("note", "key", b"x", 0)
+        settled(store.note(ALICE, "talk", noted, generation=done.head.generation))
+        came[0].gate.acquire()
+    assert texts(store) == ["first", "late"]
+    return found
+
+
+def test_what_must_last_is_in_no_commit_that_is_not_waited_for(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert levels(store, monkeypatch) == {(1, False), (2, True)}
+
+
+def test_an_append_taken_along_with_a_note_would_not_be_waited_for(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_all(self: SqliteEngine) -> list[Job]:
+        return [self._jobs.popleft() for _ in range(len(self._jobs))]
+
+    monkeypatch.setattr(SqliteEngine, "_take", take_all)
+    assert levels(store, monkeypatch) == {(1, False), (1, True)}
+
+
+def test_a_note_leaves_the_head_remembered(store: SqliteStore) -> None:
+    done = settled(store.append(ALICE, "talk", said("first")))
+    looked: list[str] = []
+    trace = store._engine._writer
+    trace.set_exec_trace(lambda _cursor, statement, _bindings: looked.append(statement) or True)  # type: ignore[attr-defined]
+    settled(
+        store.note(ALICE, "talk", Document("note", "a", b"", 0), generation=done.head.generation)
+    )
+    settled(store.append(ALICE, "talk", said("second")))
+    trace.set_exec_trace(None)  # type: ignore[attr-defined]
+    assert not [statement for statement in looked if statement.lstrip().startswith("SELECT")]

@@ -1,8 +1,9 @@
 """From a conversation to the context of a call.
 
-One look at the head, the tail of the turn, the window, a fold where one is due and this memory folds by itself, the
-note of where the window begins, the manifest. Another process that moves the window at the same moment is found by
-compare-and-swap, and the context is built again from where it moved it.
+The tail of the turn, the window, a fold where one is due and this memory folds by itself, the note of where the window
+begins, the manifest. It is built from what this process knows, without a look at the store: the manifest is taken only
+if nothing changed there since, otherwise the context is built again from what did. A session that is alone with its
+conversation asks the store one question per call.
 """
 
 from __future__ import annotations
@@ -63,12 +64,16 @@ class Assembler:
 
     async def context(self, wanted: Wanted) -> Context:
         """The context of the next call, with its manifest stored."""
-        context, around = await self._settled(wanted)
         previous = self.last.get(wanted.budget)
-        if previous is not None:
-            context.follow(previous)
+        await self.follower.assume()
+        while True:
+            context, around = await self._settled(wanted)
+            if previous is not None:
+                context.follow(previous)
+            if await self.calls.write(context, around):
+                break
+            await self.follower.refresh()
         self.last[wanted.budget] = context
-        await self.calls.write(context, around)
         self._measure(context)
         return context
 
@@ -76,11 +81,11 @@ class Assembler:
         """A context whose window is noted for every process."""
         tries, budget = 1, wanted.budget
         while True:
-            context, around, tail = await self._built(wanted)
-            window = await self.follower.window(budget)
-            frozen = self.follower.frozen(budget, window.turn)
-            asked = wanted.query or (frozen.query if frozen else "")
             try:
+                context, around, tail = await self._built(wanted)
+                window = await self.follower.window(budget)
+                frozen = self.follower.frozen(budget, window.turn)
+                asked = wanted.query or (frozen.query if frozen else "")
                 await self.follower.keep(
                     budget, window.note(query=asked, tail=tail, recalled=around.recalled)
                 )
@@ -88,6 +93,7 @@ class Assembler:
                 if tries == _TRIES:
                     raise
                 tries += 1
+                await self.follower.refresh()
                 self.follower.forget(budget)
             else:
                 return context, around
@@ -122,12 +128,12 @@ class Assembler:
 
     async def _built(self, wanted: Wanted) -> tuple[Context, Around, str]:
         follower, policy, budget = self.follower, self.setting.policy, wanted.budget
-        await follower.refresh()
         around, tail = await self.around(wanted)
         window = await follower.window(budget)
         context = window.build(budget, around, self.setting.strategy)
         if policy.mode is FoldMode.MANUAL or not self._wants_fold(window, context, around):
             return context, around, tail
+        await follower.confirm()
         upto = window.fold_upto(
             budget, around, threshold=policy.threshold, keep_turns=policy.keep_turns
         )

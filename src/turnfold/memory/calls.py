@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from turnfold.errors import Conflict, ConversationDeleted, InvalidOption
+from turnfold.errors import ConversationDeleted, InvalidOption
 from turnfold.memory.follower import Follower
 from turnfold.memory.live_window import Around, LiveWindow, Numbered
 from turnfold.memory.manifests import (
@@ -42,8 +42,8 @@ class Calls:
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
     _prints: Fingerprints = field(default_factory=Fingerprints)
 
-    async def write(self, context: Context, around: Around) -> Manifest:
-        """Store the account of a call under the next free name."""
+    async def write(self, context: Context, around: Around) -> bool:
+        """Store the account of a call under the next free name; not where the conversation was found to be another."""
         follower = self.follower
         seq = follower.head.seq
         number = self._numbers.get(seq, 0)
@@ -62,16 +62,13 @@ class Calls:
                 recalled=around.recalled,
             )
             number += 1
-            try:
-                await follower.store.put_document(
-                    follower.scope, follower.conversation, write_manifest(manifest), expect=0
-                )
-            except Conflict:
-                continue  # another process made a call at the same place
-            follower.wrote()
             self._numbers = {seq: number}
-            self.last = manifest.call
-            return manifest
+            if await follower.note(write_manifest(manifest)):
+                self.last = manifest.call
+                return True
+            if not follower.looked:
+                return False
+            # Another process made a call at the same place: the next name is tried.
 
     async def page(self, *, after: str, limit: int) -> list[Manifest]:
         """Calls in the order of the log."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from turnfold.budget import Budget
-from turnfold.errors import ConversationDeleted
+from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.memory.live_window import LiveWindow, Numbered
 from turnfold.memory.notes import (
     CLEARED,
@@ -72,9 +72,13 @@ class Follower:
     state: StateNote = field(default_factory=StateNote)
     cleared: int = 0
     checkpoint: Checkpoint | None = None
+    looked: bool = False
+    """Whether the store was looked at since something was assumed."""
     _generation: int = -1
     """The generation everything here was read under, own writes counted."""
     _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
+    _key: tuple[Budget | None, str] = (None, "")
+    """The budget asked for last, and what its window is called."""
 
     @property
     def shown_checkpoint(self) -> Checkpoint | None:
@@ -90,6 +94,7 @@ class Follower:
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
         head = await self.store.head(self.scope, self.conversation)
+        self.looked = True
         if head.generation == self._generation:
             self.head = head
             return
@@ -102,6 +107,36 @@ class Follower:
         self.head = head
         await self._read_notes()
         self._generation = head.generation
+
+    async def assume(self) -> None:
+        """Take what is known for what the store holds, until `confirm` is asked; read it if nothing is known."""
+        self.looked = False
+        if self._generation < 0:
+            await self.refresh()
+
+    async def confirm(self) -> None:
+        """A `Conflict` if what was assumed is not so: asked before something is decided for everybody."""
+        if self.looked:
+            return
+        head = await self.store.head(self.scope, self.conversation)
+        if head.generation != self._generation:
+            raise Conflict(
+                f"the conversation is at generation {head.generation}, not {self._generation}: read it again"
+            )
+        self.looked = True
+
+    async def note(self, document: Document) -> bool:
+        """Write a new document; whether it was written, or what was assumed is not so, or there is one already."""
+        where = (self.scope, self.conversation, document)
+        try:
+            if self.looked:
+                await self.store.put_document(*where, expect=0)
+            else:
+                await self.store.note(*where, generation=self._generation)
+        except Conflict:
+            return False
+        self.wrote()
+        return True
 
     def wrote(self) -> None:
         """A document was written by this process: its generation is no surprise."""
@@ -126,16 +161,23 @@ class Follower:
             if opened.window.seq == done.first - 1:
                 opened.window.extend(fresh)
 
+    def _named(self, budget: Budget) -> str:
+        if self._key[0] is not budget:
+            self._key = (budget, window_key(budget, self.counter.name))
+        return self._key[1]
+
     async def window(self, budget: Budget) -> LiveWindow:
         """The window of a budget, level with the log."""
-        key = window_key(budget, self.counter.name)
+        key = self._named(budget)
         opened = self._opened.get(key)
         # What another process would find in the store decides, never what this one happens to hold.
         if opened is None or opened.covered != self.covered or await self._outrun(opened, budget):
+            await self.refresh()  # what is read now must belong together
             opened = self._opened[key] = await self._open(key, budget)
             while len(self._opened) > _MOST_WINDOWS:
                 del self._opened[next(iter(self._opened))]
-        await self._extend(opened.window)
+        if opened.window.seq < self.head.seq:
+            await self._extend(opened.window)
         return opened.window
 
     async def _outrun(self, opened: _Opened, budget: Budget) -> bool:
@@ -150,20 +192,21 @@ class Follower:
 
     def forget(self, budget: Budget) -> None:
         """Another process moved the window of this budget: read it again."""
-        self._opened.pop(window_key(budget, self.counter.name), None)
+        self._opened.pop(self._named(budget), None)
 
     def frozen(self, budget: Budget, turn: int) -> WindowNote | None:
         """The note with the tail made at the beginning of this turn; None when none was."""
-        opened = self._opened[window_key(budget, self.counter.name)]
+        opened = self._opened[self._named(budget)]
         return opened.stored if turn and opened.stored.turn == turn else None
 
     async def keep(self, budget: Budget, note: WindowNote) -> None:
         """Store where the window begins, if that is not already known; a `Conflict` when another was faster."""
-        key = window_key(budget, self.counter.name)
+        key = self._named(budget)
         opened = self._opened[key]
         follows = note.anchor == self.covered + 1 and not note.caps and not note.tail
         if note == opened.stored or (follows and not opened.stored.caps and not opened.stored.tail):
             return
+        await self.confirm()
         written = await self.store.put_document(
             self.scope,
             self.conversation,
@@ -209,8 +252,12 @@ class Follower:
             self.system = tuple(found)
 
     async def _open(self, key: str, budget: Budget) -> _Opened:
-        document = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
-        stored = read_note(document, WindowNote)
+        while True:
+            document = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
+            stored = read_note(document, WindowNote)
+            if max(stored.anchor - 1, *(seq for seq, _ in stored.caps), 0) <= self.head.seq:
+                break
+            await self.refresh()  # it speaks of entries that came since the head was read
         first = max(stored.anchor, self.covered + 1)
         version = document.version if document else 0
         if await self._tokens_after(first - 1) > _FAR_BEHIND * budget.tokens:

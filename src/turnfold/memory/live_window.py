@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turnfold.budget import Budget
 from turnfold.memory.notes import WindowNote
@@ -139,9 +139,10 @@ class LiveWindow:
         )  # whether its question is still shown
         before = self._before(around, question=self.head.seq if self.head and asked else 0)
         fates = (*before, *self._numbered(context.fates), *self._systems(around))
-        shown = self._in_seqs(context, around, tuple(sorted(fates)))
-        self._move(context)
-        return shown
+        anchor, head = context.anchor, context.head
+        self._say_in_seqs(context, around, tuple(sorted(fates)))
+        self._move(anchor, head)
+        return context
 
     def summary_limit(self, budget: Budget, around: Around) -> int:
         """Tokens the text of a summary may have."""
@@ -198,15 +199,15 @@ class LiveWindow:
         position = self._position_of(self.anchor)
         return Anchor(position, caps, around.summary, 0, self.reason)
 
-    def _move(self, context: Context) -> None:
-        anchor = context.anchor
+    def _move(self, anchor: Anchor, head: int) -> None:
         position = anchor.position
         # Never back: where nothing from the anchor on can be shown, the question stands alone before it.
         moved = position > self._position_of(self.anchor)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
         if moved:
-            head = context.head if context.head >= 0 else None
-            self._rebase(self._seq_of(position), position, head, anchor.reason)
+            self._rebase(
+                self._seq_of(position), position, head if head >= 0 else None, anchor.reason
+            )
 
     def _rebase(self, anchor: int, position: int, head: int | None, reason: str) -> None:
         """Hold only what is shown from now on."""
@@ -281,7 +282,8 @@ class LiveWindow:
         alone = context.anchor.position < self._position_of(self.anchor)
         return self.head.seq if self.head and alone else -1
 
-    def _in_seqs(self, context: Context, around: Around, fates: tuple[Fate, ...]) -> Context:
+    def _say_in_seqs(self, context: Context, around: Around, fates: tuple[Fate, ...]) -> None:
+        """Let a context that nobody has seen yet speak of seqs instead of positions."""
         numbers = self._transcript.numbers
         shown, positions = context.positions, array("q")
         if isinstance(shown, range):
@@ -290,24 +292,10 @@ class LiveWindow:
             positions.extend(numbers[at] if at >= 0 else -1 for at in shown)
         anchor = context.anchor
         caps = tuple((self._seq_of(at), cap) for at, cap in anchor.caps)
-        return Context(
-            messages=context.messages,
-            costs=context.costs,
-            positions=positions,
-            ends=context.ends,
-            head=self._question(context),
-            tools=context.tools,
-            budget=context.budget,
-            counter=context.counter,
-            anchor=replace(
-                anchor,
-                position=max(self._seq_of(anchor.position), self.anchor),
-                caps=caps,
-                covered=around.covered,
-            ),
-            fates=fates,
-            moved=context.moved,
-        )
+        context.head = self._question(context)
+        context.positions, context.fates = positions, fates
+        first = max(self._seq_of(anchor.position), self.anchor)
+        context.anchor = Anchor(first, caps, anchor.summary, around.covered, anchor.reason)
 
 
 def _around(start: int, stop: int, holes: set[int]) -> Iterator[tuple[int, int]]:

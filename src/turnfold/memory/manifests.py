@@ -17,6 +17,7 @@ from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidRecord
 from turnfold.records import Document, Message, Usage, encode_message
 from turnfold.window import Context, Outcome
+from turnfold.window.context import shared_messages
 
 __all__ = (
     "CALL",
@@ -33,6 +34,8 @@ __all__ = (
 )
 
 _MOST_FINGERPRINTS = 20_000
+_MARK = 16
+"""Bytes a message is recognised by."""
 CALL: Final = "call"
 """Kind of the documents there is one of per call."""
 
@@ -119,14 +122,19 @@ def call_key(seq: int, number: int) -> str:
 class Fingerprints:
     """What messages are recognised by, worked out once for each: a window sends the same ones call after call."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_last", "_marks")
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Message, bytes]] = {}
+        self._last: tuple[Message, ...] = ()
+        self._marks = b""
 
-    def of(self, messages: Iterable[Message]) -> str:
-        """What a list of messages is recognised by."""
-        return blake2b(b"".join(map(self._of, messages)), digest_size=16).hexdigest()
+    def of(self, messages: tuple[Message, ...]) -> str:
+        """What messages are recognised by, one after the other."""
+        same = shared_messages(messages, self._last)
+        self._marks = self._marks[: same * _MARK] + b"".join(map(self._of, messages[same:]))
+        self._last = messages
+        return blake2b(self._marks, digest_size=16).hexdigest()
 
     def _of(self, message: Message) -> bytes:
         known = self._known.get(id(message))
@@ -134,7 +142,7 @@ class Fingerprints:
             return known[1]
         if len(self._known) >= _MOST_FINGERPRINTS:
             self._known.clear()
-        mark = blake2b(encode_message(message), digest_size=16).digest()
+        mark = blake2b(encode_message(message), digest_size=_MARK).digest()
         self._known[id(message)] = (
             message,
             mark,
@@ -186,9 +194,9 @@ def describe(
         tokens=receipt.tokens,
         allowed=receipt.allowed,
         certainty=str(receipt.certainty),
-        sections={str(name): tokens for name, tokens in receipt.sections.items()},
+        sections={name.value: tokens for name, tokens in receipt.sections.items()},
         messages=receipt.messages,
-        fates=tuple((f.start, f.stop, str(f.outcome), f.reason) for f in receipt.fates),
+        fates=tuple((f.start, f.stop, f.outcome.value, f.reason) for f in receipt.fates),
         shared=receipt.shared,
         previous=receipt.previous,
         moved=receipt.moved,

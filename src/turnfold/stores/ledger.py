@@ -22,6 +22,7 @@ __all__ = (
     "Row",
     "Stored",
     "check_checkpoint",
+    "check_generation",
     "check_succession",
     "check_version",
     "known_checkpoint",
@@ -186,6 +187,14 @@ def check_version(expect: int | None, version: int, kind: str, key: str) -> None
     if expect is not None and expect != version:
         raise Conflict(
             f"document {kind}/{key} is at version {version}, not {expect}: read it again, then decide"
+        )
+
+
+def check_generation(expected: int, head: Head) -> None:
+    """Refuse a note by someone who has not seen the newest change."""
+    if expected != head.generation:
+        raise Conflict(
+            f"the conversation is at generation {head.generation}, not {expected}: look again, then decide"
         )
 
 

@@ -21,6 +21,7 @@ from turnfold.stores.ledger import (
     Row,
     Stored,
     check_checkpoint,
+    check_generation,
     check_succession,
     check_version,
     known_checkpoint,
@@ -195,6 +196,18 @@ class MemoryStore:
             held.documents[place] = stored
             self._touch(held)
             return stored
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        check_document_name(document.kind, document.key)
+        with self._writing(scope, conversation) as held:
+            check_generation(generation, held.head)
+            place = (document.kind, document.key)
+            check_version(0, 1 if place in held.documents else 0, *place)
+            version = next_version(0, held.dropped)
+            held.documents[place] = Document(*place, document.body, version, self._clock())
+            self._touch(held)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str

@@ -23,6 +23,7 @@ from turnfold.stores.ledger import (
     Row,
     Stored,
     check_checkpoint,
+    check_generation,
     check_succession,
     check_version,
     known_checkpoint,
@@ -268,6 +269,26 @@ class PostgresStore:
             return stored
 
         return await self._write(place, work)
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        place = _place(scope, conversation)
+        check_document_name(document.kind, document.key)
+
+        async def work(link: Link) -> None:
+            present = beside.find_version(place, document.kind, document.key)
+            head, found = await self._lock(link, place, present, make=True)
+            check_generation(generation, head)
+            version, dropped = beside.to_version(found)
+            check_version(0, version, document.kind, document.key)
+            now, version = self._clock(), next_version(version, dropped)
+            stored = Document(document.kind, document.key, document.body, version, now)
+            await link.finish(
+                beside.put_document(place, stored), sql.save_head(place, head, now=now)
+            )
+
+        await self._write(place, work)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str

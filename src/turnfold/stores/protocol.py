@@ -303,6 +303,16 @@ class Store(Protocol):
         """
         ...
 
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        """Write a new document if nothing changed since the conversation had this generation; else a `Conflict`.
+
+        One question instead of a look at the head and a write. A note outlives the process; the newest ones may be
+        lost with the power, until something that must last is written after them.
+        """
+        ...
+
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:

@@ -191,6 +191,11 @@ class CachedStore:
     ) -> Document:
         return await self._inner.put_document(scope, conversation, document, expect=expect)
 
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        await self._inner.note(scope, conversation, document, generation=generation)
+
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:

@@ -2,8 +2,7 @@
 
 Nearly every append is new and follows what this process wrote before. Such ones need no look at the file: where
 their conversation stands is remembered, and the rows of all who wait go into it with one statement, which runs on
-while other threads prepare what is next. What is remembered holds only while nobody else changed anything: no
-other job of this writer (`total_changes`), no other connection and no rollback (`doubts`).
+while other threads prepare what is next.
 An append that is anything but ordinary (a repetition, a contradiction, a stale writer) runs alone, step by step.
 """
 
@@ -15,12 +14,11 @@ from typing import NamedTuple
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import Batch, Row, Stored, plan_append
 from turnfold.stores.protocol import Appended, Head
-from turnfold.stores.sqlite_engine import Connection, SqliteEngine
+from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_jobs import TryAlone
+from turnfold.stores.sqlite_remembered import Remembered
 
 __all__ = ("Append", "Appends")
-
-_MOST_REMEMBERED = 4096
 
 
 class Append(NamedTuple):
@@ -35,26 +33,25 @@ class Append(NamedTuple):
 class Appends:
     """The appends of a store. `recount` replaces the costs of a conversation written with another counter."""
 
+    lasting = True
+
     def __init__(
         self,
-        engine: SqliteEngine,
+        remembered: Remembered,
         *,
         clock: Callable[[], int],
         recount: Callable[[Connection, str, str, sql.Held], None],
     ) -> None:
-        self._engine, self._clock, self._recount = engine, clock, recount
-        self._remembered: dict[tuple[str, str], sql.Held] = {}
-        self._state: tuple[int, int] | None = None
+        self._remembered, self._clock, self._recount = remembered, clock, recount
 
     def together(self, connection: Connection, items: Sequence[Append], /) -> list[Appended]:
         """Append all of them, if every one is ordinary."""
-        if self._state != (connection.total_changes(), self._engine.doubts):
-            self._remembered.clear()
+        self._remembered.begin(connection)
         now = self._clock()
         written: list[tuple[object, ...]] = []
         done = [self._plan(connection, item, now, written) for item in items]
         sql.insert_entries(connection, written)
-        self._state = (connection.total_changes(), self._engine.doubts)
+        self._remembered.end(connection)
         return done
 
     def alone(self, connection: Connection, item: Append, /) -> Appended:
@@ -78,7 +75,9 @@ class Appends:
         self, connection: Connection, item: Append, now: int, written: list[tuple[object, ...]]
     ) -> Appended:
         """Move the head over the batch; its rows are added to those to be written."""
-        held = self._held(connection, item)
+        held = self._remembered.held(connection, item.tenant, item.conversation)
+        if held.head.seq and held.head.counter != item.batch.counter:
+            raise TryAlone
         head, expect = held.head, item.expect
         if expect is not None and expect != head.seq:
             raise TryAlone
@@ -89,18 +88,6 @@ class Appends:
         key, generation = held.key, held.head.generation
         written += [sql.new_row(key, generation, row) for row in plan]
         return Appended(head.seq + 1, held.head.seq, repeated=False, head=held.head)
-
-    def _held(self, connection: Connection, item: Append) -> sql.Held:
-        name = item[:2]
-        held = self._remembered.get(name)
-        if held is None:
-            held = sql.find_conversation(connection, *name, writing=True)
-            if held.head.seq and held.head.counter != item.batch.counter:
-                raise TryAlone
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[name] = held
-        return held
 
 
 def _move(connection: Connection, item: Append, held: sql.Held, last: Row, now: int) -> None:

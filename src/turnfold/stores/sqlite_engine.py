@@ -2,7 +2,8 @@
 
 `synchronous=NORMAL`, the usual advice, does not sync at commit: an acknowledged turn can be lost with the
 power. FULL syncs, and sharing one commit among everyone who is waiting makes it cheap. The settings are read
-back after they are made; a file that does not take them is not opened.
+back after they are made; a file that does not take them is not opened. Only where nothing but notes waits, which
+need not outlive the power, is a commit not waited for; the next one that is waited for carries them along.
 
 Jobs queue; whoever finds the writer free leads: begins a transaction, runs every waiting job, commits once, and
 only then tells each caller. Jobs of one kind run in one go; should that fail, each runs again, in a savepoint of
@@ -51,6 +52,7 @@ _SETTINGS: dict[str, tuple[str, object]] = {
     "secure_delete": ("ON", 1),
     "mmap_size": ("0", 0),
 }
+_WAITING, _NOT_WAITING = "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"
 _DAMAGE = (UnicodeDecodeError, OverflowError)
 """What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
 _NOT_ORDINARY = (TryAlone, apsw.ConstraintError)
@@ -79,6 +81,7 @@ class SqliteEngine:
         self._reading = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
+        self._waits = True  # whether a commit waits for the disk
         self.commits = 0
         """Transactions committed; with `jobs_done` it shows how many callers share one."""
         self.jobs_done = 0
@@ -228,6 +231,8 @@ class SqliteEngine:
     def _take(self) -> list[Job]:
         group: list[Job] = []
         while self._jobs and len(group) < _LARGEST_GROUP:
+            if self._jobs[0].kind.lasting and not self._waits:
+                break  # came after this transaction began: it leads the next
             job = self._jobs.popleft()
             if job.waiter is None or not job.waiter.cancelled():
                 group.append(job)
@@ -237,6 +242,7 @@ class SqliteEngine:
         group: list[Job] = []
         committing = False
         try:
+            self._decide_to_wait()
             self._begin()
             group = self._take()  # as late as can be: whoever came meanwhile shares the commit
             self._run(group)
@@ -264,6 +270,15 @@ class SqliteEngine:
         self._writer.execute("BEGIN IMMEDIATE")
         if self._writer.data_version() != self._version:
             self.doubts += 1
+
+    def _decide_to_wait(self) -> None:
+        # Before the transaction begins: SQLite changes its mind only between two.
+        waits = not self._jobs or self._jobs[0].kind.lasting
+        if waits != self._waits:
+            if self._writer.in_transaction:
+                self._undo()
+            self._writer.execute(_WAITING if waits else _NOT_WAITING).fetchall()
+            self._waits = waits
 
     def _run(self, group: list[Job]) -> None:
         same, others = _split(group)

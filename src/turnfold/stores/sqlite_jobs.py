@@ -72,6 +72,11 @@ class TryAlone(Exception):
 class Kind(Protocol[ItemOf_contra, ResultOf_co]):
     """Jobs that can be done in one go when several wait. They may be begun twice: what failed together runs alone."""
 
+    @property
+    def lasting(self) -> bool:
+        """Whether what they wrote must be on the disk before their callers are told."""
+        ...
+
     def together(
         self, connection: Connection, items: Sequence[ItemOf_contra], /
     ) -> Sequence[ResultOf_co]:
@@ -85,6 +90,8 @@ class Kind(Protocol[ItemOf_contra, ResultOf_co]):
 
 class _Single:
     """The kind of jobs that have nothing to share and may not be repeatable; each is begun once."""
+
+    lasting = True
 
     def together(
         self, connection: Connection, items: Sequence[Callable[[Connection], object]], /

@@ -25,6 +25,7 @@ __all__ = (
     "known_ids",
     "live_checkpoint",
     "new_row",
+    "raise_generation",
     "row_id",
     "rows",
     "save_head",
@@ -68,18 +69,20 @@ class Held:
     deleted: bool = False
     unindexed: bool = False
     """Whether it is known that entries wait to be indexed."""
+    dropped: int = 0
+    """The highest version that a dropped document had."""
 
 
 def find_conversation(connection: Connection, tenant: str, name: str, *, writing: bool) -> Held:
     """The conversation's row; an erased one refuses to be written."""
     found = connection.execute(
-        f"SELECT key, deleted, unindexed, {HEAD_COLUMNS} FROM {STANDING} WHERE tenant = ? AND name = ?",  # noqa: S608 (constants)
+        f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {STANDING} WHERE tenant = ? AND name = ?",  # noqa: S608 (constants)
         (tenant, name),
     ).fetchone()
     if found is None:
         return Held(0, Head())
-    key, deleted, unindexed = cast("tuple[int, int, int]", found[:3])
-    held = Held(key, _head(found[3:]), deleted=bool(deleted), unindexed=bool(unindexed))
+    key, deleted, unindexed, dropped = cast("tuple[int, int, int, int]", found[:4])
+    held = Held(key, _head(found[4:]), bool(deleted), bool(unindexed), dropped)
     if held.deleted and writing:
         raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
     return held
@@ -105,6 +108,18 @@ def save_head(
             (tenant, name, *values, now, int(head.seq > 0)),
         )
         held.key = connection.last_insert_rowid()
+
+
+def raise_generation(connection: Connection, held: Held, *, now: int) -> None:
+    """Note that something beside the log changed."""
+    head = held.head
+    held.head = Head(
+        head.seq, head.tokens, head.turns, head.checkpoint, head.generation + 1, head.counter
+    )
+    connection.execute(
+        "UPDATE conversation SET generation = ?, updated = ? WHERE key = ?",
+        (held.head.generation, now, held.key),
+    )
 
 
 def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> dict[str, Stored]:

@@ -49,6 +49,8 @@ from turnfold.stores.ranking import query_terms
 from turnfold.stores.restoring import Pieces
 from turnfold.stores.sqlite_append import Append, Appends
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, Connection, SqliteEngine, sqlite_version
+from turnfold.stores.sqlite_notes import Note, Notes
+from turnfold.stores.sqlite_remembered import Remembered
 from turnfold.stores.sqlite_schema import migrate
 from turnfold.stores.sqlite_transfer import capture, restore
 from turnfold.tokens import TokenCounter, cautious_counter
@@ -88,7 +90,9 @@ class SqliteStore:
         address = ":memory:" if path is None else _file_address(path)
         self._engine = SqliteEngine(address, blocking=blocking)
         self._engine.prepare(migrate)
-        self._appends = Appends(self._engine, clock=self._clock, recount=self._recount)
+        remembered = Remembered(self._engine)
+        self._appends = Appends(remembered, clock=self._clock, recount=self._recount)
+        self._notes = Notes(remembered, clock=self._clock)
 
     async def append(
         self,
@@ -197,6 +201,14 @@ class SqliteStore:
                 connection, scope.tenant, conversation, document, expect=expect, clock=self._clock
             )
         )
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        check_name(conversation, "conversation id")
+        check_document_name(document.kind, document.key)
+        item = Note(scope.tenant, conversation, document, generation)
+        await self._engine.submit(self._notes, item)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str

@@ -25,6 +25,7 @@ from turnfold.testing.store_conformance_listing import DocumentListCases, Listin
 from turnfold.testing.store_conformance_machine import MachineCases
 from turnfold.testing.store_conformance_messages import MessageCases
 from turnfold.testing.store_conformance_names import BadNameCases, HostileNameCases
+from turnfold.testing.store_conformance_notes import NoteCases
 from turnfold.testing.store_conformance_queries import HostileQueryCases
 from turnfold.testing.store_conformance_races import DeletionRaceCases, RaceCases
 from turnfold.testing.store_conformance_read import FindCases, ReadCases, TurnCases
@@ -55,6 +56,7 @@ class StoreConformance(
     SuccessionCases,
     DocumentCases,
     VersionCases,
+    NoteCases,
     DocumentListCases,
     ListingCases,
     GenerationCases,

@@ -99,7 +99,7 @@ class ListingCases(StoreCases):
         [info] = await trial.store.conversations(ALICE)
         assert info.head == await trial.store.head(ALICE, TALK)
 
-    @pytest.mark.parametrize("verb", ["append", "add_checkpoint", "put_document", "drop_document"])
+    @pytest.mark.parametrize("verb", sorted(WRITING_VERBS))
     @case
     async def test_every_change_moves_the_time_of_change_alone(
         self, trial: Trial, verb: str

@@ -47,7 +47,9 @@ class _Twins(RuleBasedStateMachine):
         self._compare(*earlier)
 
     @rule(
-        call=operations("put_document", "drop_document", "add_checkpoint", "add_checkpoint"),
+        call=operations(
+            "put_document", "note", "drop_document", "add_checkpoint", "add_checkpoint"
+        ),
         who=st.integers(0, 1),
         aimed=st.booleans(),
     )

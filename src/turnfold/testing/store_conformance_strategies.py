@@ -28,7 +28,12 @@ from turnfold.records import (
 )
 from turnfold.records.json_text import freeze
 from turnfold.stores import Scope, Store
-from turnfold.testing.store_conformance_values import HOSTILE_TEXTS, checkpoint, document
+from turnfold.testing.store_conformance_values import (
+    HOSTILE_TEXTS,
+    checkpoint,
+    document,
+    note_now,
+)
 
 __all__ = ("Operation", "messages", "operations", "outcome", "settings_for", "storable_texts")
 
@@ -96,6 +101,7 @@ class Operation:
         "append",
         "add_checkpoint",
         "put_document",
+        "note",
         "drop_document",
         "delete",
         "head",
@@ -134,6 +140,9 @@ class Operation:
             case "put_document":
                 given = document(word, "".join(self.words).encode())
                 return store.put_document(scope, where, given, expect=expect)
+            case "note":
+                given = document(word, "".join(self.words).encode())
+                return note_now(store, scope, where, given)
             case "drop_document":
                 return store.drop_document(scope, where, "note", word, expect=expect)
             case "delete":

@@ -25,6 +25,7 @@ __all__ = (
     "document",
     "exchange",
     "named",
+    "note_now",
     "said",
     "seqs",
     "texts",
@@ -131,12 +132,20 @@ def character_counter(price: int = 1) -> TokenCounter:
 
 Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
 
+
+async def note_now(store: Store, scope: Scope, name: str, given: Document) -> None:
+    """A note by someone who has just looked."""
+    head = await store.head(scope, name)
+    await store.note(scope, name, given, generation=head.generation)
+
+
 WRITING_VERBS: Mapping[str, Verb] = {
     "append": lambda store, scope, name: store.append(scope, name, said("late")),
     "add_checkpoint": lambda store, scope, name: store.add_checkpoint(
         scope, name, checkpoint("late", 1)
     ),
     "put_document": lambda store, scope, name: store.put_document(scope, name, document("late")),
+    "note": lambda store, scope, name: note_now(store, scope, name, document("late")),
     "drop_document": lambda store, scope, name: store.drop_document(scope, name, "note", "key"),
 }
 VERBS: Mapping[str, Verb] = {

@@ -16,7 +16,23 @@ from turnfold.budget import Budget
 from turnfold.records import Message
 from turnfold.tokens import Certainty, TokenCounter, weakest
 
-__all__ = ("Anchor", "Context", "Fate", "Outcome", "Receipt", "Section")
+__all__ = ("Anchor", "Context", "Fate", "Outcome", "Receipt", "Section", "shared_messages")
+
+
+def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
+    """How many messages at the beginning of both are the same.
+
+    Halves are compared whole: that is done without a step of Python per message, and nearly all of two calls is shared.
+    """
+    same, differs = 0, min(len(ours), len(theirs)) + 1
+    middle = differs - 1
+    while same + 1 < differs:
+        if ours[same:middle] == theirs[same:middle]:
+            same = middle
+        else:
+            differs = middle
+        middle = (same + differs) // 2
+    return same
 
 
 class Section(StrEnum):
@@ -27,6 +43,9 @@ class Section(StrEnum):
     WINDOW = "window"
     TAIL = "tail"
     TURN = "turn"
+
+
+_SECTIONS = tuple(Section)
 
 
 class Outcome(StrEnum):
@@ -125,7 +144,7 @@ class Context:
     """Everything one call sends. Immutable; `receipt` accounts for it."""
 
     __slots__ = (
-        "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
+        "_exact", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
         "moved", "positions", "previous", "shared", "tokens", "tools",
     )  # fmt: skip
 
@@ -165,15 +184,13 @@ class Context:
         """Tokens of the whole call."""
         self.shared = 0
         self.previous = 0
+        self._exact = 0  # messages at the beginning that are known to be counted exactly
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
         """Measure how much of the previous call's prompt this one repeats; called once, when it is built."""
-        same = 0
-        for ours, theirs in zip(self.messages, previous.messages, strict=False):
-            if ours is not theirs and ours != theirs:
-                break
-            same += 1
+        same = shared_messages(self.messages, previous.messages)
+        self._exact = min(same, previous._exact)
         self.shared = sum(self.costs[:same])
         self.previous = sum(previous.costs)
 
@@ -191,10 +208,13 @@ class Context:
 
     def _account(self) -> Receipt:
         schemas = Certainty.BOUND if self.tools else Certainty.EXACT
+        certainty = self.counter.certainty_of_all(self.messages[self._exact :])
+        if certainty is Certainty.EXACT:
+            self._exact = len(self.messages)
         return Receipt(
             tokens=self.tokens,
             allowed=self.budget.tokens,
-            certainty=weakest(schemas, self.counter.certainty_of_all(self.messages)),
+            certainty=weakest(schemas, certainty),
             sections={
                 section: sum(self.costs[first:last])
                 for section, (first, last) in self._bounds().items()
@@ -210,7 +230,7 @@ class Context:
 
     def _bounds(self) -> dict[Section, tuple[int, int]]:
         edges = (0, *self.ends, len(self.messages))
-        return {section: (edges[i], edges[i + 1]) for i, section in enumerate(Section)}
+        return {section: (edges[i], edges[i + 1]) for i, section in enumerate(_SECTIONS)}
 
     def __repr__(self) -> str:
         return f"<Context {self.receipt}>"

@@ -104,6 +104,31 @@ def price(
     squeeze: int = 0,
 ) -> Fixed:
     """The fixed parts of a context, each within its share; each `squeeze` halves the share of the system."""
+    given = (
+        tuple(transcript.system),
+        summary,
+        tuple(tail),
+        _spelled(tools),
+        squeeze,
+        min(transcript.spans, 1),
+    )
+    known = transcript.priced
+    # Compared, not hashed: call after call they are the very same objects.
+    if known is not None and known[0] is budget and known[1] == given:
+        return cast("Fixed", known[2])
+    fixed = _priced(transcript, budget, given, tools)
+    transcript.priced = (budget, given, fixed)
+    return fixed
+
+
+_Given = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int]
+"""System, summary, tail, the tools spelled out, squeeze, whether there is a conversation."""
+
+
+def _priced(
+    transcript: Transcript, budget: Budget, given: _Given, tools: Sequence[Mapping[str, object]]
+) -> Fixed:
+    system, summary, tail, spelled, squeeze, conversation = given
     counter = transcript.counter
 
     def section(messages: Sequence[Message], name: str, *, squeeze: int = 0) -> _Section:
@@ -117,11 +142,11 @@ def price(
         return _summary_within(summary, budget.share("summary"), counter)
 
     sections = (
-        section(transcript.system, "system", squeeze=squeeze),
+        section(system, "system", squeeze=squeeze),
         _remembered(transcript, (summary, budget.share("summary")), folded),
         section(tail, "tail"),
     )
-    tool_tokens = _remembered(transcript, _spelled(tools), lambda: counter.count_tools(tools))
+    tool_tokens = _remembered(transcript, spelled, lambda: counter.count_tools(tools))
     total = sum(piece.tokens for each in sections for piece in each.pieces)
     fixed = Fixed(
         *(each.pieces for each in sections),
@@ -131,7 +156,7 @@ def price(
         fence=_remembered(transcript, "fence", lambda: _fence_cost(counter)),
         shortened=tuple(note for each in sections for note in each.shortened),
     )
-    _require_room(fixed, budget, conversation=min(transcript.spans, 1))
+    _require_room(fixed, budget, conversation=conversation)
     return fixed
 
 
@@ -146,16 +171,21 @@ def _spelled(tools: Sequence[Mapping[str, object]]) -> str:
 
 
 def _require_room(fixed: Fixed, budget: Budget, *, conversation: int) -> None:
-    for unit, allowed, measure, limit in (
-        ("tokens", budget.tokens, fixed.costs, f"({budget.arithmetic()}) or send fewer tools"),
-        ("messages", budget.max_messages, fixed.counts, f"(max_messages {budget.max_messages:,})"),
-        ("bytes", budget.max_bytes, fixed.sizes, f"(max_bytes {budget.max_bytes:,})"),
+    for unit, allowed, measure in (
+        ("tokens", budget.tokens, fixed.costs),
+        ("messages", budget.max_messages, fixed.counts),
+        ("bytes", budget.max_bytes, fixed.sizes),
     ):
         if not allowed:
             continue
         parts = {**measure(), "conversation": conversation}
         needed = sum(parts.values())
         if needed > allowed:
+            limit = (
+                f"({budget.arithmetic()}) or send fewer tools"
+                if unit == "tokens"
+                else f"(max_{unit} {allowed:,})"
+            )
             remedy = f"Nothing is left for the conversation: raise the budget {limit}"
             raise BudgetTooSmall(
                 needed=needed, allowed=allowed, parts=parts, unit=unit, remedy=remedy

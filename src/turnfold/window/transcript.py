@@ -53,6 +53,7 @@ class Transcript:
         "misplaced",
         "numbers",
         "partly_here",
+        "priced",
         "system",
         "system_apart",
     )  # fmt: skip
@@ -80,6 +81,8 @@ class Transcript:
         """The newest span shown otherwise than logged; -1 when there is none."""
         self.memo: dict[object, object] = {}
         """Prices of the fixed parts of a context, kept by `fixed.price`."""
+        self.priced: tuple[object, object, object] | None = None
+        """All of them as they were asked for last: the budget, what was given, the answer."""
         self._sums = array("q", [0])
         self._counts = array("q", [0])
         self._shown: dict[int, list[Piece]] = {}

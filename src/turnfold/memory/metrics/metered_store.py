@@ -119,6 +119,13 @@ class MeteredStore:
             _WRITE, self._inner.put_document(scope, conversation, document, expect=expect)
         )
 
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, generation: int
+    ) -> None:
+        await self._timed(
+            _WRITE, self._inner.note(scope, conversation, document, generation=generation)
+        )
+
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:
