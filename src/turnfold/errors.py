@@ -6,12 +6,16 @@
     ├── BudgetTooSmall                   valid numbers, but the mandatory parts do not fit
     ├── InvalidOption (ValueError)       an option outside its documented range
     ├── InvalidExport (ValueError)       a file that cannot be imported; names the line
+    ├── NotFound (LookupError)           a conversation, call or file that was named and is not there
     ├── UnknownModel (LookupError)       a model name the table does not know, where a guess would be wrong
     ├── SummaryFailed                    the summariser gave nothing that can be used
     ├── ModelFailed                      the model gave no answer
     │   ├── ContextOverflow              the provider says the prompt is too long, whatever was counted
     │   └── ModelUnavailable             busy, unreachable or too slow; the retries are used up
     ├── StepsExhausted                   an agent took as many steps as it may without an answer
+    ├── RequestRefused                   a service did not take the request; has its status
+    │   ├── AccessDenied                 no token, a wrong one, or one without this right
+    │   └── LimitExceeded                too many requests, too large a body, or a full quota
     ├── StoreError                       the log could not do what was asked
     │   ├── Conflict                     somebody else was first: read again, then decide
     │   ├── IdReused                     a client id that already names another body
@@ -27,6 +31,7 @@ numbers involved and what to change, because the reader of a budget error is usu
 from __future__ import annotations
 
 __all__ = (
+    "AccessDenied",
     "BudgetTooSmall",
     "Conflict",
     "ContextOverflow",
@@ -36,9 +41,12 @@ __all__ = (
     "InvalidExport",
     "InvalidOption",
     "InvalidRecord",
+    "LimitExceeded",
     "MissingExtra",
     "ModelFailed",
     "ModelUnavailable",
+    "NotFound",
+    "RequestRefused",
     "StepsExhausted",
     "StoreError",
     "StoreUnavailable",
@@ -123,6 +131,10 @@ class InvalidExport(TurnfoldError, ValueError):
         super().__init__(f"line {line:,}: {problem}{f'. {remedy}' if remedy else ''}")
 
 
+class NotFound(TurnfoldError, LookupError):
+    """A conversation, a call or a file that was named and is not there; the message says what is."""
+
+
 class UnknownModel(TurnfoldError, LookupError):
     """A model name the table does not know, where guessing would give a wrong answer."""
 
@@ -145,6 +157,41 @@ class ModelUnavailable(ModelFailed):
 
 class StepsExhausted(TurnfoldError):
     """An agent took as many steps as it may without an answer; its log is whole and can be continued."""
+
+
+class RequestRefused(TurnfoldError):
+    """A service did not take a request, for a reason that is none of the others here. `status` is that of HTTP."""
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class AccessDenied(RequestRefused):
+    """No token, one the service does not know, or one without the right this takes."""
+
+    def __init__(self, message: str, *, status: int = 401) -> None:
+        super().__init__(message, status=status)
+
+
+class LimitExceeded(RequestRefused):
+    """More than a service takes. `used` + `asked` is above `allowed`; `again` says in how many seconds it may fit."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        allowed: float = 0,
+        used: float = 0,
+        asked: float = 0,
+        again: float = 0.0,
+        status: int = 429,
+    ) -> None:
+        self.allowed = allowed
+        self.used = used
+        self.asked = asked
+        self.again = again
+        super().__init__(message, status=status)
 
 
 class StoreError(TurnfoldError):

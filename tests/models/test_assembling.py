@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.models import strict_speech as speech
 from tests.models.strict_speech import Call, Cost, Say
+from tests.models.unhurried import unhurried
 from turnfold.models.anthropic_stream import MessageStream, settled_message
 from turnfold.models.chat_stream import ChatStream, settled_chat
 from turnfold.models.failures import CallFailed
@@ -44,6 +45,7 @@ def fed(building: Any, events: Any) -> tuple[dict[str, Any], str]:
     return building.whole(), text
 
 
+@unhurried
 @given(say=answers)
 def test_chat(say: Say) -> None:
     whole = speech.chat_whole(say, BODY, COST)
@@ -52,6 +54,7 @@ def test_chat(say: Say) -> None:
     assert text == say.text
 
 
+@unhurried
 @given(say=answers)
 def test_responses(say: Say) -> None:
     whole = speech.responses_whole(say, BODY, COST)
@@ -60,6 +63,7 @@ def test_responses(say: Say) -> None:
     assert text == say.text
 
 
+@unhurried
 @given(say=answers)
 def test_messages(say: Say) -> None:
     whole = speech.message_whole(say, BODY, COST)
@@ -69,6 +73,7 @@ def test_messages(say: Say) -> None:
     assert text == say.text
 
 
+@unhurried
 @given(say=answers, missing=st.integers(1, 3))
 def test_an_answer_without_its_end_is_a_failure(say: Say, missing: int) -> None:
     chat = speech.chat_whole(say, BODY, COST)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.unhurried import unhurried
 from turnfold.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from turnfold.models.failures import Failure, Verdict, error_of, failure_of, verdict
 
@@ -143,6 +144,7 @@ def test_how_long_to_wait_is_read_in_every_form(
     assert failure_of(SdkError(429, None, headers), now=1_000.0).retry_after == expected
 
 
+@unhurried
 @given(
     status=st.integers(0, 599),
     body=st.recursive(

@@ -21,9 +21,10 @@ from turnfold.errors import ContextOverflow
 from turnfold.memory import AsyncMemory, ModelWriter
 from turnfold.models import OpenAIChat
 from turnfold.records import assistant, tool, user
+from turnfold.window import check
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-WINDOW, BUDGET = 2_048, 700
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+WINDOW, BUDGET, TURNS = 2_048, 700, 30
 PROMPT = [user("Name three colours of the rainbow.")]
 
 
@@ -110,14 +111,19 @@ def test_a_conversation_longer_than_its_budget_goes_on(url: str) -> None:
                 keep_turns=2,
             )
             agent = AsyncAgent(memory, client, system="You are brief.")
-            for number in range(14):
-                await agent.run("c", f"Fact {number}: garden {number} has {number + 3} roses. " * 8)
+            for number in range(TURNS):
+                fact = f"Fact {number}: garden {number} has {number + 3} roses. "
+                reply = await agent.run("c", fact * 4)
+                assert check(reply.context) == ()
+                assert reply.context.tokens <= BUDGET
             session = memory.session("c")
             status, folds = await session.status(), await session.checkpoints()
+            assert status.turns == TURNS
             assert status.tokens > 2 * BUDGET
             assert folds
             assert all(fold.text.strip() for fold in folds)
             assert folds[-1].model == "smollm2"
+            assert status.fold_failures == 0
             await memory.close()
 
     asyncio.run(talk())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.unhurried import unhurried
 from turnfold.errors import InvalidOption, ModelFailed, ModelUnavailable
 from turnfold.models.failures import CallFailed, Failure, Verdict, verdict
 from turnfold.models.retrying import RetryPolicy, retry_delay, retrying
@@ -33,6 +34,7 @@ attempts = st.integers(1, 7) | st.just(2_000)
 chances = st.floats(0, 1, exclude_max=True)
 
 
+@unhurried
 @given(failure=failures, policy=policies, attempt=attempts, chance=chances)
 def test_a_retry_is_decided_by_these_rules_alone(
     failure: Failure, policy: RetryPolicy, attempt: int, chance: float
@@ -71,6 +73,7 @@ def test_each_rule_by_itself(failure: Failure, attempt: int, *, again: bool) -> 
     assert (delay is not None) == again
 
 
+@unhurried
 @given(policy=policies, attempt=st.integers(1, 5), chance=chances)
 def test_pauses_grow_until_the_longest(policy: RetryPolicy, attempt: int, chance: float) -> None:
     patient = replace(policy, retries=10)

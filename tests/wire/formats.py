@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 from turnfold.records import Message, TextPart, ToolResult
@@ -12,7 +11,7 @@ from turnfold.wire import anthropic, gemini, openai_chat, openai_responses
 
 __all__ = ("FORMATS", "KEYS", "calls_and_results", "canonical", "spoken")
 
-FORMATS: dict[str, ModuleType] = {
+FORMATS: dict[str, Any] = {
     "anthropic": anthropic,
     "gemini": gemini,
     "openai_chat": openai_chat,

@@ -51,10 +51,14 @@ def test_every_trace_comes_back_as_it_was(path: Path) -> None:
     print(f"{refused} hold something their own provider refuses")  # noqa: T201 - a figure of the report
 
 
+@pytest.mark.parametrize(
+    "one_in",
+    [pytest.param(16, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("path", TRACES, ids=name_of)
-def test_every_trace_can_go_on_everywhere(path: Path) -> None:
+def test_every_trace_can_go_on_everywhere(path: Path, one_in: int) -> None:
     for number, (name, history) in enumerate(histories(path)):
-        if number % 16:  # one in sixteen is enough for every run
+        if number % one_in:
             continue
         messages = FORMATS[name].accept_all(history)
         said = "".join(spoken(messages))  # one result of several texts may arrive as one text

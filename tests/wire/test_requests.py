@@ -285,6 +285,16 @@ def test_arguments_that_are_no_object_are_put_into_one(target: str, arguments: s
     assert [change.action for change in request.changes] == [Action.CONVERTED]
 
 
+@pytest.mark.parametrize("target", ["anthropic", "gemini"])
+def test_no_arguments_are_an_empty_object(target: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}}
+    said = [user("look"), assistant(tool_calls=[call]), tool("roses", tool_call_id="c1")]
+    request = FORMATS[target].request(said, cache=False)
+    assert '{"input": ""}' not in canonical(request.kwargs)
+    assert not any("no JSON object" in change.reason for change in request.changes)
+    assert wire.lint(request.kwargs, target) == ()
+
+
 def test_a_name_and_fields_nobody_else_knows_are_listed() -> None:
     message = Message.of(
         "user", [TextPart("hi")], name="dana", extra='{"mood":"good","empty":null}'

@@ -20,7 +20,7 @@ __all__ = ("Budget", "Shares", "WaterMarks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The most each section may take of the tokens of a call. What they leave is for the conversation itself."""
+    """The most each section may take of the tokens, and of the bytes, of a call. The rest is for the conversation."""
 
     system: float = 0.6
     """Instructions. A longer system message is shrunk to this share."""
@@ -76,7 +76,8 @@ class Budget:
     max_messages: int = 0
     """Cap on the messages of the prompt, system included; 0 for none."""
     max_bytes: int = 0
-    """Cap on the UTF-8 bytes of the prompt's messages as JSON; 0 for none."""
+    """Cap on the UTF-8 bytes of the prompt's messages as JSON, and of the whole body where it is known who gets it
+    (`session.context(to=...)`); 0 for none."""
     shares: Shares = field(default_factory=Shares)
     marks: WaterMarks = field(default_factory=WaterMarks)
     tokens: int = field(init=False)
@@ -115,6 +116,10 @@ class Budget:
     def share(self, section: str) -> int:
         """The most tokens a section of `Shares` (system, summary or tail) may take."""
         return _part(self.tokens, getattr(self.shares, section))
+
+    def share_bytes(self, section: str) -> int:
+        """The most bytes a section of `Shares` may take; 0 where bytes have no limit."""
+        return max(_part(self.max_bytes, getattr(self.shares, section)), 1) if self.max_bytes else 0
 
     def arithmetic(self) -> str:
         """How `tokens` came about, for error messages and receipts."""

@@ -13,6 +13,7 @@ from turnfold.models.protocol import Answer, ChatModel, Prompt, ToolSchemas
 
 if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
+    from turnfold.models.embedding import Embedder, LocalEmbedder
     from turnfold.models.openai_chat import OpenAIChat
     from turnfold.models.openai_responses import OpenAIResponses
 
@@ -20,6 +21,8 @@ __all__ = (
     "Answer",
     "Anthropic",
     "ChatModel",
+    "Embedder",
+    "LocalEmbedder",
     "OpenAIChat",
     "OpenAIResponses",
     "Prompt",
@@ -28,6 +31,8 @@ __all__ = (
 
 _HOME_OF = {
     "Anthropic": "turnfold.models.anthropic",
+    "Embedder": "turnfold.models.embedding",
+    "LocalEmbedder": "turnfold.models.embedding",
     "OpenAIChat": "turnfold.models.openai_chat",
     "OpenAIResponses": "turnfold.models.openai_responses",
 }

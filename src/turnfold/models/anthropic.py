@@ -76,4 +76,4 @@ class Anthropic(SdkModel):
         return await self._counted(arguments, _COUNTED, self._sdk.count)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.request(prompt, model=self.name, tools=tools, cache=self._cache)
+        return wire.request(prompt, model=self.name, tools=tools, cache=self._cache, max_bytes=0)

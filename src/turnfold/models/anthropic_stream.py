@@ -6,11 +6,11 @@ signatures and encrypted thoughts must come out byte for byte, because the provi
 
 from __future__ import annotations
 
-import json
 from typing import cast
 
 from turnfold.models.failures import CallFailed, Failure, no_answer
 from turnfold.models.plain_json import Json, in_order, items_at, object_at, without_nulls, word_at
+from turnfold.wire.foreign import arguments_object
 
 __all__ = ("MessageStream", "settled_message")
 
@@ -21,7 +21,8 @@ class MessageStream:
     def __init__(self) -> None:
         self._message: Json = {}
         self._blocks: dict[int, Json] = {}
-        self._arguments: dict[int, str] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+        """(block, field) -> its text so far: joined once, or a long answer would be copied over and over."""
         self._stopped = False
 
     def add(self, event: Json) -> str:
@@ -50,15 +51,16 @@ class MessageStream:
         """The message as it would have come whole; a failure when its end is missing."""
         if not self._stopped:
             raise CallFailed(Failure(message="the stream ended before the answer did", code="cut"))
-        for at, text in self._arguments.items():
-            self._blocks[at]["input"] = _value(text)
+        for (at, field), pieces in self._texts.items():
+            text = "".join(pieces)
+            self._blocks[at][field] = _value(text) if field == "input" else text
         return {**self._message, "content": [self._blocks[at] for at in sorted(self._blocks)]}
 
     def _fill(self, at: int, delta: Json) -> str:
         block = self._blocks.setdefault(at, {})
         match delta.get("type"):
             case "input_json_delta":
-                self._arguments[at] = self._arguments.get(at, "") + word_at(delta, "partial_json")
+                self._texts.setdefault((at, "input"), []).append(word_at(delta, "partial_json"))
             case "citations_delta":
                 known = cast("list[object]", block.get("citations") or [])
                 block["citations"] = [*known, delta.get("citation")]
@@ -68,8 +70,10 @@ class MessageStream:
                     if key == "type":
                         continue
                     before = block.get(key)
-                    grows = isinstance(before, str) and isinstance(value, str)
-                    block[key] = cast("str", before) + cast("str", value) if grows else value
+                    if isinstance(before, str) and isinstance(value, str):
+                        self._texts.setdefault((at, key), [before]).append(value)
+                    else:
+                        block[key] = value
                 return word_at(delta, "text") if kind == "text_delta" else ""
         return ""
 
@@ -83,8 +87,6 @@ def settled_message(response: Json) -> Json:
 
 
 def _value(text: str) -> object:
-    """The arguments; their text where the answer was cut within them, so that nothing is lost."""
-    try:
-        return json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        return text
+    """The arguments; their text where it is no JSON object that can be sent back, so that nothing is lost."""
+    found, sound = arguments_object(text)
+    return found if sound else text

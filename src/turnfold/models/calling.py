@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self, cast
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
 from turnfold.models.failures import CallFailed, Failure, failure_of
-from turnfold.models.plain_json import Json
+from turnfold.models.plain_json import Json, object_at
 from turnfold.models.protocol import Answer, Prompt, ToolSchemas
 from turnfold.models.retrying import RetryPolicy, Sleep, retrying
 from turnfold.records import Message, Usage
 from turnfold.wire import Request
+from turnfold.wire.size_guard import require_size
 
 __all__ = (
     "Assembler",
@@ -35,6 +36,7 @@ __all__ = (
 )
 
 _OnEvent = Callable[[Json], None]
+_NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout"})
 _UNKNOWN_CALL = frozenset({404, 405, 501})
 """What compatible servers answer to a call they do not have."""
 
@@ -88,12 +90,24 @@ class SdkModel(ABC):
 
     @abstractmethod
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        """The context as the interface wants it."""
+        """The context as the interface wants it, of whatever size: that is checked with everything else in the body."""
+
+    def request(
+        self, context: Prompt, *, tools: ToolSchemas = (), max_bytes: int | None = None
+    ) -> Request:
+        """The body of the call that `stream` would make; `complete` makes a little smaller one.
+
+        A body of more than `max_bytes` is a `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
+        """
+        request, arguments = self._written(context, tools)
+        asked = {**arguments, **self._interface.streaming, "stream": True}
+        return require_size(replace(request, kwargs=_body(asked)), context, max_bytes)
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The answer to a context."""
+        """The answer to a context. One whose body is above its budget's `max_bytes` is not sent."""
         interface = self._interface
         request, arguments = self._written(prompt, tools)
+        require_size(replace(request, kwargs=_body(arguments)), prompt, None)
 
         async def send() -> Json:
             return interface.settle(await interface.send(arguments))
@@ -107,6 +121,8 @@ class SdkModel(ABC):
         interface = self._interface
         request, arguments = self._written(prompt, tools)
         asked = {**arguments, **interface.streaming}
+        whole = _body({**asked, "stream": True})
+        require_size(replace(request, kwargs=whole), prompt, None)
         response = await self._calling.streamed(
             lambda on_event: interface.send_stream(asked, on_event),
             interface.assembler,
@@ -120,8 +136,14 @@ class SdkModel(ABC):
         return request, {**request.kwargs, **self._options}
 
     def _answer(self, response: Json, request: Request) -> Answer:
+        try:
+            message = self._interface.accept(response)
+        except InvalidRecord as error:
+            raise ModelFailed(
+                f"{self.name} gave an answer that cannot be kept ({error}). Ask again"
+            ) from error
         return Answer(
-            message=self._interface.accept(response),
+            message=message,
             usage=_usage(response),
             stop=self._interface.stop(response),
             changes=tuple(str(change) for change in request.changes),
@@ -242,6 +264,12 @@ async def read_stream(call: Awaitable[object], on_event: _OnEvent) -> None:
         await stream.close()
 
 
+def _body(arguments: Json) -> Json:
+    """The arguments of an SDK's call that become its body; the others say how to call."""
+    body = {key: value for key, value in arguments.items() if key not in _NOT_IN_BODY}
+    return {**body, **object_at(arguments, "extra_body")}
+
+
 def checked_options(options: Mapping[str, object] | None, owned: frozenset[str]) -> Json:
     """Further arguments of the SDK's call; refuses those that are decided elsewhere."""
     given = dict(options or {})
@@ -265,7 +293,10 @@ def _plain(found: object) -> Json:
         raise CallFailed(
             Failure(message=f"the answer is no JSON but {type(found).__name__}; is base_url right?")
         )
-    return cast("Json", dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+    try:
+        return cast("Json", dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+    except (ValueError, RecursionError) as error:  # half a character, NaN, nesting without end
+        raise CallFailed(Failure(message=f"the answer is no sound JSON: {error}")) from error
 
 
 class _Stream(Protocol):

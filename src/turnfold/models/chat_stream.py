@@ -48,7 +48,8 @@ class ChatStream:
         """The answer as it would have come whole; a failure when its end is missing."""
         if self._stop is None:
             raise CallFailed(Failure(message="the stream ended before the answer did", code="cut"))
-        choice: Json = {"index": 0, "message": self._message, "finish_reason": self._stop}
+        message = _told(self._message)
+        choice: Json = {"index": 0, "message": message, "finish_reason": self._stop}
         return {**self._around, "object": "chat.completion", "choices": [choice]}
 
 
@@ -77,6 +78,28 @@ def _says_nothing(value: object) -> bool:
     return value is None or value in ("", [], {})
 
 
+class _Pieces:
+    """A text that still grows. Joined once: a long answer appended to piece by piece is copied over and over."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, first: str) -> None:
+        self.pieces = [first]
+
+
+def _told(value: object) -> object:
+    """The value with every text in one piece."""
+    if isinstance(value, _Pieces):
+        return "".join(value.pieces)
+    if isinstance(value, dict):
+        return {key: _told(inner) for key, inner in cast("Json", value).items()}
+    return (
+        [_told(inner) for inner in cast("list[object]", value)]
+        if isinstance(value, list)
+        else value
+    )
+
+
 def _merge(whole: Json, delta: Json) -> None:
     for key, value in delta.items():
         known = whole.get(key)
@@ -85,10 +108,14 @@ def _merge(whole: Json, delta: Json) -> None:
         if isinstance(value, dict) and isinstance(known, dict):
             _merge(cast("Json", known), cast("Json", value))
         elif isinstance(value, list):
-            pieces = cast("list[object]", value)
-            whole[key] = _joined(cast("list[object]", known or []), pieces)
+            sofar = cast("list[object]", known) if isinstance(known, list) else []
+            whole[key] = _joined(sofar, cast("list[object]", value))
         elif isinstance(value, str) and isinstance(known, str):
-            whole[key] = _named(known, value, key) if key in _NAMES else known + value
+            whole[key] = _named(known, value, key)
+        elif isinstance(value, str) and isinstance(known, _Pieces):
+            known.pieces.append(value)
+        elif isinstance(value, str) and key not in _NAMES:
+            whole[key] = _Pieces(value)
         else:
             whole[key] = _fresh(cast("object", value))
 

@@ -42,7 +42,9 @@ _TOO_LONG_WORDINGS = (
     r"maximum context length",  # OpenAI, vLLM, DeepSeek, OpenRouter, Mistral, SGLang
     r"exceeds? the context window",  # OpenAI Responses
     r"input tokens exceed the configured limit",  # OpenAI Responses
-    r"prompt (?:is )?too long",  # Anthropic, Ollama, Qianfan
+    r"prompt (?:\([^)]{0,80}\) )?(?:is )?too long",  # Anthropic, Ollama, Qianfan, vLLM
+    r"prompt \([^)]{0,80}\) is longer than the maximum model length",  # vLLM
+    r"max_tokens must be at least 1, got -\d",  # vLLM: the prompt alone is longer than the window
     r"exceed context limit",  # Anthropic: input and max_tokens together
     r"exceeds the available context size",  # llama.cpp
     r"requested tokens \(\d+\) exceed context window",  # llama-cpp-python

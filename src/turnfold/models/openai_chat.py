@@ -72,4 +72,4 @@ class OpenAIChat(SdkModel):
         return None
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.request(prompt, model=self.name, tools=tools)
+        return wire.request(prompt, model=self.name, tools=tools, max_bytes=0)

@@ -75,7 +75,7 @@ class OpenAIResponses(SdkModel):
         return await self._counted(arguments, _COUNTED, self._sdk.count)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.request(prompt, model=self.name, tools=tools)
+        return wire.request(prompt, model=self.name, tools=tools, max_bytes=0)
 
 
 def _stop(response: Json) -> str:

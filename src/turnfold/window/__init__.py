@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from turnfold.window.assemble import anchored_view, assemble, fits, next_anchor
 from turnfold.window.check import Rule, Violation, check
-from turnfold.window.context import Anchor, Context, Fate, Outcome, Receipt, Section
+from turnfold.window.context import (
+    Anchor,
+    Changed,
+    Context,
+    Fate,
+    Outcome,
+    Receipt,
+    Section,
+    Wired,
+)
 from turnfold.window.fence import fence, fence_mark
 from turnfold.window.fixed import price, summary_message
 from turnfold.window.shrink import shrink_message, shrink_text
@@ -25,6 +34,7 @@ from turnfold.window.view import Room, SpanView, message_bytes
 __all__ = (
     "NO_RESULT",
     "Anchor",
+    "Changed",
     "Choice",
     "Context",
     "Fate",
@@ -39,6 +49,7 @@ __all__ = (
     "Summarizer",
     "Transcript",
     "Violation",
+    "Wired",
     "anchored_view",
     "assemble",
     "check",

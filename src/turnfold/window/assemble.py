@@ -26,7 +26,8 @@ __all__ = ("anchored_view", "assemble", "fits", "next_anchor")
 
 
 _SQUEEZES = 3
-"""Times the system's share is halved before a newest turn that does not fit beside it is given up."""
+"""Times the system's share, and every share of bytes, is halved before a newest turn that does not fit beside them is
+given up."""
 
 
 _READABLE = 64
@@ -56,7 +57,7 @@ def assemble(
     """
     _require_plain(tail)
     before = anchor or Anchor()
-    squeezes = _SQUEEZES if transcript.system else 0
+    squeezes = _SQUEEZES if transcript.system or budget.max_bytes else 0
     extras = _Extras(tail, tools, squeezes)
     context = _materialise(*_decide(transcript, budget, before, strategy, extras), budget, before)
     if previous is not None:

@@ -16,7 +16,17 @@ from turnfold.budget import Budget
 from turnfold.records import Message
 from turnfold.tokens import Certainty, TokenCounter, weakest
 
-__all__ = ("Anchor", "Context", "Fate", "Outcome", "Receipt", "Section", "shared_messages")
+__all__ = (
+    "Anchor",
+    "Changed",
+    "Context",
+    "Fate",
+    "Outcome",
+    "Receipt",
+    "Section",
+    "Wired",
+    "shared_messages",
+)
 
 
 def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
@@ -78,6 +88,34 @@ class Fate(NamedTuple):
         return self.stop - self.start
 
 
+class Changed(NamedTuple):
+    """What a provider's wire format did to parts of a context, by rule."""
+
+    action: str
+    """Converted, left out, moved or added."""
+    reason: str
+    times: int
+    first: str
+    """The first place it happened at: `messages[3].parts[0]`."""
+
+    def __str__(self) -> str:
+        return f"{self.times:,} {self.action}: {self.reason} (first {self.first})"
+
+
+class Wired(NamedTuple):
+    """How a context looks to the provider it was built for."""
+
+    provider: str
+    changes: tuple[Changed, ...] = ()
+    """Everything the provider is not sent as it was said."""
+    size: int = 0
+    """Bytes of the request's body; 0 where `max_bytes` sets no limit to them."""
+    held: int = 0
+    """Bytes the messages themselves were held to, so that the body keeps to `max_bytes`; 0 where none were taken."""
+    rebuilt: int = 0
+    """How often the context was built smaller because the body was too large."""
+
+
 @dataclass(frozen=True, slots=True)
 class Anchor:
     """What to remember between calls, so that every process builds the same window."""
@@ -119,6 +157,13 @@ class Receipt:
     """Tokens of the previous call's messages; 0 for the first call."""
     moved: bool
     """Whether this call moved the anchor."""
+    wired: Wired | None = None
+    """How it looks to the provider; None where the context was built for none in particular."""
+
+    @property
+    def changes(self) -> tuple[Changed, ...]:
+        """What the provider is not sent as it was said, by rule."""
+        return self.wired.changes if self.wired else ()
 
     @property
     def prefix_share(self) -> float:
@@ -137,7 +182,14 @@ class Receipt:
         for number, word in ((folded, "folded"), (left_out, "dropped"), (shrunk, "shrunk")):
             if number or word == "dropped":
                 text += f", {number:,} {word}"
-        return text
+        return f"{text}{_wired_text(self.wired)}" if self.wired else text
+
+
+def _wired_text(wired: Wired) -> str:
+    text = f"; {wired.size:,} bytes for {wired.provider}" if wired.size else ""
+    text += ", built smaller for it" if wired.rebuilt else ""
+    changed = sum(change.times for change in wired.changes)
+    return f"{text}; {changed:,} changed for {wired.provider}" if changed else text
 
 
 class Context:
@@ -145,7 +197,7 @@ class Context:
 
     __slots__ = (
         "_exact", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
-        "moved", "positions", "previous", "shared", "tokens", "tools",
+        "moved", "positions", "previous", "shared", "tokens", "tools", "wired",
     )  # fmt: skip
 
     def __init__(
@@ -184,6 +236,8 @@ class Context:
         """Tokens of the whole call."""
         self.shared = 0
         self.previous = 0
+        self.wired: Wired | None = None
+        """How it looks to the provider it was built for; set once, when it is built."""
         self._exact = 0  # messages at the beginning that are known to be counted exactly
         self._receipt: Receipt | None = None
 
@@ -226,6 +280,7 @@ class Context:
             shared=self.shared,
             previous=self.previous,
             moved=self.moved,
+            wired=self.wired,
         )
 
     def _bounds(self) -> dict[Section, tuple[int, int]]:

@@ -131,19 +131,21 @@ def _priced(
     system, summary, tail, spelled, squeeze, conversation = given
     counter = transcript.counter
 
-    def section(messages: Sequence[Message], name: str, *, squeeze: int = 0) -> _Section:
-        share = budget.share(name)
-        key = (name, tuple(messages), share, squeeze)
-        return _remembered(
-            transcript, key, lambda: _within(messages, share, name, counter, squeeze=squeeze)
-        )
+    def held(name: str, content: object, make: Callable[[int], _Section]) -> _Section:
+        share, size = budget.share(name), budget.share_bytes(name)
+        key = (name, content, share, size, squeeze)
+        return _remembered(transcript, key, lambda: _sized(make, share, size >> squeeze))
 
-    def folded() -> _Section:
-        return _summary_within(summary, budget.share("summary"), counter)
+    def section(messages: Sequence[Message], name: str, *, squeeze: int = 0) -> _Section:
+        return held(
+            name,
+            tuple(messages),
+            lambda share: _within(messages, share, name, counter, squeeze=squeeze),
+        )
 
     sections = (
         section(system, "system", squeeze=squeeze),
-        _remembered(transcript, (summary, budget.share("summary")), folded),
+        held("summary", summary, lambda share: _summary_within(summary, share, counter)),
         section(tail, "tail"),
     )
     tool_tokens = _remembered(transcript, spelled, lambda: counter.count_tools(tools))
@@ -195,6 +197,21 @@ def _require_room(fixed: Fixed, budget: Budget, *, conversation: int) -> None:
 def summary_message(text: str) -> Message:
     """A summary as it is sent: fenced, so that nothing in it can pass for instructions."""
     return Message("user", fence(text, label="summary", note=SUMMARY_NOTE))
+
+
+def _sized(make: Callable[[int], _Section], share: int, size: int) -> _Section:
+    """A section in `share` tokens, or in as many fewer as its bytes keep to `size`; 0 is no limit.
+
+    One that cannot be made that small is as small as it gets: whether it fits is decided with all the others.
+    """
+    found = make(share)
+    while size and sum(message_bytes(piece.message) for piece in found.pieces) > size:
+        share = min(share, sum(piece.tokens for piece in found.pieces)) * 3 // 4
+        try:
+            found = make(share)
+        except BudgetTooSmall:
+            break
+    return found
 
 
 def _within(

@@ -11,6 +11,7 @@ from turnfold.wire.linting import lint
 from turnfold.wire.repairing import Repaired, repair
 from turnfold.wire.request import Action, Change, Request
 from turnfold.wire.rules import RULES, Fault
+from turnfold.wire.size_guard import WireFormat, fitted
 from turnfold.wire.streaming import body_bytes, chunks
 
 __all__ = (
@@ -20,9 +21,11 @@ __all__ = (
     "Fault",
     "Repaired",
     "Request",
+    "WireFormat",
     "anthropic",
     "body_bytes",
     "chunks",
+    "fitted",
     "gemini",
     "lint",
     "openai_chat",

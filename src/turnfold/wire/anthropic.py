@@ -18,6 +18,7 @@ from turnfold.wire.ownership import Writing
 from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
 from turnfold.wire.repairing import finished
 from turnfold.wire.request import Request
+from turnfold.wire.size_guard import require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import JsonObject, list_of, object_of, plain, plain_object, text_at
 
@@ -35,10 +36,12 @@ def request(
     tools: Sequence[Mapping[str, object]] = (),
     cache: bool = True,
     repair: bool = True,
+    max_bytes: int | None = None,
 ) -> Request:
     """The arguments of `client.messages.create`, without `max_tokens`, which is the caller's to choose.
 
-    With `repair=False` a history comes out as it went in, faults and all.
+    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
+    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     messages = messages_of(context)
     writing = Writing(PROVIDER, model)
@@ -55,7 +58,7 @@ def request(
         _mark_system(kwargs)
         for index in _breakpoints(context, lead, len(messages)):
             _mark(items, ends, index - lead)
-    return finished(kwargs, writing, repair=repair)
+    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:

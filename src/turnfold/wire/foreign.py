@@ -40,13 +40,15 @@ def media_note(part: ImagePart | AudioPart | FilePart, why: str) -> str:
 
 
 def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
-    """Arguments as the object some providers ask for, and whether the text was one already."""
+    """Arguments as the object some providers ask for, and whether the text was one already, or nothing at all."""
+    if not arguments:
+        return {}, True
     try:
         found = object_of(json.loads(arguments, parse_constant=_refuse))
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError):
         found = None
-    return (found, True) if found is not None else ({"input": arguments}, not arguments)
+    return (found, True) if found is not None else ({"input": arguments}, False)
 
 
 def words_of(block: JsonObject) -> str:

@@ -19,6 +19,7 @@ from turnfold.wire.ownership import Writing
 from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_form, with_origin
 from turnfold.wire.repairing import finished
 from turnfold.wire.request import Request
+from turnfold.wire.size_guard import require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (
     JsonObject,
@@ -44,10 +45,12 @@ def request(
     tools: Sequence[Mapping[str, object]] = (),
     cache: bool = True,
     repair: bool = True,
+    max_bytes: int | None = None,
 ) -> Request:
     """The arguments of `client.models.generate_content`. Gemini caches prefixes by itself: `cache` changes nothing.
 
-    With `repair=False` a history comes out as it went in, faults and all.
+    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
+    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
     writing = Writing(PROVIDER, model)
@@ -80,7 +83,7 @@ def request(
     kwargs["contents"] = contents
     if config:
         kwargs["config"] = config
-    return finished(kwargs, writing, repair=repair)
+    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:

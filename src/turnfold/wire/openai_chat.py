@@ -33,6 +33,7 @@ from turnfold.wire.ownership import Writing
 from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
 from turnfold.wire.repairing import finished
 from turnfold.wire.request import Request
+from turnfold.wire.size_guard import require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (
     JsonObject,
@@ -56,10 +57,12 @@ def request(
     tools: Sequence[Mapping[str, object]] = (),
     cache: bool = True,
     repair: bool = True,
+    max_bytes: int | None = None,
 ) -> Request:
     """The arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` changes nothing.
 
-    With `repair=False` a history comes out as it went in, faults and all.
+    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
+    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
     writing = Writing(PROVIDER, model)
@@ -71,7 +74,7 @@ def request(
     kwargs["messages"] = items
     if tools:
         kwargs["tools"] = write_tools(tools, PROVIDER, writing)
-    return finished(kwargs, writing, repair=repair)
+    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:

@@ -26,6 +26,7 @@ from turnfold.wire.responses_items import (
     write_content,
     write_parts,
 )
+from turnfold.wire.size_guard import require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (
     JsonObject,
@@ -49,10 +50,12 @@ def request(
     tools: Sequence[Mapping[str, object]] = (),
     cache: bool = True,
     repair: bool = True,
+    max_bytes: int | None = None,
 ) -> Request:
     """The arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` changes nothing.
 
-    With `repair=False` a history comes out as it went in, faults and all.
+    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
+    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
     writing = Writing(PROVIDER, model)
@@ -75,7 +78,7 @@ def request(
     kwargs["input"] = items
     if tools:
         kwargs["tools"] = write_tools(tools, PROVIDER, writing)
-    return finished(kwargs, writing, repair=repair)
+    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from turnfold.wire.foreign import arguments_object
 from turnfold.wire.lint_anthropic import MOST_CACHE_MARKS, marked, unopened
 from turnfold.wire.request import Notes
 from turnfold.wire.rules import Listing, id_rule
@@ -187,11 +186,8 @@ def _call(block: JsonObject, speaker: Speaker, path: str, notes: Notes) -> Atom 
 
 def _as_input(given: object) -> JsonObject:
     if isinstance(given, str):
-        try:
-            found = object_of(json.loads(given))
-        except (ValueError, RecursionError):
-            found = None
-        if found is not None:
+        found, sound = arguments_object(given)
+        if sound and given:
             return found
     return {} if given is None else {"input": given}
 

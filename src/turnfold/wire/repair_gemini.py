@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from turnfold.wire.foreign import arguments_object
 from turnfold.wire.gemini_parts import SIGNATURE, camel, made_up_id
 from turnfold.wire.lint_gemini import DATA_FIELDS, needs_signatures, unsigned
 from turnfold.wire.request import Notes
@@ -182,11 +181,8 @@ def _own_id(call: Atom) -> str:
 
 def _as_arguments(given: object) -> JsonObject:
     if isinstance(given, str):
-        try:
-            found = object_of(json.loads(given))
-        except (ValueError, RecursionError):
-            found = None
-        if found is not None:
+        found, sound = arguments_object(given)
+        if sound and given:
             return found
     return {"input": given}
 

@@ -7,13 +7,19 @@ show it and nothing disappears unseen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from turnfold.window import Changed
 from turnfold.wire.values import JsonObject
 
-__all__ = ("Action", "Change", "Notes", "Request")
+__all__ = ("Action", "Change", "Notes", "Request", "by_rule")
+
+_MOST_RULES = 32
+"""Kinds of changes an account names one by one; a log of a thousand odd blocks must not make a receipt of a thousand
+lines."""
 
 
 class Action(StrEnum):
@@ -52,6 +58,23 @@ class Request:
     """Keyword arguments of the official SDK's call, as plain JSON values."""
     changes: tuple[Change, ...]
     """Every part that had to be converted or left out for this provider and model."""
+
+
+def by_rule(changes: Sequence[Change]) -> tuple[Changed, ...]:
+    """The changes counted by what was done and why, in the order they were first met."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        found.setdefault((str(change.action), change.reason), []).append(change.path)
+    rules = [
+        Changed(action, reason, len(paths), paths[0]) for (action, reason), paths in found.items()
+    ]
+    rest = rules[_MOST_RULES:]
+    if rest:
+        others = f"for {len(rest):,} other reasons"
+        rules[_MOST_RULES:] = [
+            Changed("changed", others, sum(rule.times for rule in rest), rest[0].first)
+        ]
+    return tuple(rules)
 
 
 class Notes:

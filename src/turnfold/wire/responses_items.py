@@ -176,6 +176,9 @@ def _read_call(item: JsonObject) -> ToolCall:
     name, arguments = text_at(item, "name"), item.get("arguments")
     if kind == "function_call" and name and isinstance(arguments, str):
         return ToolCall(call_id, name, arguments)
+    if kind == "function_call" and name and object_of(arguments) is not None:
+        # The text of an object is asked for; some servers send the object.
+        return ToolCall(call_id, name, freeze(arguments, path="arguments"))
     if kind == "custom_tool_call" and name and isinstance(item.get("input"), str):
         return ToolCall(call_id, name, text_at(item, "input"))
     rest = {key: item[key] for key in item if key not in ("type", "call_id", "id", "status")}

