@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores import Appended, ConversationInfo, Erasure, Hit, MemoryStore, Scope, Store
+from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store
 from turnfold.stores.ledger import Row, check_version
 from turnfold.stores.memory_store import _Conversation
 from turnfold.stores.protocol import Opening, Piece, Restored
@@ -137,23 +137,6 @@ class TestFindsInEveryTenant(Sabotaged):
         "test_ids_are_found_in_their_own_conversation_only",
         "test_an_answer_is_the_same_as_if_one_were_alone[find]",
     )
-
-
-class TestRanksByWhatOthersWrote(Sabotaged):
-    class Broken(MemoryStore):
-        async def search(
-            self,
-            scope: Scope,
-            terms: Sequence[str],
-            *,
-            conversation: str | None = None,
-            limit: int = 20,
-        ) -> list[Hit]:
-            hits = await super().search(scope, terms, conversation=conversation, limit=limit)
-            everything = sum(held.head.seq for held in self._conversations.values())
-            return [replace(hit, score=hit.score * everything) for hit in hits]
-
-    bitten_by = ("test_the_rank_of_a_hit_does_not_tell_what_others_wrote",)
 
 
 class TestBringsBackTheDeleted(Sabotaged):

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from turnfold.records import decode_message
+from turnfold.records import ROLES, decode_message
 from turnfold.stores import Scope
-from turnfold.stores.sqlite_index import scope_term
+from turnfold.stores.sqlite_filling import Tokens
+from turnfold.stores.sqlite_index import live_index
 
 __all__ = ("ALICE", "dump", "integrity", "settled", "stored_texts")
 
@@ -23,6 +24,7 @@ _TABLES = {
     "entry": f"conversation IN {_OF_ALICE} ORDER BY conversation, seq",
     "checkpoint": f"conversation IN {_OF_ALICE} ORDER BY conversation, upto",
     "document": f"conversation IN {_OF_ALICE} ORDER BY conversation, kind, key",
+    "beside": f"conversation IN {_OF_ALICE} ORDER BY id",
 }
 
 
@@ -43,9 +45,11 @@ def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
             table: connection.execute(f"SELECT * FROM {table} WHERE {rest}").fetchall()  # noqa: S608 (constants)
             for table, rest in _TABLES.items()
         }
+        index = live_index(connection)  # pyright: ignore[reportArgumentType] (the driver's own type)
+        roles = " OR ".join(Tokens(ALICE.tenant).of(f"role:{role}") for role in sorted(ROLES))
         held["terms"] = connection.execute(
-            "SELECT rowid FROM entry_terms WHERE entry_terms MATCH ? ORDER BY rowid",
-            (f'scope : "{scope_term(ALICE.tenant)}"',),
+            f"SELECT rowid FROM {index.found} WHERE {index.found} MATCH ? ORDER BY rowid",  # noqa: S608 (a table's name)
+            (roles,),
         ).fetchall()
     finally:
         connection.close()

@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.house.source_tree import ROOT
-from tests.stores import sabotaged
+from tests.stores import sabotaged, sabotaged_search
 from tests.stores.sabotaged import Sabotaged
 
-FILE = "tests/stores/sabotaged.py"
 FAULTS = {
     name: value
-    for name, value in vars(sabotaged).items()
+    for module in (sabotaged, sabotaged_search)
+    for name, value in vars(module).items()
     if name.startswith("Test") and issubclass(value, Sabotaged)
 }
 
@@ -26,7 +26,9 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What became of each case: passed, failed, error or skipped, by class and case."""
     report = tmp_path_factory.mktemp("sabotage") / "report.xml"
     cases = [
-        f"{FILE}::{name}::{case}" for name, fault in FAULTS.items() for case in fault.bitten_by
+        f"{fault.__module__.replace('.', '/')}.py::{name}::{case}"
+        for name, fault in FAULTS.items()
+        for case in fault.bitten_by
     ]
     quietly = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
     finished = subprocess.run(

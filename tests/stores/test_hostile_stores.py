@@ -158,7 +158,9 @@ DAMAGED = {
             "conversation": ("name", "tenant", "checkpoint", "counter", "indexed_by"),
             "entry": ("client_id",),
             "checkpoint": ("id", "previous", "text", "digest", "model", "trust"),
-            "document": ("kind", "key"),
+            "document": ("kind", "key", "text"),
+            "beside": ("kind", "key"),
+            "search_index": ("made_by",),
         }.items()
         for column in columns
         for what, value in {"not utf-8": NOT_UTF8, "nul": "char(0)", "empty": "''"}.items()
@@ -170,6 +172,9 @@ DAMAGED = {
             "entry": ("created", "turn", "tokens", "running"),
             "checkpoint": ("created", "fidelity"),
             "document": ("version", "created"),
+            "beside": ("id", "indexed"),
+            "held_1": ("entries", "beside"),
+            "search_index": ("retired",),
         }.items()
         for column in columns
         for what, value in {"huge": HUGE, "least": LEAST, "zero": "0"}.items()
@@ -183,11 +188,15 @@ DAMAGED = {
     "no entries": "DELETE FROM entry",
     "no conversations": "DELETE FROM conversation",
     "no first entry": "DELETE FROM entry WHERE seq = 1",
-    "index data": "UPDATE entry_terms_data SET block = randomblob(length(block))",
-    "index data empty": "UPDATE entry_terms_data SET block = x''",
-    "index without data": "DELETE FROM entry_terms_data",
-    "index pages": "UPDATE entry_terms_idx SET pgno = pgno + 1000",
-    "index settings": "UPDATE entry_terms_config SET v = 999",
+    "index data": "UPDATE found_1_data SET block = randomblob(length(block))",
+    "index data empty": "UPDATE found_1_data SET block = x''",
+    "index without data": "DELETE FROM found_1_data",
+    "index pages": "UPDATE found_1_idx SET pgno = pgno + 1000",
+    "index settings": "UPDATE found_1_config SET v = 999",
+    "index without tables": "DELETE FROM search_index",
+    "index of another": "UPDATE search_index SET number = 77",
+    "nothing beside": "DELETE FROM beside",
+    "index without counts": "DELETE FROM held_1",
     "index of more than there is": "UPDATE conversation SET unindexed = 1, indexed = 0",
 }
 

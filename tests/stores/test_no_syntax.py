@@ -22,7 +22,7 @@ from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import TurnfoldError
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores import MemoryStore, Scope, Store, sqlite_index
+from turnfold.stores import MemoryStore, Scope, Store, sqlite_filling
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.stores.redis_cache import CachedStore
 from turnfold.stores.sqlite_store import SqliteStore
@@ -233,7 +233,8 @@ def test_so_is_any_text(store: Store, examples: int) -> None:
 def test_a_term_that_reaches_the_query_as_it_is_is_caught(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_index, "_digest", str)
+    monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term)
+    monkeypatch.setattr(sqlite_filling, "_number", hash)
     monkeypatch.setattr("turnfold.stores.sqlite_store.query_terms", list)
     with pytest.raises((AssertionError, TurnfoldError)):
         compare(store, "a", ["alpha", "x", "y"], ['alpha" OR "beta', "beta"])

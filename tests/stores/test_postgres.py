@@ -26,9 +26,11 @@ from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
 from turnfold.stores import Scope
 from turnfold.stores import postgres_rows as rows
 from turnfold.stores.postgres_engine import Link, Statement
+from turnfold.stores.postgres_keys import Place
 from turnfold.stores.postgres_schema import MIGRATIONS, TABLES
-from turnfold.stores.postgres_search import candidates
+from turnfold.stores.postgres_search import Question
 from turnfold.stores.postgres_store import PostgresStore
+from turnfold.stores.postgres_terms import name_terms
 from turnfold.testing import drive
 
 __all__ = ("postgres_places",)
@@ -324,12 +326,12 @@ def _plan(connection: psycopg.Connection) -> str:
     """How the server would find the candidates of a search."""
     connection.execute("SELECT gin_clean_pending_list('turnfold_term_terms')")
     connection.execute("ANALYZE turnfold_term, turnfold_conversation, turnfold_entry")
-    place = rows.Place("alice", "")
+    place = Place("alice", "")
     cursor = psycopg.RawCursor(connection)
     cursor.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
-    naming = rows.name_terms(place, ["w3x77"])
+    naming = name_terms(place, ["w3x77"])
     cursor.execute(naming.sql.encode(), naming.values)
-    statement = candidates(place, ["w3x77"], everywhere=True, most=2000)
+    statement = Question(place, ("w3x77",), everywhere=True).any_places(2000)
     cursor.execute(f"EXPLAIN {statement.sql}".encode(), statement.values)
     return "\n".join(str(line) for (line,) in cursor.fetchall())
 

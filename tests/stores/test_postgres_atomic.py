@@ -95,7 +95,8 @@ class Trial:
                         "SELECT * FROM {} WHERE conversation = %s ORDER BY 1, 2, 3, 4"
                     )
                     rows = self._admin.execute(question.format(sql.Identifier(table)), (name,))
-                    found.append([_nameless(row) for row in rows])
+                    names = [column.name for column in rows.description or ()]
+                    found.append([_nameless(dict(zip(names, row, strict=True))) for row in rows])
         return found
 
     def undisturbed(self, verb: Verb) -> list[list[tuple[Any, ...]]]:
@@ -122,12 +123,12 @@ def _only(url: str, *names: str) -> dict[str, Any]:
     return {name: value for name, value in conninfo_to_dict(url).items() if name in names}
 
 
-def _nameless(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row without its conversation, by which the conversations of a trial differ."""
+def _nameless(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row without its conversation and when that was begun, by which the conversations of a trial differ."""
     return tuple(
         value[1:] if isinstance(value, list) else value  # the first term names the conversation
-        for place, value in enumerate(row)
-        if place != 1
+        for name, value in row.items()
+        if name not in ("arrival", "conversation")
     )
 
 

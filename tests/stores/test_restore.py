@@ -144,11 +144,21 @@ def test_a_database_from_before_goes_on_counting(
     with monkeypatch.context() as earlier:
         earlier.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:3])
         old = PostgresStore(url, blocking=True)
-        drive(old.append(ALICE, TALK, said("a")))
+        drive(old.checkpoints(ALICE, TALK))  # makes the tables of then
         drive(old.close())
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("SELECT set_config('turnfold.tenant', 'alice', false)")
+        raw.execute(
+            "INSERT INTO turnfold_conversation VALUES "
+            "('alice', 'talk', NULL, 0, 0, 0, '', 3, '', 5, 6, false)"
+        )
+        raw.execute(
+            "INSERT INTO turnfold_document (tenant, conversation, kind, key, version, created, body) "
+            "VALUES ('alice', 'talk', 'note', 'key', 7, 5, 'x')"
+        )
     store = PostgresStore(url, blocking=True)
-    for version in (1, 2):
-        assert drive(store.put_document(ALICE, TALK, document("key"))).version == version
-    assert drive(store.drop_document(ALICE, TALK, "note", "key", expect=2))
-    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).version == 3
+    assert drive(store.drop_document(ALICE, TALK, "note", "key", expect=7))
+    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).version == 8
     drive(store.close())

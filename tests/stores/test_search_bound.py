@@ -23,10 +23,10 @@ from turnfold.stores import (
     MemoryStore,
     Scope,
     Store,
-    memory_store,
+    memory_search,
     postgres_search,
     ranking,
-    sqlite_index,
+    sqlite_search,
 )
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.stores.sqlite_store import SqliteStore
@@ -53,7 +53,8 @@ logs = st.dictionaries(
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (memory_store, sqlite_index, postgres_search):
+    monkeypatch.setattr(ranking, "MOST_WALKED", 2 * MOST)
+    for module in (memory_search, sqlite_search, postgres_search):
         monkeypatch.setattr(module, "MOST_CANDIDATES", MOST)
 
 
@@ -107,9 +108,9 @@ def test_a_backend_that_cuts_elsewhere_is_caught(
 ) -> None:
     log = {"a": ["beta alpha", *["alpha"] * 9], "b": ["alpha"] * 9}
     compare(store, log, ["alpha", "beta"])
-    careless = dict.fromkeys(("alpha", "beta"), 1)
-    for module in (sqlite_index, postgres_search):
-        monkeypatch.setattr(module, "rarity", lambda *_values, **_options: careless)
+    careless = ranking.Choosing((), ("alpha", "beta"), dict.fromkeys(("alpha", "beta"), 1))
+    for module in (sqlite_search, postgres_search):
+        monkeypatch.setattr(module, "choosing_terms", lambda *_values, **_options: careless)
     with pytest.raises(AssertionError):
         compare(store, {"a": ["beta", *["alpha"] * 9], "b": ["alpha"] * 9}, ["alpha", "beta"])
 
@@ -132,8 +133,9 @@ def test_a_rare_word_is_found_however_old_and_a_long_conversation_leaves_room(
     }
 
 
-def test_the_bound_is_the_one_the_protocol_tells() -> None:
-    assert f"{ranking.MOST_CANDIDATES:,}" in str(Store.search.__doc__)
+def test_the_bounds_are_those_the_protocol_tells() -> None:
+    for bound in (ranking.MOST_CANDIDATES, ranking.MOST_WALKED):
+        assert f"{bound:,}" in str(Store.search.__doc__)
 
 
 def test_counts_that_cannot_be_are_called_damage() -> None:

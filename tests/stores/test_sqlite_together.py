@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import pytest
@@ -367,7 +367,7 @@ def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[obj
     def begun(self: SqliteEngine) -> None:
         begin(self)
         if not self._waits and not came:
-            came.append(Job(store._appends, late, None))
+            came.append(Job(cast("Any", store._appends), late, None))
             self._jobs.append(came[0])
 
     def watched(self: SqliteEngine, group: list[Job]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from turnfold.recall.filling import fill, places_to_read
+from turnfold.recall.fusing import fuse
 from turnfold.recall.passages import Recalled, passages_text
 from turnfold.recall.ranking import ranked_places
+from turnfold.recall.relevance import relevant_places, speaks_of
 from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, is_character, terms_of
 
 __all__ = (
@@ -12,9 +14,12 @@ __all__ = (
     "Recalled",
     "asked_terms",
     "fill",
+    "fuse",
     "is_character",
     "passages_text",
     "places_to_read",
     "ranked_places",
+    "relevant_places",
+    "speaks_of",
     "terms_of",
 )

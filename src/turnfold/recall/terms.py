@@ -20,7 +20,16 @@ from turnfold.recall.simplified import SIMPLIFIED
 from turnfold.recall.stems import stem
 from turnfold.recall.stop_words import FUNCTION_CHARACTERS, STOP_WORDS
 
-__all__ = ("LONGEST_TERM", "TERMS_MADE_BY", "asked_terms", "is_character", "terms_of")
+__all__ = (
+    "LETTERS",
+    "LONGEST_TERM",
+    "RUN",
+    "TERMS_MADE_BY",
+    "asked_terms",
+    "is_character",
+    "is_cjk",
+    "terms_of",
+)
 
 LONGEST_TERM = 64
 """Longer runs (hashes, base64) are indexed by their beginning."""
@@ -32,8 +41,10 @@ _CJK = (
     "\U00020000-\U0002fa1f\U00030000-\U000323af"
 )
 _WORD = rf"[^\W_{_CJK}]+"
-_RUN = re.compile(rf"[{_CJK}]+|{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
-_LETTERS = re.compile(_WORD)
+RUN = re.compile(rf"[{_CJK}]+|{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
+"""What is written as one: a run of characters without spaces, or words joined by signs."""
+LETTERS = re.compile(_WORD)
+"""One word of those."""
 _FIRST_CJK = "\u3041"
 _IS_CJK = re.compile(rf"[{_CJK}]")
 _CONTRACTED = re.compile(
@@ -49,8 +60,8 @@ def terms_of(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text)
     if "'" in plain or "’" in plain:
         plain = _CONTRACTED.sub("", plain)
-    for run in _RUN.findall(plain):
-        if run[0] >= _FIRST_CJK and _IS_CJK.match(run):
+    for run in RUN.findall(plain):
+        if is_cjk(run):
             characters = run.translate(SIMPLIFIED)
             terms.extend(characters)
             terms.extend(map(add, characters, characters[1:]))
@@ -70,6 +81,11 @@ def asked_terms(query: str) -> list[str]:
     return told or asked
 
 
+def is_cjk(run: str) -> bool:
+    """Whether a run is of a script that writes words without spaces."""
+    return run[0] >= _FIRST_CJK and _IS_CJK.match(run) is not None
+
+
 def is_character(term: str) -> bool:
     """Whether a term is a single character of a script that writes words without spaces."""
     return len(term) == 1 and term >= _FIRST_CJK and _IS_CJK.match(term) is not None
@@ -82,7 +98,7 @@ def _known_words(run: str) -> tuple[str, ...]:
 
 def _words(run: str) -> Iterator[str]:
     """The words written together in `run`, and, where they are several, the whole without its signs."""
-    parts = _LETTERS.findall(run)
+    parts = LETTERS.findall(run)
     words = [word for part in parts for word in _folded(part)]
     yield from map(_term, words)
     for part in parts:
@@ -98,7 +114,7 @@ def _words(run: str) -> Iterator[str]:
 
 def _folded(part: str) -> list[str]:
     # Folding case may bring forth marks, which are no letters.
-    return _LETTERS.findall(part.casefold())
+    return LETTERS.findall(part.casefold())
 
 
 def _term(word: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from turnfold.records.accept import as_message, as_messages
 from turnfold.records.canonical import SCHEMA_VERSION, decode_message, encode_message
 from turnfold.records.entries import Checkpoint, Document, Entry, NewEntry
+from turnfold.records.findings import Finding
 from turnfold.records.messages import ROLES, Message, Role, assistant, system, tool, user
 from turnfold.records.origin import Origin
 from turnfold.records.parts import (
@@ -33,6 +34,7 @@ __all__ = (
     "Document",
     "Entry",
     "FilePart",
+    "Finding",
     "Grouper",
     "ImagePart",
     "Message",

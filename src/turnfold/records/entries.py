@@ -72,3 +72,5 @@ class Document:
     version: int
     """One more with each change. A new document has 1, or more where documents were dropped: no version returns."""
     created: int = 0
+    text: str = ""
+    """What a search finds it by; empty where nothing should."""

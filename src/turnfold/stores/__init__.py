@@ -20,8 +20,12 @@ from turnfold.stores.protocol import (
     Store,
 )
 from turnfold.stores.transfer import Progress, Transferred, digest, export_to, import_from
+from turnfold.stores.within import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 
 __all__ = (
+    "ALL_ENTRIES",
+    "CHECKPOINT",
+    "ENTRY",
     "Ability",
     "Appended",
     "Captured",
@@ -38,6 +42,7 @@ __all__ = (
     "Scope",
     "Store",
     "Transferred",
+    "Within",
     "digest",
     "export_to",
     "import_from",

@@ -12,9 +12,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from turnfold.errors import Conflict, IdReused, InvalidOption
-from turnfold.records import Checkpoint, Entry, NewEntry, decode_message, encode_message
+from turnfold.records import (
+    Checkpoint,
+    Document,
+    Entry,
+    NewEntry,
+    decode_message,
+    encode_message,
+)
 from turnfold.records.json_text import check_text
-from turnfold.stores.protocol import Head, check_name
+from turnfold.stores.protocol import Head, check_document_name, check_name
+from turnfold.stores.within import CHECKPOINT
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -22,6 +30,7 @@ __all__ = (
     "Row",
     "Stored",
     "check_checkpoint",
+    "check_document",
     "check_generation",
     "check_succession",
     "check_version",
@@ -155,6 +164,18 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
         check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
     if not 0 <= checkpoint.fidelity <= 1:
         raise InvalidOption(f"fidelity is a share, 0 to 1, got {checkpoint.fidelity}")
+
+
+def check_document(document: Document) -> None:
+    """Refuse a document that some backend could not hold exactly."""
+    check_document_name(document.kind, document.key)
+    if not document.text:
+        return
+    check_text(document.text, path="document.text")
+    if document.kind == CHECKPOINT:
+        raise InvalidOption(
+            f"documents of kind {CHECKPOINT!r} cannot be searched: a search names checkpoints so; use another kind"
+        )
 
 
 def known_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from turnfold.errors import ConversationDeleted, StoreUnavailable
-from turnfold.recall import terms_of
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores.ledger import (
     Row,
     Stored,
     check_checkpoint,
+    check_document,
     check_generation,
     check_succession,
     check_version,
@@ -30,6 +29,7 @@ from turnfold.stores.ledger import (
     prepare,
     row_entry,
 )
+from turnfold.stores.memory_search import Searched, search
 from turnfold.stores.protocol import (
     Ability,
     Appended,
@@ -50,8 +50,9 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.ranking import MOST_CANDIDATES, cut, query_terms, rank, rarity
+from turnfold.stores.ranking import query_terms
 from turnfold.stores.restoring import Known, Pieces, check_new, check_same, check_same_whole
+from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("MemoryStore",)
@@ -186,13 +187,13 @@ class MemoryStore:
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
     ) -> Document:
-        check_document_name(document.kind, document.key)
+        check_document(document)
         with self._writing(scope, conversation) as held:
             place = (document.kind, document.key)
             version = held.documents[place].version if place in held.documents else 0
             check_version(expect, version, document.kind, document.key)
             version = next_version(version, held.dropped)
-            stored = Document(*place, document.body, version, self._clock())
+            stored = replace(document, version=version, created=self._clock())
             held.documents[place] = stored
             self._touch(held)
             return stored
@@ -200,13 +201,13 @@ class MemoryStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, generation: int
     ) -> None:
-        check_document_name(document.kind, document.key)
+        check_document(document)
         with self._writing(scope, conversation) as held:
             check_generation(generation, held.head)
             place = (document.kind, document.key)
             check_version(0, 1 if place in held.documents else 0, *place)
             version = next_version(0, held.dropped)
-            held.documents[place] = Document(*place, document.body, version, self._clock())
+            held.documents[place] = replace(document, version=version, created=self._clock())
             self._touch(held)
 
     async def get_document(
@@ -260,6 +261,7 @@ class MemoryStore:
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
         check_page("", limit)
         if conversation is not None:
@@ -267,23 +269,14 @@ class MemoryStore:
         wanted = query_terms(terms)
         with self._lock:
             self._check_open()
-            places = [
-                (name, row.seq, Counter(terms_of(row_entry(row).message.text)))
+            searched = [
+                Searched(
+                    name, tuple(held.rows), tuple(held.checkpoints), tuple(held.documents.values())
+                )
                 for (tenant, name), held in self._conversations.items()
                 if tenant == scope.tenant and conversation in (None, name)
-                for row in held.rows
             ]
-            heads = {
-                name: held.head.seq
-                for (tenant, name), held in self._conversations.items()
-                if tenant == scope.tenant
-            }
-        holding = {term: sum(term in bag for _, _, bag in places) for term in wanted}
-        candidates = [place for place in places if any(term in place[2] for term in wanted)]
-        if len(candidates) > MOST_CANDIDATES:
-            told = rarity(holding, total=len(places))
-            candidates = cut(candidates, told, heads, most=MOST_CANDIDATES)
-        return rank(candidates, holding, total=len(places), limit=limit)
+        return search(searched, wanted, limit=limit, within=within)
 
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]

@@ -11,8 +11,10 @@ import msgspec
 
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document
+from turnfold.stores import postgres_terms as terms
 from turnfold.stores.postgres_engine import Rows, Statement
-from turnfold.stores.postgres_rows import Place, key_of, long_form
+from turnfold.stores.postgres_keys import Place, key_of, long_form
+from turnfold.stores.within import CHECKPOINT
 
 __all__ = (
     "drop_document",
@@ -20,18 +22,22 @@ __all__ = (
     "find_document",
     "find_documents",
     "find_live_checkpoint",
+    "find_searchable",
     "find_version",
+    "found_by",
     "insert_checkpoint",
-    "put_document",
     "put_documents",
+    "replace_document",
+    "to_checkpoint",
     "to_checkpoints",
+    "to_document",
     "to_documents",
     "to_version",
 )
 
 _HERE = "tenant = $1 AND conversation = $2"
 _THIS = f"{_HERE} AND kind = $3 AND key = $4"
-_DOCUMENT = "coalesce(long_key, key), body, version, created"
+_DOCUMENT = "coalesce(long_key, key), body, version, created, text"
 
 
 def find_checkpoints(place: Place) -> Statement:
@@ -62,10 +68,11 @@ def insert_checkpoint(place: Place, checkpoint: Checkpoint) -> Statement:
 
 def to_checkpoints(found: Rows) -> list[Checkpoint]:
     """Checkpoints from their records."""
-    return [_to_checkpoint(cast("bytes", record)) for (record,) in found]
+    return [to_checkpoint(cast("bytes", record)) for (record,) in found]
 
 
-def _to_checkpoint(record: bytes) -> Checkpoint:
+def to_checkpoint(record: bytes) -> Checkpoint:
+    """A checkpoint from its record."""
     try:
         return msgspec.json.decode(record, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -73,34 +80,29 @@ def _to_checkpoint(record: bytes) -> Checkpoint:
 
 
 def find_version(place: Place, kind: str, key: str) -> Statement:
-    """Which version a document has, and the highest that a dropped one had."""
+    """Which version a document has, the highest that a dropped one had, and whether this one can be found."""
     return Statement(
         f"SELECT coalesce((SELECT version FROM turnfold_document WHERE {_THIS}), 0), "
-        f"coalesce((SELECT dropped FROM turnfold_conversation WHERE {_HERE}), 0)",
+        f"coalesce((SELECT dropped FROM turnfold_conversation WHERE {_HERE}), 0), "
+        f"coalesce((SELECT text <> '' FROM turnfold_document WHERE {_THIS}), false)",
         _keys(place, kind, key),
     )
 
 
-def to_version(found: Rows) -> tuple[int, int]:
-    """Both of them; 0 when there is none."""
-    version, dropped = cast("tuple[int, int]", found[0])
-    return version, dropped
-
-
-def put_document(place: Place, document: Document) -> Statement:
-    """Write a document over what is there."""
-    return put_documents(place, [document])
+def to_version(found: Rows) -> tuple[int, int, bool]:
+    """All three; 0 when there is none."""
+    return cast("tuple[int, int, bool]", tuple(found[0]))
 
 
 def put_documents(place: Place, documents: Sequence[Document]) -> Statement:
     """Write documents over what is there."""
     return Statement(
         "INSERT INTO turnfold_document "
-        "(tenant, conversation, kind, long_kind, key, long_key, version, created, body) "
+        "(tenant, conversation, kind, long_kind, key, long_key, version, created, body, text) "
         "SELECT $1, $2, new.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], "
-        "$8::bigint[], $9::bytea[]) AS new ON CONFLICT (tenant, conversation, kind, key) "
+        "$8::bigint[], $9::bytea[], $10::bytea[]) AS new ON CONFLICT (tenant, conversation, kind, key) "
         "DO UPDATE SET long_kind = excluded.long_kind, version = excluded.version, "
-        "created = excluded.created, body = excluded.body",
+        "created = excluded.created, body = excluded.body, text = excluded.text",
         (
             *place.keys,
             [key_of(each.kind) for each in documents],
@@ -110,8 +112,19 @@ def put_documents(place: Place, documents: Sequence[Document]) -> Statement:
             [each.version for each in documents],
             [each.created for each in documents],
             [each.body for each in documents],
+            [each.text.encode() for each in documents],
         ),
     )
+
+
+def replace_document(place: Place, document: Document, *, searchable: bool) -> list[Statement]:
+    """Write a document over what is there, and in the index as well; `searchable`: what is there can be found."""
+    gone = terms.remove_beside(place, document.kind, document.key) if searchable else []
+    return [
+        *gone,
+        put_documents(place, [document]),
+        *terms.add_beside(place, [found_by(document)]),
+    ]
 
 
 def drop_document(place: Place, kind: str, key: str) -> Statement:
@@ -124,11 +137,26 @@ def drop_document(place: Place, kind: str, key: str) -> Statement:
     )
 
 
+def found_by(stored: Checkpoint | Document) -> terms.Beside:
+    """What a checkpoint or a document is found by."""
+    if isinstance(stored, Checkpoint):
+        return terms.Beside(CHECKPOINT, stored.id, stored.created, stored.text)
+    return terms.Beside(stored.kind, stored.key, stored.created, stored.text)
+
+
 def find_document(place: Place, kind: str, key: str) -> Statement:
     """One document."""
     return Statement(
         f"SELECT {_DOCUMENT} FROM turnfold_document WHERE {_THIS}",
         _keys(place, kind, key),
+    )
+
+
+def find_searchable(place: Place) -> Statement:
+    """All documents of a conversation that a search may find."""
+    return Statement(
+        f"SELECT coalesce(long_kind, kind), {_DOCUMENT} FROM turnfold_document WHERE {_HERE} AND text <> ''",
+        place.keys,
     )
 
 
@@ -141,13 +169,20 @@ def find_documents(place: Place, kind: str, after: str, limit: int) -> Statement
     )
 
 
+def to_document(row: Sequence[object]) -> Document:
+    """A document from its row: kind, key, body, version, created, text."""
+    *fields, text = row
+    kind, key, body, version, created = cast("tuple[str, str, bytes, int, int]", tuple(fields))
+    try:
+        said = cast("bytes", text).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRecord(f"document {kind}/{key} has a text that is not UTF-8") from error
+    return Document(kind, key, body, version, created, said)
+
+
 def to_documents(kind: str, found: Rows) -> list[Document]:
     """Documents of a kind from their rows."""
-    return [_to_document(kind, row) for row in found]
-
-
-def _to_document(kind: str, row: Sequence[object]) -> Document:
-    return Document(kind, *cast("tuple[str, bytes, int, int]", tuple(row)))
+    return [to_document((kind, *row)) for row in found]
 
 
 def _keys(place: Place, kind: str, key: str) -> tuple[str, str, str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from turnfold.stores.postgres_rows import Place
+from turnfold.stores.postgres_keys import Place
 from turnfold.stores.protocol import Head
 
 __all__ = ("RememberedHeads",)

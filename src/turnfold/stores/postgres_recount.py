@@ -10,7 +10,7 @@ from turnfold.records import decode_message
 from turnfold.stores import postgres_rows as sql
 from turnfold.stores.log_mark import log_mark
 from turnfold.stores.postgres_engine import Link
-from turnfold.stores.postgres_rows import Place
+from turnfold.stores.postgres_keys import Place
 from turnfold.stores.protocol import Head
 from turnfold.tokens import TokenCounter
 

@@ -11,74 +11,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import cast
 
 from turnfold.errors import ConversationDeleted
-from turnfold.recall import terms_of
+from turnfold.recall import TERMS_MADE_BY
+from turnfold.stores.findable import Findable
 from turnfold.stores.ledger import Row, Stored
 from turnfold.stores.postgres_engine import Rows, Statement
+from turnfold.stores.postgres_keys import Place, key_of, long_form
+from turnfold.stores.postgres_terms import index_text
 from turnfold.stores.protocol import ConversationInfo, Head
 
 __all__ = (
     "Held",
-    "Place",
     "append_rows",
     "bury",
     "change_costs",
     "find_head",
     "find_known",
-    "key_of",
+    "index_rows",
+    "insert_rows",
     "list_conversations",
     "lock_head",
-    "long_form",
     "make_conversation",
-    "name_terms",
+    "newest_rows",
     "of_conversation",
     "rows_between",
     "rows_by_id",
     "rows_of_tail",
     "rows_of_turn",
     "save_head",
-    "scoped",
     "to_held",
     "to_info",
     "to_known",
     "to_rows",
 )
 
-LONGEST_KEY = 600
-"""Bytes of a name in a key: four of them fit an index row."""
-
 _HEAD = "seq, tokens, turns, checkpoint, generation, counter"
 _ROW = "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body"
 _HERE = "tenant = $1 AND conversation = $2"
-
-
-def key_of(name: str) -> str:
-    """A name as it stands in keys: itself, or its beginning and a digest when an index could not hold it."""
-    data = name.encode()
-    if len(data) <= LONGEST_KEY:
-        return name
-    digest = blake2b(data, digest_size=32).hexdigest()
-    return f"{data[:500].decode(errors='ignore')}\U0010ffff{digest}"
-
-
-def long_form(name: str) -> str | None:
-    """The name, if its key is not the name itself."""
-    return None if key_of(name) == name else name
-
-
-class Place:
-    """A conversation of a tenant, as its keys."""
-
-    __slots__ = ("conversation", "keys", "name", "tenant")
-
-    def __init__(self, tenant: str, name: str) -> None:
-        self.name = name
-        self.tenant = key_of(tenant)
-        self.conversation = key_of(name)
-        self.keys = (self.tenant, self.conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +95,17 @@ def make_conversation(place: Place, *, now: int) -> Statement:
     """An empty conversation, unless there is one."""
     return Statement(
         "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
-        "generation, counter, created, updated, deleted) "
-        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, '', $4, $4, false) ON CONFLICT DO NOTHING",
-        (*place.keys, long_form(place.name), now),
+        "generation, counter, created, updated, deleted, indexed_by) "
+        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, '', $4, $4, false, $5) ON CONFLICT DO NOTHING",
+        (*place.keys, long_form(place.name), now, TERMS_MADE_BY),
     )
 
 
+# Whoever writes by other rules than the index was made by leaves one that nobody may take for their own.
 _SAVE_HEAD = (
     "UPDATE turnfold_conversation SET seq = $4, tokens = $5, turns = $6, checkpoint = $7, "
-    f"generation = $3::bigint + 1, counter = $8, updated = $9 WHERE {_HERE} "
+    "generation = $3::bigint + 1, counter = $8, updated = $9, "
+    f"indexed_by = CASE indexed_by WHEN $10 THEN indexed_by ELSE '' END WHERE {_HERE} "
     "AND generation = $3 AND NOT deleted"
 )
 
@@ -147,6 +120,7 @@ def _head_values(place: Place, head: Head, *, now: int) -> tuple[object, ...]:
         head.checkpoint,
         head.counter,
         now,
+        TERMS_MADE_BY,
     )
 
 
@@ -158,7 +132,7 @@ def save_head(place: Place, head: Head, *, now: int) -> Statement:
 def bury(place: Place, generation: int, *, now: int) -> Statement:
     """Leave of a conversation only that it was erased."""
     return Statement(
-        "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', "
+        "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', beside = 0, "
         f"generation = $3::bigint + 1, updated = $4, deleted = true WHERE {_HERE}",
         (*place.keys, generation, now),
     )
@@ -192,32 +166,34 @@ written AS (
     SELECT $1, $2, new.* FROM moved, unnest(${0}::bigint[], ${1}::text[], ${2}::text[], ${3}::bigint[], ${4}::bigint[],
         ${5}::bigint[], ${6}::bigint[], ${7}::bytea[]) AS new
 ), indexed AS (
-    INSERT INTO turnfold_term (tenant, conversation, seq, terms)
-    SELECT $1, $2, new.seq, string_to_array(new.terms, ' ')
-    FROM moved, unnest(${0}::bigint[], ${8}::text[]) AS new (seq, terms)
+    INSERT INTO turnfold_term (tenant, conversation, seq, created, turn, terms)
+    SELECT $1, $2, new.seq, new.created, new.turn, string_to_array(new.terms, ' ')
+    FROM moved, unnest(${0}::bigint[], ${3}::bigint[], ${4}::bigint[], ${8}::text[]) AS new (seq, created, turn, terms)
 )
 SELECT count(*) FROM moved
 """
 # One statement, so that entries and their terms are written only if the head moved from where it was read.
-_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(10, 19))}"
+_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(11, 20))}"
 _INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 12))}"
 
 
 def append_rows(
-    place: Place, head: Head, new: Sequence[Row], texts: Iterable[str], *, now: int
+    place: Place, head: Head, new: Sequence[Row], found_by: Iterable[Findable], *, now: int
 ) -> Statement:
     """Write entries, what they are found by, and the head; gives 0 if the head is not where it was read."""
     return Statement(
-        _APPEND, (*_head_values(place, head, now=now), *_row_values(place, new, texts))
+        _APPEND, (*_head_values(place, head, now=now), *_row_values(place, new, found_by))
     )
 
 
-def insert_rows(place: Place, new: Sequence[Row], texts: Iterable[str]) -> Statement:
+def insert_rows(place: Place, new: Sequence[Row], found_by: Iterable[Findable]) -> Statement:
     """Write entries and what they are found by; the head is written apart."""
-    return Statement(_INSERT_ONLY, (*place.keys, *_row_values(place, new, texts)))
+    return Statement(_INSERT_ONLY, (*place.keys, *_row_values(place, new, found_by)))
 
 
-def _row_values(place: Place, new: Sequence[Row], texts: Iterable[str]) -> tuple[object, ...]:
+def _row_values(
+    place: Place, new: Sequence[Row], found_by: Iterable[Findable]
+) -> tuple[object, ...]:
     return (
         [row.seq for row in new],
         [key_of(row.client_id) or None for row in new],
@@ -227,7 +203,23 @@ def _row_values(place: Place, new: Sequence[Row], texts: Iterable[str]) -> tuple
         [row.tokens for row in new],
         [row.running for row in new],
         [row.body for row in new],
-        [_indexed(place, text) for text in texts],
+        [index_text(place, found) for found in found_by],
+    )
+
+
+def index_rows(place: Place, rows: Sequence[Row], found_by: Iterable[Findable]) -> Statement:
+    """Write what entries are found by, which are there already."""
+    return Statement(
+        "INSERT INTO turnfold_term (tenant, conversation, seq, created, turn, terms) "
+        "SELECT $1, $2, new.seq, new.created, new.turn, string_to_array(new.terms, ' ') "
+        "FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) AS new (seq, created, turn, terms)",
+        (
+            *place.keys,
+            [row.seq for row in rows],
+            [row.created for row in rows],
+            [row.turn for row in rows],
+            [index_text(place, found) for found in found_by],
+        ),
     )
 
 
@@ -249,6 +241,12 @@ def rows_between(place: Place, after: int, upto: int, limit: int) -> Statement:
     """Entries with `after < seq <= upto`."""
     where = "seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5"
     return _select_rows(where, (*place.keys, after, upto, limit))
+
+
+def newest_rows(place: Place, most: int) -> Statement:
+    """The newest entries, oldest first."""
+    where = f"seq > (SELECT seq FROM turnfold_conversation WHERE {_HERE}) - $3 ORDER BY seq"
+    return _select_rows(where, (*place.keys, most))
 
 
 def rows_by_id(place: Place, client_ids: Iterable[str]) -> Statement:
@@ -317,29 +315,3 @@ def change_costs(place: Place, changed: Sequence[tuple[int, int, int]]) -> State
 def of_conversation(action: str, table: str, place: Place) -> Statement:
     """Everything a table has of a conversation."""
     return Statement(f"{action} FROM {table} WHERE {_HERE}", place.keys)
-
-
-# -------------------------------------------------------------------------------------------- search
-
-
-def scoped(place: Place, terms: Iterable[str]) -> list[str]:
-    """Terms as they are indexed: marked with their tenant, so that no search wades through another's."""
-    mark = blake2b(place.tenant.encode(), digest_size=5).hexdigest()
-    return [f"{mark}:{term}" for term in terms]
-
-
-def _indexed(place: Place, text: str) -> str:
-    terms = sorted(set(terms_of(text)))
-    return " ".join((_conversation_term(place), *scoped(place, terms)))
-
-
-def _conversation_term(place: Place) -> str:
-    # Not letters and digits only, so no term of a text: it lets a deletion see the rows it must remove.
-    digest = blake2b("\x00".join(place.keys).encode(), digest_size=10).hexdigest()
-    return f"#{digest}"
-
-
-def name_terms(place: Place, terms: Sequence[str] | None) -> Statement:
-    """Say which rows of the index this transaction is about: those with any of the terms, or the conversation's."""
-    named = [_conversation_term(place)] if terms is None else scoped(place, terms)
-    return Statement("SELECT set_config('turnfold.terms', $1, true)", (" ".join(named),))

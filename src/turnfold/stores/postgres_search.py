@@ -1,6 +1,6 @@
-"""Searching the PostgreSQL store: which entries hold the terms, and which of them are the best.
+"""Searching the PostgreSQL store: which places hold the terms, and which of them are the best.
 
-The usual question costs one round trip. Only when more entries hold the terms than can be weighed does a second one
+The usual question costs one round trip. Only when more places hold the terms than can be weighed does a second one
 choose among them, in the order every backend keeps (see ranking.py).
 """
 
@@ -10,119 +10,191 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from turnfold.recall import terms_of
 from turnfold.records import decode_message
+from turnfold.stores.findable import required_marks
+from turnfold.stores.postgres_beside import to_checkpoint
 from turnfold.stores.postgres_engine import Link, PostgresEngine, Rows, Statement
-from turnfold.stores.postgres_rows import Place, name_terms, scoped
+from turnfold.stores.postgres_keys import Place, key_of
+from turnfold.stores.postgres_remaking import find_stale, remake
+from turnfold.stores.postgres_terms import name_terms, scoped, scoped_marks
 from turnfold.stores.protocol import Hit
-from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, rank, rarity
+from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, choosing_terms, rank
+from turnfold.stores.within import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 
-__all__ = ("candidates", "heaviest_candidates", "search")
+__all__ = ("Question", "search")
 
 _HOME = (
     "turnfold_conversation AS home ON home.tenant = $1 AND home.conversation = term.conversation"
 )
-_FOUND = (
-    "term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3)"
+_NAMES = (
+    "term.conversation, term.seq, term.kind, term.key, coalesce(home.long_name, home.conversation) AS name, "
+    "coalesce(term.long_kind, term.kind) AS real_kind, coalesce(term.long_key, term.key) AS real_key"
 )
-_BODIES = (
-    "SELECT chosen.name, chosen.seq, entry.body FROM chosen JOIN turnfold_entry AS entry "
-    "ON entry.tenant = $1 AND entry.conversation = chosen.conversation AND entry.seq = chosen.seq"
+_ORDER = (
+    'term.told DESC, home.arrival DESC, coalesce(term.long_kind, term.kind) COLLATE "C", term.seq DESC, '
+    'coalesce(term.long_key, term.key) COLLATE "C"'
+)
+_TEXTS = (
+    "SELECT chosen.name, chosen.seq, chosen.real_kind, chosen.real_key, entry.body, document.text, "
+    "checkpoint.record FROM chosen LEFT JOIN turnfold_entry AS entry ON chosen.kind = '' AND entry.tenant = $1 "
+    "AND entry.conversation = chosen.conversation AND entry.seq = chosen.seq "
+    "LEFT JOIN turnfold_document AS document ON chosen.kind <> '' AND document.tenant = $1 "
+    "AND document.conversation = chosen.conversation AND document.kind = chosen.kind AND document.key = chosen.key "
+    f"LEFT JOIN turnfold_checkpoint AS checkpoint ON chosen.kind = '{CHECKPOINT}' AND checkpoint.tenant = $1 "
+    "AND checkpoint.conversation = chosen.conversation AND checkpoint.id = chosen.key"
 )
 
 
 async def search(
-    engine: PostgresEngine, place: Place, terms: Sequence[str], *, everywhere: bool, limit: int
+    engine: PostgresEngine,
+    place: Place,
+    terms: Sequence[str],
+    *,
+    everywhere: bool,
+    limit: int,
+    within: Within,
 ) -> list[Hit]:
-    """The best entries of a conversation, or of the whole tenant, that hold any of the terms."""
+    """The best places of a conversation, or of the whole tenant, that hold any of the terms."""
+    question = Question(place, tuple(terms), everywhere=everywhere, within=within)
 
     async def ask(link: Link) -> list[Rows]:
         return await link.finish(
             name_terms(place, terms),
-            _total_entries(place, everywhere=everywhere),
-            _holding(place, terms, everywhere=everywhere),
-            candidates(place, terms, everywhere=everywhere, most=MOST_CANDIDATES + 1),
+            find_stale(place, everywhere=everywhere),
+            question.total(),
+            question.holding(),
+            question.any_places(MOST_CANDIDATES + 1),
         )
 
-    async def ask_again(link: Link) -> Rows:
-        told = rarity(counts, total=count)
-        _, rows = await link.finish(
-            name_terms(place, terms),
-            heaviest_candidates(place, told, everywhere=everywhere, most=MOST_CANDIDATES),
-        )
-        return rows
+    _, stale, total, holding, found = await engine.transact(place.tenant, ask, reading=True)
+    if stale:
+        await remake(engine, place, everywhere=everywhere)
+        _, _, total, holding, found = await engine.transact(place.tenant, ask, reading=True)
+    count = cast("int", total[0][0])
+    counts = dict.fromkeys(terms, 0) | dict(cast("list[tuple[str, int]]", holding))
+    choosing = choosing_terms(counts, total=count)
+    leaves_out = len(choosing.rarities) < sum(1 for held in counts.values() if held)
+    if leaves_out or len(found) > MOST_CANDIDATES:
+
+        async def ask_again(link: Link) -> Rows:
+            _, rows = await link.finish(
+                name_terms(place, terms),
+                question.telling_places(choosing.rarities, MOST_CANDIDATES),
+            )
+            return rows
+
+        found = await engine.transact(place.tenant, ask_again, reading=True)
 
     def ranked() -> list[Hit]:
-        return rank(_to_candidates(found), counts, total=count, limit=limit)
+        return rank(list(_candidates(found)), counts, total=count, limit=limit)
 
-    _, total, holding, found = await engine.transact(place.tenant, ask, reading=True)
-    counts = dict.fromkeys(terms, 0) | dict(cast("list[tuple[str, int]]", holding))
-    count = cast("int", total[0][0])
-    if len(found) > MOST_CANDIDATES:
-        found = await engine.transact(place.tenant, ask_again, reading=True)
     # Reading that many texts takes long enough to be felt by everybody else in the event loop.
     return ranked() if engine.blocking else await asyncio.to_thread(ranked)
 
 
-def _values(place: Place, terms: Sequence[str], *, everywhere: bool) -> tuple[object, ...]:
-    return place.tenant, scoped(place, terms), None if everywhere else place.conversation
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is searched for, and where."""
+
+    place: Place
+    terms: tuple[str, ...]
+    everywhere: bool = False
+    within: Within = ALL_ENTRIES
+
+    def total(self) -> Statement:
+        """How many places a search looks at."""
+        counted = "(CASE WHEN $3 THEN seq ELSE 0 END) + (CASE WHEN $4 THEN beside ELSE 0 END)"
+        return Statement(
+            f"SELECT coalesce(sum({counted}), 0)::bigint FROM turnfold_conversation "
+            "WHERE tenant = $1 AND ($2::text IS NULL OR conversation = $2)",
+            (self.place.tenant, self._conversation, *self._counted),
+        )
+
+    def holding(self) -> Statement:
+        """How many places hold each of the terms."""
+        return Statement(
+            "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
+            "WHERE term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3) "
+            "AND CASE term.kind WHEN '' THEN $4::boolean ELSE $5::boolean END "
+            "AND held = ANY($2::text[]) GROUP BY held",
+            (*self._asked(self.terms), *self._counted),
+        )
+
+    def any_places(self, most: int) -> Statement:
+        """Places that hold any of the terms, at most `most`, in no order."""
+        where, values = self._where(self.terms)
+        values.append(most)
+        chosen = f"SELECT {_NAMES} FROM turnfold_term AS term JOIN {_HOME} WHERE {where} LIMIT ${len(values)}"
+        return Statement(f"WITH chosen AS ({chosen}) {_TEXTS}", tuple(values))
+
+    def telling_places(self, rarities: Mapping[str, int], most: int) -> Statement:
+        """Of very many places, those to be weighed: of which the terms tell most, and of equals the newest."""
+        where, values = self._where(tuple(rarities))
+        values += [list(rarities.values()), most]
+        told = (
+            "SELECT term.conversation, term.seq, term.kind, term.long_kind, term.key, term.long_key, "
+            "sum(asked.told) AS told FROM turnfold_term AS term, unnest(term.terms) AS held "
+            f"JOIN unnest($2::text[], ${len(values) - 1}::bigint[]) AS asked (term, told) ON asked.term = held "
+            f"WHERE {where} GROUP BY term.conversation, term.seq, term.kind, term.long_kind, term.key, term.long_key"
+        )
+        chosen = f"SELECT {_NAMES} FROM ({told}) AS term JOIN {_HOME} ORDER BY {_ORDER} LIMIT ${len(values)}"
+        return Statement(f"WITH chosen AS ({chosen}) {_TEXTS}", tuple(values))
+
+    @property
+    def _conversation(self) -> str | None:
+        return None if self.everywhere else self.place.conversation
+
+    @property
+    def _counted(self) -> tuple[bool, bool]:
+        return self.within.counts(ENTRY), self.within.counts_beside
+
+    def _asked(self, terms: Sequence[str]) -> tuple[object, ...]:
+        return self.place.tenant, scoped(self.place, terms), self._conversation
+
+    def _where(self, terms: Sequence[str]) -> tuple[str, list[object]]:
+        """What a place must be to take part, and the values of it."""
+        values = list(self._asked(terms))
+        conditions = [
+            "term.tenant = $1",
+            "term.terms && $2::text[]",
+            "($3::text IS NULL OR term.conversation = $3)",
+        ]
+
+        def also(condition: str, value: object) -> None:
+            values.append(value)
+            conditions.append(condition.format(f"${len(values)}"))
+
+        within = self.within
+        if within.kinds is not None:
+            also("term.kind = ANY({}::text[])", [key_of(kind) for kind in sorted(within.kinds)])
+        if within.entries_only:
+            conditions.append("term.kind = ''")
+        for marks in required_marks(within):
+            also("term.terms && {}::text[]", scoped_marks(self.place, marks))
+        if within.turns is not None:
+            also("term.turn >= {}", within.turns[0])
+            also("term.turn <= {}", within.turns[1])
+        if within.since is not None:
+            also("term.created >= {}", within.since)
+        if within.until is not None:
+            also("term.created < {}", within.until)
+        return " AND ".join(conditions), values
 
 
-def _total_entries(place: Place, *, everywhere: bool) -> Statement:
-    """How many entries a search looks at."""
-    return Statement(
-        "SELECT coalesce(sum(seq), 0)::bigint FROM turnfold_conversation "
-        "WHERE tenant = $1 AND ($2::text IS NULL OR conversation = $2)",
-        (place.tenant, None if everywhere else place.conversation),
-    )
-
-
-def _holding(place: Place, terms: Sequence[str], *, everywhere: bool) -> Statement:
-    """How many entries hold each of the terms."""
-    return Statement(
-        "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
-        f"WHERE {_FOUND} AND held = ANY($2::text[]) GROUP BY held",
-        _values(place, terms, everywhere=everywhere),
-    )
-
-
-def candidates(place: Place, terms: Sequence[str], *, everywhere: bool, most: int) -> Statement:
-    """Entries that hold any of the terms, at most `most`, in no order."""
-    chosen = (
-        "SELECT term.conversation, term.seq, coalesce(home.long_name, home.conversation) AS name "
-        f"FROM turnfold_term AS term JOIN {_HOME} WHERE {_FOUND} LIMIT $4"
-    )
-    return Statement(
-        f"WITH chosen AS ({chosen}) {_BODIES}",
-        (*_values(place, terms, everywhere=everywhere), most),
-    )
-
-
-def heaviest_candidates(
-    place: Place, rarities: Mapping[str, int], *, everywhere: bool, most: int
-) -> Statement:
-    """Of very many entries that hold any of the terms, those to be weighed, in the order of `ranking.cut`."""
-    told = (
-        "SELECT term.conversation, term.seq, sum(asked.told) AS told FROM turnfold_term AS term, "
-        "unnest(term.terms) AS held JOIN unnest($2::text[], $5::bigint[]) AS asked (term, told) ON asked.term = held "
-        f"WHERE {_FOUND} GROUP BY term.conversation, term.seq"
-    )
-    chosen = (
-        "SELECT term.conversation, term.seq, coalesce(home.long_name, home.conversation) AS name "
-        f"FROM ({told}) AS term JOIN {_HOME} "
-        "ORDER BY term.told DESC, home.seq - term.seq, "
-        'coalesce(home.long_name, home.conversation) COLLATE "C" LIMIT $4'
-    )
-    return Statement(
-        f"WITH chosen AS ({chosen}) {_BODIES}",
-        (*_values(place, tuple(rarities), everywhere=everywhere), most, list(rarities.values())),
-    )
-
-
-def _to_candidates(found: Rows) -> list[Candidate]:
-    """Entries with all their terms."""
-    rows = cast("list[tuple[str, int, bytes]]", found)
-    return [(name, seq, Counter(terms_of(decode_message(body).text))) for name, seq, body in rows]
+def _candidates(found: Rows) -> Iterator[Candidate]:
+    """Places with all their terms."""
+    for row in found:
+        name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
+        body, text, record = cast("tuple[bytes | None, bytes | None, bytes | None]", tuple(row[4:]))
+        if body is not None:
+            said = decode_message(body).text
+        elif record is not None and kind == CHECKPOINT:
+            said = to_checkpoint(record).text
+        else:
+            said = (text or b"").decode(errors="replace")
+        yield Candidate(name, seq, kind, key, Counter(terms_of(said)))

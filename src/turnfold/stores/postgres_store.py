@@ -18,31 +18,29 @@ from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores import postgres_beside as beside
 from turnfold.stores import postgres_rows as sql
+from turnfold.stores import postgres_terms as terms_of_place
 from turnfold.stores.ledger import (
-    Batch,
-    Row,
-    Stored,
     check_checkpoint,
+    check_document,
     check_generation,
     check_succession,
     check_version,
     known_checkpoint,
     next_version,
-    plan_append,
     prepare,
     row_entry,
 )
+from turnfold.stores.postgres_append import Appends
 from turnfold.stores.postgres_engine import (
     Link,
     PostgresEngine,
     Rows,
     Statement,
-    UniqueViolation,
 )
 from turnfold.stores.postgres_heads import RememberedHeads
 from turnfold.stores.postgres_health import Opening, inspect
+from turnfold.stores.postgres_keys import Place, key_of
 from turnfold.stores.postgres_recount import is_foreign, recounted
-from turnfold.stores.postgres_rows import Place
 from turnfold.stores.postgres_search import search
 from turnfold.stores.postgres_transfer import capture, restore
 from turnfold.stores.protocol import (
@@ -66,6 +64,7 @@ from turnfold.stores.protocol import (
 )
 from turnfold.stores.ranking import query_terms
 from turnfold.stores.restoring import Pieces
+from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("PostgresStore",)
@@ -96,6 +95,7 @@ class PostgresStore:
         self._engine = PostgresEngine(
             url, blocking=blocking, pool_size=pool_size, prepare=Opening().make_ready
         )
+        self._appends = Appends(self._engine, self._heads, self._counter, self._clock)
 
     async def append(
         self,
@@ -107,65 +107,7 @@ class PostgresStore:
     ) -> Appended:
         check_name(conversation, "conversation id")
         batch = prepare(entries, self._counter)
-        place = Place(scope.tenant, conversation)
-        remembered = self._heads.take(place)
-        if (
-            remembered is not None
-            and remembered.counter == batch.counter
-            and expect in (None, remembered.seq)
-        ):
-            done = await self._append_at(place, remembered, batch)
-            if done is not None:
-                return done
-
-        async def work(link: Link) -> Appended:
-            return await self._append_locked(link, place, batch, expect)
-
-        done = await self._engine.transact(place.tenant, work)
-        self._heads.put(place, done.head)
-        return done
-
-    async def _append_at(self, place: Place, head: Head, batch: Batch) -> Appended | None:
-        """Append at a remembered head in one round trip; None if the conversation has moved on."""
-        now = self._clock()
-        rows = plan_append(batch, head, {}, created=now, expect=None)
-        assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)
-        moved = _after(head, rows, batch)
-
-        async def work(link: Link) -> bool:
-            [[(count,)]] = await link.finish(_write_rows(place, moved, rows, batch, now=now))
-            return bool(count)
-
-        try:
-            if not await self._engine.transact(place.tenant, work):
-                return None
-        except UniqueViolation:
-            return None
-        return self._appended(place, rows, moved)
-
-    def _appended(self, place: Place, rows: list[Row], head: Head) -> Appended:
-        head = replace(head, generation=head.generation + 1)
-        self._heads.put(place, head)
-        return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head)
-
-    async def _append_locked(
-        self, link: Link, place: Place, batch: Batch, expect: int | None
-    ) -> Appended:
-        ids = batch.client_ids
-        _, found, known = await link.ask(
-            sql.make_conversation(place, now=self._clock()),
-            sql.lock_head(place),
-            sql.find_known(place, ids),
-        )
-        head = sql.to_held(found).for_writing(place.name)
-        head = await recounted(link, place, head, self._counter, clock=self._clock)
-        now = self._clock()
-        plan = plan_append(batch, head, sql.to_known(known, ids), created=now, expect=expect)
-        if isinstance(plan, Stored):
-            return Appended(plan.seq, plan.seq + len(ids) - 1, repeated=True, head=head)
-        moved = _after(head, plan, batch)
-        await link.finish(_write_rows(place, moved, plan, batch, now=now))
-        return self._appended(place, plan, moved)
+        return await self._appends.append(Place(scope.tenant, conversation), batch, expect)
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         place = _place(scope, conversation)
@@ -235,6 +177,7 @@ class PostgresStore:
             stored = replace(checkpoint, created=self._clock())
             await link.finish(
                 beside.insert_checkpoint(place, stored),
+                *terms_of_place.add_beside(place, [beside.found_by(stored)]),
                 sql.save_head(place, replace(head, checkpoint=stored.id), now=stored.created),
             )
             return stored
@@ -254,17 +197,18 @@ class PostgresStore:
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
     ) -> Document:
         place = _place(scope, conversation)
-        check_document_name(document.kind, document.key)
+        check_document(document)
 
         async def work(link: Link) -> Document:
             present = beside.find_version(place, document.kind, document.key)
             head, found = await self._lock(link, place, present, make=True)
-            version, dropped = beside.to_version(found)
+            version, dropped, searchable = beside.to_version(found)
             check_version(expect, version, document.kind, document.key)
             now, version = self._clock(), next_version(version, dropped)
-            stored = Document(document.kind, document.key, document.body, version, now)
+            stored = replace(document, version=version, created=now)
             await link.finish(
-                beside.put_document(place, stored), sql.save_head(place, head, now=now)
+                *beside.replace_document(place, stored, searchable=searchable),
+                sql.save_head(place, head, now=now),
             )
             return stored
 
@@ -274,18 +218,19 @@ class PostgresStore:
         self, scope: Scope, conversation: str, document: Document, *, generation: int
     ) -> None:
         place = _place(scope, conversation)
-        check_document_name(document.kind, document.key)
+        check_document(document)
 
         async def work(link: Link) -> None:
             present = beside.find_version(place, document.kind, document.key)
             head, found = await self._lock(link, place, present, make=True)
             check_generation(generation, head)
-            version, dropped = beside.to_version(found)
+            version, dropped, _ = beside.to_version(found)
             check_version(0, version, document.kind, document.key)
             now, version = self._clock(), next_version(version, dropped)
-            stored = Document(document.kind, document.key, document.body, version, now)
+            stored = replace(document, version=version, created=now)
             await link.finish(
-                beside.put_document(place, stored), sql.save_head(place, head, now=now)
+                *beside.replace_document(place, stored, searchable=False),
+                sql.save_head(place, head, now=now),
             )
 
         await self._write(place, work)
@@ -315,10 +260,11 @@ class PostgresStore:
 
         async def work(link: Link) -> bool:
             head, found = await self._lock(link, place, beside.find_version(place, kind, key))
-            version, _ = beside.to_version(found)
+            version, _, searchable = beside.to_version(found)
             check_version(expect, version, kind, key)
             if version:
                 await link.finish(
+                    *(terms_of_place.remove_beside(place, kind, key) if searchable else ()),
                     beside.drop_document(place, kind, key),
                     sql.save_head(place, head, now=self._clock()),
                 )
@@ -335,7 +281,7 @@ class PostgresStore:
             [found] = await link.finish(sql.list_conversations(scope.tenant, after, limit))
             return found
 
-        found = await self._engine.transact(sql.key_of(scope.tenant), work, reading=True)
+        found = await self._engine.transact(key_of(scope.tenant), work, reading=True)
         return [sql.to_info(row) for row in found]
 
     async def search(
@@ -345,6 +291,7 @@ class PostgresStore:
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
         check_page("", limit)
         wanted = query_terms(terms)
@@ -354,7 +301,9 @@ class PostgresStore:
         self._engine.check_open()
         if not wanted:
             return []
-        return await search(self._engine, place, wanted, everywhere=everywhere, limit=limit)
+        return await search(
+            self._engine, place, wanted, everywhere=everywhere, limit=limit, within=within
+        )
 
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
@@ -372,7 +321,7 @@ class PostgresStore:
         async def work(link: Link) -> Restored:
             return await restore(link, scope.tenant, stream, self._aside)
 
-        return await self._engine.transact(sql.key_of(scope.tenant), work)
+        return await self._engine.transact(key_of(scope.tenant), work)
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         place = _place(scope, conversation)
@@ -390,7 +339,7 @@ class PostgresStore:
             held = sql.to_held(found)
             counts = [cast("int", rows[0][0]) for rows in (entries, checkpoints, documents)]
             await link.finish(
-                sql.name_terms(place, None),
+                terms_of_place.name_conversation(place),
                 *(sql.of_conversation("DELETE", table, place) for table in _ERASED),
                 sql.bury(place, held.head.generation, now=now),
             )
@@ -440,18 +389,6 @@ class PostgresStore:
 def _place(scope: Scope, conversation: str) -> Place:
     check_name(conversation, "conversation id")
     return Place(scope.tenant, conversation)
-
-
-def _after(head: Head, rows: Sequence[Row], batch: Batch) -> Head:
-    last = rows[-1]
-    return replace(head, seq=last.seq, tokens=last.running, turns=last.turn, counter=batch.counter)
-
-
-def _write_rows(
-    place: Place, head: Head, rows: Sequence[Row], batch: Batch, *, now: int
-) -> Statement:
-    texts = [entry.message.text for entry in batch.entries]
-    return sql.append_rows(place, head, rows, texts, now=now)
 
 
 def _entries(found: Rows) -> list[Entry]:

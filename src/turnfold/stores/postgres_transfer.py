@@ -14,8 +14,10 @@ from typing import Protocol, TypeVar, cast
 from turnfold.records import Document
 from turnfold.stores import postgres_beside as beside
 from turnfold.stores import postgres_rows as sql
+from turnfold.stores import postgres_terms as terms
+from turnfold.stores.findable import findable
 from turnfold.stores.postgres_engine import Link, Rows, Statement
-from turnfold.stores.postgres_rows import Place, key_of
+from turnfold.stores.postgres_keys import Place, key_of
 from turnfold.stores.protocol import Captured, Head, Opening, Restored
 from turnfold.stores.restoring import (
     Batch,
@@ -61,9 +63,9 @@ async def capture(
         [page] = await link.ask(Statement(f"FETCH {many} FROM turnfold_sorted"))
         if not page:
             break
-        documents = [Document(*cast("tuple[str, str, bytes, int, int]", row)) for row in page]
+        documents = [beside.to_document(row) for row in page]
         await aside(lambda some=documents: [take(document) for document in some])
-        size = sum(len(document.body) for document in documents)
+        size = sum(len(document.body) + len(document.text) for document in documents)
         many = max(1, min(_MOST_FETCHED, _FETCHED_BYTES * len(page) // max(size, 1)))
     chain = tuple(beside.to_checkpoints(checkpoints))
     return Captured(_to_opening(place, opening), held.head, chain)
@@ -72,7 +74,7 @@ async def capture(
 def _sort(place: Place) -> Statement:
     return Statement(
         "DECLARE turnfold_sorted NO SCROLL CURSOR FOR SELECT coalesce(long_kind, kind) AS kind, "
-        "coalesce(long_key, key) AS key, body, version, created FROM turnfold_document "
+        "coalesce(long_key, key) AS key, body, version, created, text FROM turnfold_document "
         f'WHERE {_HERE} ORDER BY coalesce(long_kind, kind) COLLATE "C", coalesce(long_key, key) COLLATE "C"',
         place.keys,
     )
@@ -130,8 +132,10 @@ def _batch_statements(place: Place, batch: Batch) -> list[Statement]:
     if batch.documents:
         statements.append(beside.put_documents(place, batch.documents))
     if batch.rows:
-        statements.append(sql.insert_rows(place, batch.rows, batch.texts))
-    return statements
+        found_by = [findable(message, tools) for message, tools in batch.said]
+        statements.append(sql.insert_rows(place, batch.rows, found_by))
+    found = [beside.found_by(each) for each in (*batch.checkpoints, *batch.documents)]
+    return [*statements, *terms.add_beside(place, found)]
 
 
 async def _compare(link: Link, place: Place, head: Head, stream: Pieces, aside: Aside) -> None:
@@ -160,7 +164,7 @@ async def _known(link: Link, place: Place, batch: Batch) -> Known:
             (*place.keys, uptos),
         ),
     )
-    found = [Document(*cast("tuple[str, str, bytes, int, int]", row)) for row in documents]
+    found = [beside.to_document(row) for row in documents]
     return Known(
         {(each.kind, each.key): each for each in found},
         {row.seq: row for row in sql.to_rows(rows)},
@@ -170,7 +174,8 @@ async def _known(link: Link, place: Place, batch: Batch) -> Known:
 
 def _find_documents(place: Place, documents: Sequence[Document]) -> Statement:
     return Statement(
-        "SELECT coalesce(long_kind, kind), coalesce(long_key, key), body, version, created FROM turnfold_document "
+        "SELECT coalesce(long_kind, kind), coalesce(long_key, key), body, version, created, text "
+        "FROM turnfold_document "
         f"JOIN unnest($3::text[], $4::text[]) AS asked (kind, key) USING (kind, key) WHERE {_HERE}",
         (
             *place.keys,

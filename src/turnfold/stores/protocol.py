@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores.within import ALL_ENTRIES, Within
 
 __all__ = (
     "Ability",
@@ -165,8 +166,13 @@ class Hit:
 
     conversation: str
     seq: int
+    """The entry's; 0 for anything else."""
     score: float
     """Higher is better; comparable within one answer only."""
+    kind: str = ""
+    """Empty for an entry, `checkpoint`, or the kind of a document."""
+    key: str = ""
+    """The checkpoint's id, or the document's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,12 +350,14 @@ class Store(Protocol):
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
-        """Entries that hold any of the terms, best first. Terms are data, never query syntax.
+        """Places that hold any of the terms, best first; `within` keeps to some. Terms are data, never query syntax.
 
-        All of them take part, up to 400. Of more, only those take part that hold the rarest terms, and of these
-        the ones nearest to the end of their conversation: an older entry that says a common word more often is then
-        not found. Ask for more words, or within one conversation.
+        Up to 400 are weighed. Of more, it is those whose terms tell most, and of equals those of the conversation
+        begun last, the newest first: an older entry that says a common word more often is then not found. Where the
+        terms stand in more than 10,000 places together, the rarest of them choose what is weighed (as many as stand in
+        so many, and three more). Ask for more words, or within one conversation.
         """
         ...
 

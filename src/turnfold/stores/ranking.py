@@ -1,11 +1,12 @@
-"""How search results are ordered, alike on every backend.
+"""How search results are chosen and ordered, alike on every backend.
 
 BM25 with the counts of the caller's own scope. A backend's built-in ranking counts over the whole index, so one
 tenant's answers would shift with another's data; here nothing outside the scope takes part.
 
-Weighing an entry needs its text, so of very many that hold a term only some are weighed. Which ones is decided by
-whole numbers that every backend computes alike: first those that hold the rarer terms, then those nearest to the end
-of their conversation, whichever conversation that is, so that a long one does not push out the others.
+Weighing a place needs its text, so of very many that hold a term only some are weighed: those whose terms tell most, in
+whole numbers that every backend adds up alike, and of equals the newest. Lest a search walk through the long lists of
+common words for that, only the rarest of its words choose where all together stand in very many places; all of them
+weigh.
 """
 
 from __future__ import annotations
@@ -13,25 +14,59 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from turnfold.errors import StoreError
 from turnfold.recall import is_character, terms_of
 from turnfold.stores.protocol import Hit
 
-__all__ = ("MOST_CANDIDATES", "Candidate", "cut", "query_terms", "rank", "rarity")
+__all__ = (
+    "COMMON_CHOOSING",
+    "MOST_CANDIDATES",
+    "MOST_WALKED",
+    "Candidate",
+    "Choosing",
+    "choosing_terms",
+    "query_terms",
+    "rank",
+    "rarity",
+)
 
 MOST_CANDIDATES = 400
-"""Matching entries that are weighed; of more, those `cut` keeps."""
-
-Candidate: TypeAlias = tuple[str, int, Counter[str]]
-"""An entry that holds a term: conversation, seq, all its terms."""
+"""Matching places that are weighed; of more, those the choosing terms tell most of."""
+MOST_WALKED = 10_000
+"""Places that the rarest terms may stand in, together, for all of these places to be looked at."""
+COMMON_CHOOSING = 3
+"""Terms beyond those that take part in choosing."""
 
 _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.1
 """A character stands in many words; where the pairs of a word are found, its characters are found with them."""
 _USUAL_LENGTH = 60
+
+
+class Candidate(NamedTuple):
+    """A place that is weighed, with all its terms."""
+
+    conversation: str
+    seq: int
+    kind: str
+    key: str
+    terms: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """The terms that choose what is weighed, and how much each of them tells."""
+
+    walked: tuple[str, ...]
+    """Every place that holds one of these is looked at."""
+    common: tuple[str, ...]
+    """Of the places that hold only these, the newest that hold most."""
+    rarities: Mapping[str, int]
+    """Of both."""
 
 
 def query_terms(terms: Iterable[str]) -> list[str]:
@@ -45,21 +80,23 @@ def rarity(holding: Mapping[str, int], *, total: int) -> dict[str, int]:
     return {term: round(weight * 1_000_000) for term, weight in weights.items()}
 
 
-def cut(
-    candidates: Sequence[Candidate],
-    rarities: Mapping[str, int],
-    heads: Mapping[str, int],
-    *,
-    most: int,
-) -> list[Candidate]:
-    """The candidates that are weighed when there are more than `most`; `heads` are the newest seqs."""
-
-    def place(candidate: Candidate) -> tuple[int, int, str]:
-        name, seq, bag = candidate
-        told = sum(value for term, value in rarities.items() if term in bag)
-        return -told, heads[name] - seq, name
-
-    return sorted(candidates, key=place)[:most]
+def choosing_terms(holding: Mapping[str, int], *, total: int) -> Choosing:
+    """Which terms choose; `holding` says in how many of `total` places each of them stands."""
+    rarities = rarity(holding, total=total)
+    # In the order of how many hold them, not of what they tell: a single character tells less than it is rare.
+    order = sorted(
+        (term for term in holding if holding[term]), key=lambda term: (holding[term], term)
+    )
+    walked, places = 0, 0
+    for term in order:
+        places += holding[term]
+        if places > MOST_WALKED:
+            break
+        walked += 1
+    first, common = order[:walked], order[walked : walked + COMMON_CHOOSING]
+    return Choosing(
+        tuple(first), tuple(common), {term: rarities[term] for term in (*first, *common)}
+    )
 
 
 def rank(
@@ -69,18 +106,22 @@ def rank(
     total: int,
     limit: int,
 ) -> list[Hit]:
-    """The best of the candidates. `holding` says how many of `total` entries hold a term."""
+    """The best of the candidates. `holding` says how many of `total` places hold a term."""
     weights = _weights(holding, total)
     hits: list[Hit] = []
-    for name, seq, bag in candidates:
+    for name, seq, kind, key, bag in candidates:
         length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * bag.total() / _USUAL_LENGTH
         score = sum(
             weight * bag[term] * (_SATURATION + 1) / (bag[term] + _SATURATION * length)
             for term, weight in weights.items()
             if bag[term]
         )
-        hits.append(Hit(name, seq, round(score, 9)))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.conversation, -hit.seq))[:limit]
+        hits.append(Hit(name, seq, round(score, 9), kind, key))
+    return sorted(hits, key=_place)[:limit]
+
+
+def _place(hit: Hit) -> tuple[float, str, str, int, str]:
+    return -hit.score, hit.conversation, hit.kind, -hit.seq, hit.key
 
 
 def _weights(holding: Mapping[str, int], total: int) -> dict[str, float]:

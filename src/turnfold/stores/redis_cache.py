@@ -45,6 +45,7 @@ from turnfold.stores.redis_values import (
     tail_of,
     window_of,
 )
+from turnfold.stores.within import ALL_ENTRIES, Within
 
 __all__ = ("CachedStore",)
 
@@ -237,8 +238,11 @@ class CachedStore:
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
-        return await self._inner.search(scope, terms, conversation=conversation, limit=limit)
+        return await self._inner.search(
+            scope, terms, conversation=conversation, limit=limit, within=within
+        )
 
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]

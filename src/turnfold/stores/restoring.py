@@ -13,8 +13,9 @@ from typing import NamedTuple, NoReturn
 
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, Message, encode_message
-from turnfold.stores.ledger import Row, check_checkpoint
-from turnfold.stores.protocol import Opening, Piece, Restored, check_document_name, check_name
+from turnfold.stores.findable import ToolNames
+from turnfold.stores.ledger import Row, check_checkpoint, check_document
+from turnfold.stores.protocol import Opening, Piece, Restored, check_name
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -87,7 +88,7 @@ class Order:
     def _take_document(self, document: Document) -> None:
         if self.seq or self.checkpoints:
             _misplaced("a document", "the entries")
-        check_document_name(document.kind, document.key)
+        check_document(document)
         place = (document.kind, document.key)
         if place <= self._place:
             raise InvalidRecord(
@@ -141,8 +142,8 @@ class Batch(NamedTuple):
 
     documents: list[Document]
     rows: list[Row]
-    texts: list[str]
-    """What the rows' messages say, for a backend that indexes while it writes."""
+    said: list[tuple[Message, list[str]]]
+    """The rows' messages, with the tools they are about, for a backend that indexes while it writes."""
     checkpoints: list[Checkpoint]
 
     @property
@@ -162,6 +163,7 @@ class Pieces:
         self.order = Order()
         self.tokens = 0
         """Cost of the conversation's entries so far."""
+        self._tools = ToolNames()
         self._total = Restored()
 
     def next_conversation(self) -> Opening | None:
@@ -176,6 +178,7 @@ class Pieces:
         else:
             self.order.take(opening)
         self.tokens = 0
+        self._tools = ToolNames()
         return opening
 
     def next_batch(self, *, counted: bool = True) -> Batch | None:
@@ -195,7 +198,7 @@ class Pieces:
     def _add(self, batch: Batch, piece: Document | Entry | Checkpoint, *, counted: bool) -> int:
         if isinstance(piece, Document):
             batch.documents.append(piece)
-            return len(piece.body)
+            return len(piece.body) + len(piece.text)
         if isinstance(piece, Checkpoint):
             batch.checkpoints.append(piece)
             return len(piece.text)
@@ -205,7 +208,7 @@ class Pieces:
         batch.rows.append(
             Row(piece.seq, piece.client_id, piece.created, piece.turn, cost, self.tokens, body)
         )
-        batch.texts.append(piece.message.text)
+        batch.said.append((piece.message, self._tools.of(piece.message)))
         return len(body)
 
     def written(self) -> None:
@@ -251,7 +254,7 @@ def check_same(conversation: str, batch: Batch, known: Known) -> None:
     for document in batch.documents:
         what = f"document {document.kind}/{document.key}"
         found = known.documents.get((document.kind, document.key))
-        _compare(conversation, what, document, found, ("version", "created", "body"))
+        _compare(conversation, what, document, found, ("version", "created", "body", "text"))
     for row in batch.rows:
         fields = ("client_id", "created", "turn", "body")
         _compare(conversation, f"entry {row.seq:,}", row, known.rows.get(row.seq), fields)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from turnfold.records import Checkpoint, Document
+from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import check_succession, check_version, known_checkpoint, next_version
 from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.within import CHECKPOINT
 
 __all__ = (
     "add_checkpoint",
@@ -23,7 +25,7 @@ __all__ = (
     "put_document",
 )
 
-_DOCUMENTS = "SELECT kind, key, body, version, created FROM document WHERE conversation = ?"
+_DOCUMENTS = "SELECT kind, key, body, version, created, text FROM document WHERE conversation = ?"
 
 
 def add_checkpoint(
@@ -48,7 +50,7 @@ def add_checkpoint(
     return stored
 
 
-def insert_checkpoints(connection: Connection, key: int, new: Iterable[Checkpoint]) -> None:
+def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoint]) -> None:
     """Write checkpoints as they are."""
     connection.executemany(
         "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created) "
@@ -69,6 +71,9 @@ def insert_checkpoints(connection: Connection, key: int, new: Iterable[Checkpoin
             for each in new
         ),
     )
+    for each in new:
+        if each.text:
+            index.place_beside(connection, key, CHECKPOINT, each.id)
 
 
 def put_document(
@@ -87,18 +92,27 @@ def put_document(
     version = next_version(version, dropped_version(connection, held.key))
     now = clock()
     sql.save_head(connection, tenant, conversation, held, now=now)
-    stored = Document(document.kind, document.key, document.body, version, now)
+    stored = replace(document, version=version, created=now)
+    if version > 1:
+        index.remove_beside(connection, tenant, held.key, document.kind, document.key)
     insert_documents(connection, held.key, [stored])
     return stored
 
 
-def insert_documents(connection: Connection, key: int, new: Iterable[Document]) -> None:
-    """Write documents as they are, over what is there."""
+def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:
+    """Write documents as they are, over what is there; what is there must not be found any more."""
     connection.executemany(
-        "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET version = excluded.version, created = excluded.created, body = excluded.body",
-        ((key, each.kind, each.key, each.version, each.created, each.body) for each in new),
+        "INSERT INTO document (conversation, kind, key, version, created, body, text) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET version = excluded.version, created = excluded.created, body = excluded.body, "
+        "text = excluded.text",
+        (
+            (key, each.kind, each.key, each.version, each.created, each.body, each.text)
+            for each in new
+        ),
     )
+    for each in new:
+        if each.text:
+            index.place_beside(connection, key, each.kind, each.key)
 
 
 def drop_document(
@@ -116,6 +130,7 @@ def drop_document(
     check_version(expect, version, *place)
     if not version:
         return False
+    index.remove_beside(connection, tenant, held.key, *place)
     connection.execute(
         "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?", (held.key, *place)
     )

@@ -30,7 +30,8 @@ from typing import TypeVar, cast
 
 import apsw
 
-from turnfold.errors import InvalidOption, StoreError, StoreUnavailable, UnsafeStore
+from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
+from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
 from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, tell
 
 __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
@@ -52,9 +53,8 @@ _SETTINGS: dict[str, tuple[str, object]] = {
     "secure_delete": ("ON", 1),
     "mmap_size": ("0", 0),
 }
-_WAITING, _NOT_WAITING = "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"
-_DAMAGE = (UnicodeDecodeError, OverflowError)
-"""What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
+_WAITING = "PRAGMA synchronous=FULL"
+_NOT_WAITING = "PRAGMA synchronous=NORMAL"
 _NOT_ORDINARY = (TryAlone, apsw.ConstraintError)
 _memory_names = itertools.count()
 
@@ -256,7 +256,7 @@ class SqliteEngine:
             with suppress(apsw.Error):  # whoever waits is told, whatever state the writer is in
                 self._undo()
             group = group or self._take()
-            failure = _unwritten(error, committing=committing)
+            failure = unwritten(error, committing=committing)
             for job in group:
                 job.failure = failure
             if not isinstance(error, Exception):
@@ -277,7 +277,10 @@ class SqliteEngine:
         if waits != self._waits:
             if self._writer.in_transaction:
                 self._undo()
-            self._writer.execute(_WAITING if waits else _NOT_WAITING).fetchall()
+            if waits:
+                self._writer.execute(_WAITING).fetchall()
+            else:
+                self._writer.execute(_NOT_WAITING).fetchall()
             self._waits = waits
 
     def _run(self, group: list[Job]) -> None:
@@ -298,7 +301,7 @@ class SqliteEngine:
         except Exception as error:
             self._undo()
             if kind is SINGLE or (len(jobs) == 1 and only and not isinstance(error, _NOT_ORDINARY)):
-                jobs[0].failure = _known(error)
+                jobs[0].failure = known(error)
                 return True
             return False
         for job, result in zip(jobs, results, strict=True):
@@ -312,7 +315,7 @@ class SqliteEngine:
             job.result = job.kind.alone(self._writer, job.item)
         except Exception as error:
             self._undo_savepoint()
-            job.failure = _known(error)
+            job.failure = known(error)
         else:
             self._writer.execute("RELEASE job")
 
@@ -339,8 +342,8 @@ class SqliteEngine:
         except apsw.Error as error:
             self._check_open()
             raise StoreUnavailable(f"nothing was read: {type(error).__name__}: {error}") from error
-        except _DAMAGE as error:
-            raise _damaged(error) from None
+        except DAMAGE as error:
+            raise damaged(error) from None
 
     @contextmanager
     def _reader(self) -> Generator[Connection]:
@@ -415,17 +418,6 @@ class SqliteEngine:
             )
 
 
-def _unwritten(error: BaseException, *, committing: bool) -> StoreUnavailable:
-    reason = f"{type(error).__name__}: {error}"
-    if not committing:
-        return StoreUnavailable(f"nothing was written: {reason}")
-    # A commit that fails while it syncs may already be whole in the log, and come back when the file is next opened.
-    return StoreUnavailable(
-        f"the commit failed ({reason}), and whether it reached the disk is unknown: what was asked was done whole or "
-        "not at all; ask again, an append with the same client ids"
-    )
-
-
 def _split(group: list[Job]) -> tuple[list[Job], list[Job]]:
     """The jobs that can run first without a savepoint, because only they would be undone; and the others."""
     if len(group) == 1:
@@ -435,23 +427,6 @@ def _split(group: list[Job]) -> tuple[list[Job], list[Job]]:
         return [], group
     many = next((place for place, job in enumerate(group) if job.kind is not kind), len(group))
     return group[:many], group[many:]
-
-
-def _damaged(error: Exception) -> StoreError:
-    # Without the text of the error: a decoder's shows the bytes.
-    return StoreError(
-        f"the file holds what no store wrote there ({type(error).__name__}): restore it from a backup"
-    )
-
-
-def _known(error: Exception) -> Exception:
-    if isinstance(error, _DAMAGE):
-        return _damaged(error)
-    return (
-        error
-        if isinstance(error, StoreError | ValueError | LookupError)
-        else _unwritten(error, committing=False)
-    )
 
 
 def sqlite_version() -> str:

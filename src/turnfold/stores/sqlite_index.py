@@ -1,252 +1,316 @@
-"""The search index of the SQLite store: full text search by terms that are made outside and kept as digests.
+"""The search index of the SQLite store as a whole: filled when somebody searches, retired when its rules are old.
 
-A digest and not the word, because erasing must be whole: the index keeps, where one of its pages ends and the next
-begins, the beginning of a term for as long as the page lasts, whoever that term belonged to. Of a digest that is a
-few letters, which tell nothing. It also spares a second opinion on what a letter is: digests are plain ASCII.
-
-Entries are indexed when somebody searches, not when they are written. To take them out the index must be told their
-terms again, and those can only be made again by the same rules. So each conversation says which rules its entries
-were indexed by; if others are in force when it is erased, the whole index is emptied, and made anew by later searches.
+Places are indexed when somebody searches, not when they are written. To take them out the index must be told their
+terms again, and those can only be made again by the same rules. So each conversation says which rules its places were
+indexed by. An index made by other rules is retired as a whole when the file is opened (or when something must be taken
+out that cannot be told again): another one is begun, which searches fill in steps, what they ask about first, and the
+old one is taken apart in steps as well, so that nobody waits long for the file.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Iterator, Sequence
 from typing import cast
 
-import msgspec
-
 from turnfold.errors import InvalidRecord
-from turnfold.recall import TERMS_MADE_BY, terms_of
-from turnfold.records import decode_message
+from turnfold.recall import TERMS_MADE_BY
+from turnfold.records import Message, decode_message
 from turnfold.stores import sqlite_rows as sql
-from turnfold.stores.ledger import Row
-from turnfold.stores.protocol import Hit
-from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, rank, rarity
+from turnfold.stores.findable import CALL_REACH, Findable, ToolNames, findable, marks_of_text
 from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.sqlite_filling import Filling, Index, Placed
 
-__all__ = ("has_unindexed", "index_some", "scope_term", "search", "unindex", "waiting")
+__all__ = (
+    "has_retired",
+    "has_unindexed",
+    "index_some",
+    "index_warnings",
+    "live_index",
+    "make_ready",
+    "place_beside",
+    "remove_beside",
+    "remove_retired",
+    "tenant_unindexed",
+    "unindex",
+    "waiting",
+)
 
 _log = logging.getLogger(__name__)
 _MIXED = "mixed"
-_ALL_ROWS = (0, (1 << 63) - 1)
-_DIGEST_BYTES = 7
-"""Of a hundred million different terms, one in a billion searches would count another term's entries as well."""
+_REMOVED_BLOCKS = 500
+_REMOVED_AT_ONCE = 8
+"""Steps in which an index is taken apart when the file is opened: that of a new file is then gone."""
+_WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
+_BESIDE_TEXT = (
+    "SELECT beside.id, coalesce(document.text, checkpoint.text, '') FROM beside "
+    "LEFT JOIN document ON document.conversation = beside.conversation "
+    "AND document.kind = beside.kind AND document.key = beside.key "
+    "LEFT JOIN checkpoint ON beside.kind = 'checkpoint' "
+    "AND checkpoint.conversation = beside.conversation AND checkpoint.id = beside.key "
+    "WHERE beside.conversation = ?"
+)
 
-_MOST_LEADING = 8
-"""Terms that are named beside each of the others; more would make a question as long as their square."""
-
-_CHOSEN = """
-SELECT conversation.name, entry.seq, entry.body FROM entry_terms
-JOIN entry ON entry.id = entry_terms.rowid
-JOIN conversation ON conversation.key = entry_terms.rowid >> 32 AND conversation.tenant = ?
-WHERE entry_terms MATCH ? AND entry_terms.rowid BETWEEN ? AND ? LIMIT ?
-"""
-# The order of ranking.cut. What is indexed of a conversation ends at its newest entry.
-_HEAVIEST = """
-SELECT chosen.name, entry.seq, entry.body FROM (
-    SELECT held.id AS id, conversation.name AS name FROM (
-        SELECT entry_terms.rowid AS id, sum(asked.value) AS told FROM json_each(?) AS asked
-        CROSS JOIN entry_terms ON entry_terms MATCH asked.key
-        WHERE entry_terms.rowid BETWEEN ? AND ? GROUP BY entry_terms.rowid
-    ) AS held JOIN conversation ON conversation.key = held.id >> 32 AND conversation.tenant = ?
-    ORDER BY held.told DESC, conversation.indexed - (held.id & 4294967295), conversation.name LIMIT ?
-) AS chosen JOIN entry ON entry.id = chosen.id
-"""
+# --------------------------------------------------------------------------------- the index as a whole
 
 
-def waiting(connection: Connection, tenant: str) -> int:
-    """How many entries of the scope wait to be indexed."""
+def make_ready(connection: Connection) -> None:
+    """See that there is an index made by today's rules; manages its own transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = connection.execute(
+            "SELECT made_by = ? FROM search_index WHERE NOT retired", (TERMS_MADE_BY,)
+        ).fetchone()
+        if (
+            found is None
+        ):  # a new file, or one of a release before there was anything but the one index
+            _begin_anew(connection)
+            for _ in range(_REMOVED_AT_ONCE):
+                remove_retired(connection)
+        elif not found[0]:
+            _begin_anew(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("ROLLBACK")
+        raise
+
+
+def live_index(connection: Connection) -> Index:
+    """The index that is searched and filled."""
+    found = connection.execute("SELECT number FROM search_index WHERE NOT retired").fetchone()
+    return _named(cast("int", found[0]) if found is not None else 0)
+
+
+def _named(number: int) -> Index:
+    return Index(f"found_{number:d}", f"held_{number:d}")
+
+
+def _begin_anew(connection: Connection) -> None:
+    """Retire the index and begin another; later searches fill it."""
+    connection.execute("UPDATE search_index SET retired = 1")
+    connection.execute(
+        "INSERT INTO search_index (made_by, retired) VALUES (?, 0)", (TERMS_MADE_BY,)
+    )
+    found, held = _named(connection.last_insert_rowid())
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {found} USING fts5 "  # noqa: S608 (tables named here)
+        "(terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii');"
+        f"INSERT INTO {found} ({found}, rank) VALUES ('secure-delete', 1);"
+        f"CREATE TABLE {held} "
+        "(term INTEGER PRIMARY KEY, entries INTEGER NOT NULL, beside INTEGER NOT NULL) STRICT"
+    )
+    connection.execute(
+        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 1 WHERE indexed_by <> ''"
+    )
+    connection.execute("UPDATE beside SET indexed = 0 WHERE indexed")
+
+
+def index_warnings(connection: Connection) -> tuple[str, ...]:
+    """What an operator should know while an index is being made anew."""
+    if not has_retired(connection):
+        return ()
+    found = connection.execute("SELECT count(*) FROM conversation WHERE unindexed").fetchone()
+    waiting = found[0] if found else 0
+    warning = (
+        f"the search index was made by other rules and is made anew: {waiting} conversations wait for their first "
+        "search; reindex() does it now"
+    )
+    return (warning,)
+
+
+def has_retired(connection: Connection) -> bool:
+    """Whether something is left of an index that is no longer used."""
+    return _oldest_retired(connection) is not None
+
+
+def _oldest_retired(connection: Connection) -> int | None:
     found = connection.execute(
-        f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.STANDING} "  # noqa: S608 (constants)
-        "WHERE tenant = ? AND unindexed",
-        (tenant,),
+        "SELECT number FROM search_index WHERE retired ORDER BY number LIMIT 1"
+    ).fetchone()
+    return None if found is None else cast("int", found[0])
+
+
+def remove_retired(connection: Connection) -> None:
+    """Take apart some of an index that is no longer used."""
+    number = _oldest_retired(connection)
+    if number is None:
+        return
+    lists = (
+        _named(number).found if number else "entry_terms"
+    )  # as it was called before there were several
+    rests = (f"retired_{number:d}_data", f"retired_{number:d}_docsize", _named(number).held)
+    if _exists(connection, lists):
+        # What is large is put aside first: an index that misses a part of itself would look like damage.
+        for part in ("data", "docsize"):
+            if _exists(connection, f"{lists}_{part}"):
+                connection.execute(
+                    f"ALTER TABLE {lists}_{part} RENAME TO retired_{number:d}_{part}"
+                )
+        connection.execute(f"DROP TABLE {lists}")
+        return
+    for rest in rests:
+        if _exists(connection, rest):
+            if not _delete_some(connection, rest):
+                connection.execute(f"DROP TABLE {rest}")
+            return
+    connection.execute("DELETE FROM search_index WHERE number = ?", (number,))
+
+
+def _exists(connection: Connection, table: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    return found is not None
+
+
+def _delete_some(connection: Connection, table: str) -> int:
+    before = connection.total_changes()
+    connection.execute(
+        f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} LIMIT ?)",  # noqa: S608 (a table named here)
+        (_REMOVED_BLOCKS,),
+    )
+    return connection.total_changes() - before
+
+
+# ------------------------------------------------------------------------------------------- what waits
+
+
+def waiting(connection: Connection, tenant: str, conversation: str | None) -> int:
+    """How many entries of the scope, or of one conversation, wait to be indexed."""
+    found = connection.execute(
+        f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.STANDING} WHERE {_WAITING}",  # noqa: S608 (constants)
+        (tenant, conversation),
     ).fetchone()
     return cast("int", found[0]) if found is not None else 0
 
 
-def has_unindexed(connection: Connection, tenant: str) -> bool:
-    """Whether entries of the scope wait to be indexed."""
+def has_unindexed(connection: Connection, tenant: str, conversation: str | None) -> bool:
+    """Whether something of the scope, or of one conversation, waits to be indexed."""
     found = connection.execute(
-        "SELECT 1 FROM conversation WHERE tenant = ? AND unindexed LIMIT 1", (tenant,)
+        f"SELECT 1 FROM conversation WHERE {_WAITING} LIMIT 1",  # noqa: S608 (constants)
+        (tenant, conversation),
     ).fetchone()
     return found is not None
 
 
-def index_some(connection: Connection, tenant: str, *, most: int) -> int:
-    """Index entries of the scope that are not indexed yet, at most `most`; how many were."""
-    done = 0
-    digests: dict[str, str] = {}
+def tenant_unindexed(connection: Connection) -> str | None:
+    """A tenant of whose conversations something waits to be indexed; None when nothing does."""
+    found = connection.execute("SELECT tenant FROM conversation WHERE unindexed LIMIT 1").fetchone()
+    return cast("str", found[0]) if found is not None else None
+
+
+def index_some(connection: Connection, tenant: str, conversation: str | None, *, most: int) -> int:
+    """Index what is not indexed yet, at most `most` places; how many were."""
     pending = connection.execute(
-        "SELECT key, indexed FROM conversation WHERE tenant = ? AND unindexed LIMIT ?",
-        (tenant, most),
+        f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
+        (tenant, conversation, most),
     ).fetchall()
+    filling = Filling(connection, live_index(connection), tenant)
+    done = 0
     for key, indexed in cast("list[tuple[int, int]]", pending):
-        new = list(sql.rows(connection, key, after=indexed, limit=most - done))
+        entries = filling.add(_entries(connection, key, after=indexed, limit=most - done))
+        done += entries
+        beside = list(_beside(connection, key, "AND NOT beside.indexed LIMIT ?", most - done))
+        done += filling.add(beside)
         connection.executemany(
-            "INSERT INTO entry_terms (rowid, scope, terms) VALUES (?, ?, ?)",
-            (
-                (sql.row_id(key, row.seq), scope_term(tenant), _readable_text(row, digests))
-                for row in new
-            ),
+            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place, _ in beside]
         )
-        done += len(new)
         connection.execute(
             "UPDATE conversation SET indexed = ?, unindexed = ?, "
             "indexed_by = iif(indexed_by IN ('', ?), ?, ?) WHERE key = ?",
-            (indexed + len(new), int(done >= most), TERMS_MADE_BY, TERMS_MADE_BY, _MIXED, key),
+            (indexed + entries, int(done >= most), TERMS_MADE_BY, TERMS_MADE_BY, _MIXED, key),
         )
         if done >= most:
             break
+    filling.finish()
     return done
 
 
+def _entries(
+    connection: Connection, key: int, *, after: int = 0, limit: int = -1, upto: int = sql.LAST_SEQ
+) -> Iterator[Placed]:
+    """Entries with what they are found by. One that is damaged is found by nothing."""
+    tools = ToolNames(after=after, earlier=lambda: _messages_before(connection, key, after))
+    for row in sql.rows(connection, key, after=after, upto=upto, limit=limit):
+        message = _message(row.body)
+        found = None if message is None else findable(message, tools.of(message))
+        if message is None:
+            # It must not end all searches of its scope; whoever reads the entry itself is told.
+            _log.warning(
+                "entry %d cannot be read and is not indexed",
+                row.seq,
+                extra={"event": "unreadable_entry", "seq": row.seq},
+            )
+            tools.skip()
+        yield sql.row_id(key, row.seq), found
+
+
+def _messages_before(connection: Connection, key: int, seq: int) -> Sequence[Message | None]:
+    rows = sql.rows(connection, key, after=max(seq - CALL_REACH, 0), upto=seq)
+    return [_message(row.body) for row in rows]
+
+
+def _message(body: bytes) -> Message | None:
+    try:
+        return decode_message(body)
+    except InvalidRecord:
+        return None
+
+
+# -------------------------------------------------------------------------------- what stands beside the log
+
+
+def _beside(connection: Connection, key: int, which: str, *values: object) -> Iterator[Placed]:
+    for place, text in connection.execute(f"{_BESIDE_TEXT} {which}", (key, *values)):
+        said = cast("str", text)
+        yield cast("int", place), Findable(said, marks_of_text(said))
+
+
+def place_beside(connection: Connection, key: int, kind: str, name: str) -> None:
+    """Note that something beside the log is to be found; it is indexed by the next search."""
+    connection.execute(
+        "INSERT INTO beside (id, kind, key, indexed) VALUES ((SELECT coalesce(min(id), -(?1 << 32)) - 1 FROM beside "
+        "WHERE id < -(?1 << 32) AND id >= -(?1 << 32 | 4294967295)), ?2, ?3, 0)",
+        (key, kind, name),
+    )
+    connection.execute("UPDATE conversation SET unindexed = 1 WHERE key = ?", (key,))
+
+
+def remove_beside(connection: Connection, tenant: str, key: int, kind: str, name: str) -> None:
+    """Forget something beside the log, while its text is still there to be read."""
+    which = "AND beside.indexed AND beside.kind = ? AND beside.key = ?"
+    places = list(_beside(connection, key, which, kind, name))
+    if places:
+        _take_out(connection, tenant, key, places)
+    connection.execute(
+        "DELETE FROM beside WHERE conversation = ? AND kind = ? AND key = ?", (key, kind, name)
+    )
+
+
 def unindex(connection: Connection, tenant: str, key: int) -> None:
-    """Take a conversation's entries out of the search index, while they are still there to be read."""
+    """Take a whole conversation out of the search index, while it is still there to be read."""
     found = connection.execute(
         "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
     ).fetchone()
     indexed, made_by = cast("tuple[int, str]", found) if found is not None else (0, "")
-    if not indexed:
-        return
-    digests: dict[str, str] = {}
-    try:
-        terms = [
-            (sql.row_id(key, row.seq), scope_term(tenant), _index_text(row.body, digests))
-            for row in sql.rows(connection, key, upto=indexed)
-        ]
-    except InvalidRecord:  # damaged since it was indexed
-        made_by = _MIXED
-        terms = []
-    if made_by != TERMS_MADE_BY:
-        _empty(connection)
-        return
-    connection.executemany(
-        "INSERT INTO entry_terms (entry_terms, rowid, scope, terms) VALUES ('delete', ?, ?, ?)",
-        terms,
-    )
-    connection.execute("UPDATE conversation SET indexed = 0, indexed_by = '' WHERE key = ?", (key,))
-
-
-def _empty(connection: Connection) -> None:
-    connection.execute("INSERT INTO entry_terms (entry_terms) VALUES ('delete-all')")
-    connection.execute(
-        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 1 WHERE indexed"
-    )
-
-
-def search(
-    connection: Connection,
-    tenant: str,
-    terms: Sequence[str],
-    *,
-    conversation: str | None,
-    limit: int,
-) -> list[Hit]:
-    """The best entries of a conversation, or of the whole scope, that hold any of the terms."""
-    span, total = _searched(connection, tenant, conversation)
-    holding = {term: _holding(connection, tenant, span, term) for term in terms}
-    # Entries that hold two terms are counted twice here; the order they are then asked for in does no harm.
-    if sum(holding.values()) <= MOST_CANDIDATES:
-        values: tuple[object, ...] = (tenant, _match(tenant, terms), *span, MOST_CANDIDATES)
-        found = connection.execute(_CHOSEN, values)
-    else:
-        asked = _asked(tenant, holding, rarity(holding, total=total))
-        found = connection.execute(_HEAVIEST, (asked, *span, tenant, MOST_CANDIDATES))
-    candidates: list[Candidate] = [
-        (cast("str", name), cast("int", seq), Counter(_terms(cast("bytes", body))))
-        for name, seq, body in found
-    ]
-    return rank(candidates, holding, total=total, limit=limit)
-
-
-def _searched(
-    connection: Connection, tenant: str, conversation: str | None
-) -> tuple[tuple[int, int], int]:
-    """The rows a search may see, and how many entries they are."""
-    if conversation is None:
-        found = connection.execute(
-            f"SELECT coalesce(sum(last.seq), 0) FROM {sql.STANDING} WHERE tenant = ?",  # noqa: S608 (constants)
-            (tenant,),
-        ).fetchone()
-        return _ALL_ROWS, cast("int", found[0]) if found is not None else 0
-    held = sql.find_conversation(connection, tenant, conversation, writing=False)
-    return (sql.row_id(held.key, 0), sql.row_id(held.key, sql.LAST_SEQ)), held.head.seq
-
-
-def _holding(connection: Connection, tenant: str, span: tuple[int, int], term: str) -> int:
-    """How many entries hold a term."""
-    found = connection.execute(
-        "SELECT count(*) FROM entry_terms WHERE entry_terms MATCH ? AND rowid BETWEEN ? AND ?",
-        (_match(tenant, (term,)), *span),
-    ).fetchone()
-    return cast("int", found[0]) if found else 0
-
-
-def scope_term(tenant: str) -> str:
-    """A tenant as a term of letters and digits, which no text can contain as a term of its own column."""
-    return f"s{tenant.encode().hex()}"
-
-
-def _match(tenant: str, terms: Sequence[str]) -> str:
-    return f'scope : "{scope_term(tenant)}" AND terms : ({_any_of(terms)})'
-
-
-def _any_of(terms: Sequence[str]) -> str:
-    # Digests are letters and digits only, so nothing of a term can be syntax.
-    return " OR ".join(f'"{_digest(term)}"' for term in terms)
-
-
-def _asked(tenant: str, holding: Mapping[str, int], rarities: Mapping[str, int]) -> str:
-    """Each term's own question with what the term tells, as a JSON object.
-
-    Where enough entries hold one of the rarest terms, and each of these tells more than all the others together, no
-    entry that holds only the others is among the heaviest: those are then asked for beside the rarest alone, which
-    spares adding up the long lists of common words.
-    """
-    order = sorted(rarities, key=lambda term: (-rarities[term], term))
-    leading = next(
-        (
-            order[:many]
-            for many in range(1, min(len(order), _MOST_LEADING + 1))
-            if rarities[order[many - 1]] > sum(rarities[term] for term in order[many:])
-            and max(holding[term] for term in order[:many]) >= MOST_CANDIDATES
-        ),
-        order,
-    )
-    beside = f" AND terms : ({_any_of(leading)})"
-    questions = {
-        _match(tenant, (term,)) + ("" if term in leading else beside): rarities[term]
-        for term in order
-    }
-    return msgspec.json.encode(questions).decode()
-
-
-def _terms(body: bytes) -> list[str]:
-    return terms_of(decode_message(body).text)
-
-
-def _index_text(body: bytes, digests: dict[str, str]) -> str:
-    return " ".join(
-        digests.get(term) or digests.setdefault(term, _digest(term)) for term in _terms(body)
-    )
-
-
-def _readable_text(row: Row, digests: dict[str, str]) -> str:
-    try:
-        return _index_text(row.body, digests)
-    except InvalidRecord:
-        # One damaged entry must not end all searches of its scope; whoever reads the entry itself is told.
-        _log.warning(
-            "entry %d cannot be read and is not indexed",
-            row.seq,
-            extra={"event": "unreadable_entry", "seq": row.seq},
+    if made_by:
+        entries = list(_entries(connection, key, upto=indexed)) if indexed else []
+        _take_out(
+            connection, tenant, key, [*entries, *_beside(connection, key, "AND beside.indexed")]
         )
-        return ""
+    connection.execute("DELETE FROM beside WHERE conversation = ?", (key,))
+    connection.execute(
+        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 0 WHERE key = ?", (key,)
+    )
 
 
-def _digest(term: str) -> str:
-    return blake2b(term.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+def _take_out(connection: Connection, tenant: str, key: int, places: Sequence[Placed]) -> None:
+    made_by = connection.execute(
+        "SELECT indexed_by FROM conversation WHERE key = ?", (key,)
+    ).fetchone()
+    damaged = any(found is None for _, found in places)  # perhaps since it was indexed
+    if damaged or made_by is None or made_by[0] != TERMS_MADE_BY:
+        _begin_anew(connection)
+        return
+    filling = Filling(connection, live_index(connection), tenant)
+    filling.remove(places)
+    filling.finish()

@@ -60,7 +60,7 @@ class Notes:
 
     def _write(self, connection: Connection, item: Note, now: int) -> None:
         held = self._remembered.held(connection, item.tenant, item.conversation)
-        if not held.key or held.head.generation != item.generation:
+        if not held.key or held.head.generation != item.generation or item.document.text:
             raise TryAlone
         document = item.document
         sql.raise_generation(connection, held, now=now)

@@ -98,7 +98,7 @@ def save_head(
     if held.key:
         connection.execute(
             "UPDATE conversation SET checkpoint = ?, generation = ?, counter = ?, updated = ?, deleted = ?, "
-            "unindexed = ? > indexed WHERE key = ?",
+            "unindexed = unindexed OR ? > indexed WHERE key = ?",
             (*values, head.seq, held.key),
         )
     else:
@@ -196,8 +196,8 @@ def to_checkpoint(row: tuple[object, ...]) -> Checkpoint:
 
 
 def to_document(row: tuple[object, ...]) -> Document:
-    """A document from its row: kind, key, body, version, created."""
-    return Document(*cast("tuple[str, str, bytes, int, int]", row))
+    """A document from its row: kind, key, body, version, created, text."""
+    return Document(*cast("tuple[str, str, bytes, int, int, str]", row))
 
 
 def to_info(row: tuple[object, ...]) -> ConversationInfo:

@@ -128,6 +128,34 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         "0005_dropped_versions",
         "ALTER TABLE conversation ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        # Checkpoints and documents are found as well; each has a number in the index, below 0. An index says by
+        # which rules it was made; the one there was is number 0, and is taken apart step by step: see sqlite_index.py.
+        "0006_beside",
+        """
+        ALTER TABLE document ADD COLUMN text TEXT NOT NULL DEFAULT '';
+        CREATE TABLE beside (
+            conversation INTEGER NOT NULL GENERATED ALWAYS AS (-id >> 32) VIRTUAL,
+            id INTEGER PRIMARY KEY,
+            kind TEXT NOT NULL,
+            key TEXT NOT NULL,
+            indexed INTEGER NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX beside_place ON beside (conversation, kind, key);
+        INSERT INTO beside (id, kind, key, indexed)
+            SELECT -(conversation << 32 | row_number() OVER (PARTITION BY conversation ORDER BY upto)),
+                'checkpoint', id, 0 FROM checkpoint WHERE text <> '';
+        CREATE TABLE search_index (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            made_by TEXT NOT NULL,
+            retired INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO search_index (number, made_by, retired) VALUES (0, '', 1);
+        UPDATE conversation SET unindexed = 1
+            WHERE indexed OR EXISTS (SELECT 1 FROM checkpoint WHERE conversation = conversation.key AND text <> '');
+        UPDATE conversation SET indexed = 0, indexed_by = '' WHERE indexed;
+        """,
+    ),
 )
 
 
@@ -173,7 +201,7 @@ def _check_unaltered(connection: Connection) -> None:
     """Refuse tables that would give values of any type, or do more than they are told."""
     altered = connection.execute(
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict "
-        "AND name IN ('checkpoint', 'conversation', 'document', 'entry', 'migration') "
+        "AND name IN ('beside', 'checkpoint', 'conversation', 'document', 'entry', 'migration', 'search_index') "
         "UNION ALL SELECT name FROM sqlite_schema WHERE type = 'trigger'"
     ).fetchall()
     if altered:

@@ -17,11 +17,11 @@ from typing import TypeVar
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
 from turnfold.stores import sqlite_beside as beside
-from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import (
     Row,
     check_checkpoint,
+    check_document,
     prepare,
     row_entry,
 )
@@ -48,18 +48,20 @@ from turnfold.stores.protocol import (
 from turnfold.stores.ranking import query_terms
 from turnfold.stores.restoring import Pieces
 from turnfold.stores.sqlite_append import Append, Appends
+from turnfold.stores.sqlite_catching_up import CatchingUp
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, Connection, SqliteEngine, sqlite_version
+from turnfold.stores.sqlite_index import index_warnings, make_ready, unindex
 from turnfold.stores.sqlite_notes import Note, Notes
 from turnfold.stores.sqlite_remembered import Remembered
 from turnfold.stores.sqlite_schema import migrate
+from turnfold.stores.sqlite_search import search
 from turnfold.stores.sqlite_transfer import capture, restore
+from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("SqliteStore",)
 
 _log = logging.getLogger(__name__)
-_INDEX_STEP = 2000
-_LONG_INDEXING = 20_000
 _Answer = TypeVar("_Answer")
 
 
@@ -86,10 +88,11 @@ class SqliteStore:
         self.blocking = blocking
         self._counter = counter or cautious_counter()
         self._clock = clock or (lambda: time.time_ns() // 1000)
-        self._on_indexing = on_indexing
         address = ":memory:" if path is None else _file_address(path)
         self._engine = SqliteEngine(address, blocking=blocking)
         self._engine.prepare(migrate)
+        self._engine.prepare(make_ready)
+        self._index = CatchingUp(self._engine, on_indexing)
         remembered = Remembered(self._engine)
         self._appends = Appends(remembered, clock=self._clock, recount=self._recount)
         self._notes = Notes(remembered, clock=self._clock)
@@ -195,7 +198,7 @@ class SqliteStore:
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
     ) -> Document:
         check_name(conversation, "conversation id")
-        check_document_name(document.kind, document.key)
+        check_document(document)
         return await self._engine.write(
             lambda connection: beside.put_document(
                 connection, scope.tenant, conversation, document, expect=expect, clock=self._clock
@@ -206,7 +209,7 @@ class SqliteStore:
         self, scope: Scope, conversation: str, document: Document, *, generation: int
     ) -> None:
         check_name(conversation, "conversation id")
-        check_document_name(document.kind, document.key)
+        check_document(document)
         item = Note(scope.tenant, conversation, document, generation)
         await self._engine.submit(self._notes, item)
 
@@ -269,6 +272,7 @@ class SqliteStore:
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
         check_page("", limit)
         if conversation is not None:
@@ -276,13 +280,21 @@ class SqliteStore:
         wanted = query_terms(terms)
         if not wanted:
             return []
-        await self._catch_up(scope)
-
+        await self._index.for_search(scope.tenant, conversation)
         return await self._engine.read(
-            lambda connection: index.search(
-                connection, scope.tenant, wanted, conversation=conversation, limit=limit
+            lambda connection: search(
+                connection,
+                scope.tenant,
+                wanted,
+                conversation=conversation,
+                limit=limit,
+                within=within,
             )
         )
+
+    async def reindex(self) -> int:
+        """Index whatever waits for its first search, in steps, and clear away what is left of older indexes."""
+        return await self._index.everything()
 
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
@@ -304,7 +316,7 @@ class SqliteStore:
         def job(connection: Connection) -> Erasure:
             held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
             already = held.deleted
-            index.unindex(connection, scope.tenant, held.key)
+            unindex(connection, scope.tenant, held.key)
             counts = [
                 sql.delete_from(connection, table, held.key)
                 for table in ("entry", "checkpoint", "document")
@@ -316,6 +328,7 @@ class SqliteStore:
             return Erasure(conversation, *counts, already=already)
 
         erasure = await self._engine.write(job)
+        await self._index.remove_retired()
         await self._engine.scrub()
         return erasure
 
@@ -327,7 +340,10 @@ class SqliteStore:
         version = sqlite_version()
         too_old = tuple(int(part) for part in version.split(".")) < SAFE_SQLITE
         safe = ".".join(map(str, SAFE_SQLITE))
-        warning = f"SQLite {version} has the log-reset bug that can corrupt a file; {safe} has not"
+        bug = f"SQLite {version} has the log-reset bug that can corrupt a file; {safe} has not"
+        warnings = (bug,) if too_old else ()
+        if not self._engine.closed:
+            warnings += await self._engine.read(index_warnings)
         details = {
             "sqlite": version,
             "path": self._engine.path,
@@ -338,7 +354,7 @@ class SqliteStore:
             ok=not self._engine.closed,
             backend="sqlite",
             details=details,
-            warnings=(warning,) if too_old else (),
+            warnings=warnings,
         )
 
     async def close(self) -> None:
@@ -354,31 +370,6 @@ class SqliteStore:
             return job(connection, held)
 
         return await self._engine.read(work)
-
-    async def _catch_up(self, scope: Scope) -> None:
-        """Index what was appended since the last search, in steps that leave room for writers."""
-        tenant, done, total = scope.tenant, 0, 0
-        while await self._engine.read(lambda connection: index.has_unindexed(connection, tenant)):
-            if not done:
-                total = await self._engine.read(
-                    lambda connection: index.waiting(connection, tenant)
-                )
-                if total >= _LONG_INDEXING:
-                    _log.info(
-                        "indexing %d entries for the first search since they came",
-                        total,
-                        extra={"event": "indexing", "entries": total},
-                    )
-            self._tell_indexing(done, total)
-            done += await self._engine.write(
-                lambda connection: index.index_some(connection, tenant, most=_INDEX_STEP)
-            )
-        self._tell_indexing(done, total)
-
-    def _tell_indexing(self, done: int, total: int) -> None:
-        # What one step does is not worth a word; others may append meanwhile, so there may be more than was counted.
-        if self._on_indexing is not None and total > _INDEX_STEP:
-            self._on_indexing(done, max(done, total))
 
     async def _ensure_counted(self, scope: Scope, conversation: str) -> None:
         head = await self.head(scope, conversation)

@@ -57,14 +57,15 @@ class Conversation(_Form, frozen=True):
     dropped: int
 
 
-class DocumentLine(_Form, frozen=True, tag="document"):
-    """A document; its body in base64."""
+class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
+    """A document; its body in base64, and what it is found by unless that is nothing."""
 
     kind: str
     key: str
     version: int
     created: int
     body: bytes
+    text: str = ""
 
 
 class EntryLine(_Form, frozen=True, tag="entry"):
@@ -136,7 +137,7 @@ def write_piece(piece: Piece) -> bytes:
             line = Conversation(piece.conversation, piece.created, piece.updated, piece.dropped)
         case Document():
             line = DocumentLine(
-                piece.kind, piece.key, piece.version, piece.created, bytes(piece.body)
+                piece.kind, piece.key, piece.version, piece.created, bytes(piece.body), piece.text
             )
         case Entry():
             message = msgspec.Raw(encode_message(piece.message))
@@ -202,7 +203,7 @@ def read_piece(line: Line, number: int) -> Piece | None:
         case Conversation():
             return Opening(line.name, line.created, line.updated, line.dropped)
         case DocumentLine():
-            return Document(line.kind, line.key, line.body, line.version, line.created)
+            return Document(line.kind, line.key, line.body, line.version, line.created, line.text)
         case EntryLine():
             return _read_entry(line, number)
         case CheckpointLine():

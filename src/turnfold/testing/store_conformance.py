@@ -38,6 +38,7 @@ from turnfold.testing.store_conformance_retry import RetryCases, ReusedIdCases
 from turnfold.testing.store_conformance_search import SearchCases, SearchScopeCases
 from turnfold.testing.store_conformance_tail import CounterCases, TailCases
 from turnfold.testing.store_conformance_tenants import TenantCases
+from turnfold.testing.store_conformance_within import BesideCases, WithinCases
 
 __all__ = ("StoreConformance",)
 
@@ -62,6 +63,8 @@ class StoreConformance(
     GenerationCases,
     SearchCases,
     SearchScopeCases,
+    WithinCases,
+    BesideCases,
     HostileQueryCases,
     HostileNameCases,
     BadNameCases,

@@ -11,7 +11,7 @@ import pytest
 
 from turnfold.errors import ConversationDeleted
 from turnfold.records import NewEntry, user
-from turnfold.stores import Ability, Erasure, Head
+from turnfold.stores import Ability, Erasure, Head, Within
 from turnfold.testing.store_conformance_trial import StoreCases, Trial, case
 from turnfold.testing.store_conformance_values import (
     ALICE,
@@ -205,7 +205,11 @@ class ErasureCases(StoreCases):
         await trial.store.append(ALICE, TALK, said(*[f"{word} again {word}"] * 50))
         await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s", 1, text=f"a {word} b"))
         await trial.store.put_document(ALICE, TALK, document(f"key {word}", secret * 3000))
-        await trial.store.put_document(ALICE, TALK, document(f"key {word}", secret))
+        found_by = replace(document(f"key {word}", secret), text=f"{word} is what it is found by")
+        await trial.store.put_document(ALICE, TALK, found_by)
+        assert (
+            len(await trial.store.search(ALICE, [word], limit=99, within=Within(kinds=None))) == 53
+        )
         if not _files_holding(trial.folder, secret):
             pytest.skip("the backend keeps no readable files below its place")
         await trial.store.delete(ALICE, TALK)

@@ -1,0 +1,41 @@
+"""What callers are told when SQLite fails: whether anything was written, and what to do; never what the bytes say."""
+
+from __future__ import annotations
+
+from turnfold.errors import StoreError, StoreUnavailable
+
+__all__ = ("DAMAGE", "damaged", "known", "unwritten")
+
+DAMAGE = (UnicodeDecodeError, OverflowError)
+"""What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
+
+
+def unwritten(error: BaseException, *, committing: bool) -> StoreUnavailable:
+    """What a writer is told whose transaction failed."""
+    reason = f"{type(error).__name__}: {error}"
+    if not committing:
+        return StoreUnavailable(f"nothing was written: {reason}")
+    # A commit that fails while it syncs may already be whole in the log, and come back when the file is next opened.
+    return StoreUnavailable(
+        f"the commit failed ({reason}), and whether it reached the disk is unknown: what was asked was done whole or "
+        "not at all; ask again, an append with the same client ids"
+    )
+
+
+def damaged(error: Exception) -> StoreError:
+    """What a reader is told who found what no store writes."""
+    # Without the text of the error: a decoder's shows the bytes.
+    return StoreError(
+        f"the file holds what no store wrote there ({type(error).__name__}): restore it from a backup"
+    )
+
+
+def known(error: Exception) -> Exception:
+    """The error of one job as its caller should see it."""
+    if isinstance(error, DAMAGE):
+        return damaged(error)
+    return (
+        error
+        if isinstance(error, StoreError | ValueError | LookupError)
+        else unwritten(error, committing=False)
+    )

@@ -1,0 +1,274 @@
+"""Searching the SQLite store: which places hold the terms, and which of them are the best.
+
+What a search reads is bounded, however long the log is. How rare a term is stands written. The lists of rare terms are
+walked whole; of common ones only the newest end, and of every combination of them, so that the newest places that hold
+all of them are found first. Only the few hundred places that are weighed are read.
+"""
+
+# ruff: noqa: S608 (statements are joined from constants and the names of tables; every value is bound)
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import combinations
+from typing import Any, cast
+
+import msgspec
+
+from turnfold.recall import terms_of
+from turnfold.records import decode_message
+from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.findable import required_marks
+from turnfold.stores.protocol import Hit
+from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, choosing_terms, rank
+from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.sqlite_filling import Index, Tokens
+from turnfold.stores.sqlite_index import live_index
+from turnfold.stores.within import ENTRY, Within
+
+__all__ = ("search",)
+
+_Span = tuple[int, int]
+_ALL_ENTRIES: _Span = (1, (1 << 63) - 1)
+_ALL_BESIDE: _Span = (-(1 << 63), -1)
+_NO_LIMIT = -1
+
+_TEXTS_BESIDE = """
+LEFT JOIN document ON document.conversation = beside.conversation
+    AND document.kind = beside.kind AND document.key = beside.key
+LEFT JOIN checkpoint ON beside.kind = 'checkpoint'
+    AND checkpoint.conversation = beside.conversation AND checkpoint.id = beside.key
+"""
+_ENTRIES_READ = """
+SELECT conversation.name, entry.seq, entry.body FROM json_each(?) AS chosen JOIN entry ON entry.id = chosen.value
+JOIN conversation ON conversation.key = entry.id >> 32 AND conversation.tenant = ?
+"""
+_BESIDE_READ = f"""
+SELECT conversation.name, beside.kind, beside.key, coalesce(document.text, checkpoint.text, '')
+FROM json_each(?) AS chosen JOIN beside ON beside.id = chosen.value
+JOIN conversation ON conversation.key = beside.conversation AND conversation.tenant = ? {_TEXTS_BESIDE}
+"""
+
+
+def search(
+    connection: Connection,
+    tenant: str,
+    terms: Sequence[str],
+    *,
+    conversation: str | None,
+    limit: int,
+    within: Within,
+) -> list[Hit]:
+    """The best places of a conversation, or of the whole scope, that hold any of the terms."""
+    held = None
+    if conversation is not None:
+        held = sql.find_conversation(connection, tenant, conversation, writing=False)
+        if not held.key:
+            return []
+    index, tokens = live_index(connection), Tokens(tenant)
+    counting = _Counting(connection, index, tokens, within, held)
+    holding = {term: counting.holding(term) for term in terms}
+    total = counting.total()
+    choosing = choosing_terms(holding, total=total)
+    chosen = _Choice(connection, index, tokens, within, held, choosing).places()
+    return rank(list(_read(connection, tenant, chosen)), holding, total=total, limit=limit)
+
+
+def _spans(held: sql.Held | None) -> tuple[_Span, _Span]:
+    """The places of a search: entries, and what stands beside them."""
+    if held is None:
+        return _ALL_ENTRIES, _ALL_BESIDE
+    first, last = sql.row_id(held.key, 1), sql.row_id(held.key, sql.LAST_SEQ)
+    return (first, last), (-last, -first)
+
+
+def _read(connection: Connection, tenant: str, chosen: Collection[int]) -> Iterator[Candidate]:
+    """The chosen places with all their terms."""
+    entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
+    beside = msgspec.json.encode([place for place in chosen if place < 0]).decode()
+    for name, seq, body in connection.execute(_ENTRIES_READ, (entries, tenant)):
+        said = decode_message(cast("bytes", body)).text
+        yield Candidate(cast("str", name), cast("int", seq), ENTRY, "", Counter(terms_of(said)))
+    for row in connection.execute(_BESIDE_READ, (beside, tenant)):
+        name, kind, key, text = cast("tuple[str, str, str, str]", row)
+        yield Candidate(name, 0, kind, key, Counter(terms_of(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """How many places there are, and how many hold a term: written for a scope, counted for a conversation."""
+
+    connection: Connection
+    index: Index
+    tokens: Tokens
+    within: Within
+    held: sql.Held | None
+
+    def total(self) -> int:
+        """All places that take part."""
+        if self.held is None:
+            return self._written(self.tokens.all_places)
+        entries = self.held.head.seq if self.within.counts(ENTRY) else 0
+        if not self.within.counts_beside:
+            return entries
+        found = self.connection.execute(
+            "SELECT count(*) FROM beside WHERE id BETWEEN ? AND ?", _spans(self.held)[1]
+        ).fetchone()
+        return entries + cast("int", found[0] if found else 0)
+
+    def holding(self, term: str) -> int:
+        """Those that hold a term."""
+        if self.held is None:
+            return self._written(self.tokens.number(term))
+        entries, beside = _spans(self.held)
+        spans = [entries] if self.within.counts(ENTRY) else []
+        spans += [beside] if self.within.counts_beside else []
+        return sum(self._within_span(term, span) for span in spans)
+
+    def _written(self, number: int) -> int:
+        found = self.connection.execute(
+            f"SELECT entries, beside FROM {self.index.held} WHERE term = ?", (number,)
+        ).fetchone()
+        entries, beside = cast("tuple[int, int]", found) if found is not None else (0, 0)
+        counted = entries if self.within.counts(ENTRY) else 0
+        return counted + (beside if self.within.counts_beside else 0)
+
+    def _within_span(self, term: str, span: _Span) -> int:
+        table = self.index.found
+        found = self.connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?",
+            (f'"{self.tokens.of(term)}"', *span),
+        ).fetchone()
+        return cast("int", found[0]) if found is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which places are weighed."""
+
+    connection: Connection
+    index: Index
+    tokens: Tokens
+    within: Within
+    held: sql.Held | None
+    choosing: Choosing
+
+    def places(self) -> Collection[int]:
+        """Those whose terms tell most, and of equals the newest, as `ranking` has it."""
+        told: Counter[int] = Counter()
+        if self.within.takes(ENTRY):
+            self._look(told, self._entries)
+        if self.within.takes_beside:
+            self._look(told, self._beside)
+        if len(told) <= MOST_CANDIDATES:
+            return told
+        return nsmallest(MOST_CANDIDATES, told, key=self._order(told))
+
+    def _order(self, told: Counter[int]) -> Callable[[int], tuple[int, int, str, int, str]]:
+        asked = msgspec.json.encode([place for place in told if place < 0]).decode()
+        found = self.connection.execute(
+            "SELECT beside.id, beside.kind, beside.key FROM json_each(?) AS asked "
+            "JOIN beside ON beside.id = asked.value",
+            (asked,),
+        )
+        named = {cast("int", row[0]): cast("tuple[str, str]", row[1:]) for row in found}
+
+        def order(place: int) -> tuple[int, int, str, int, str]:
+            if place > 0:
+                return -told[place], -(place >> 32), ENTRY, -(place & sql.LAST_SEQ), ""
+            kind, key = named.get(place, ("", ""))  # without a name only in a damaged file
+            return -told[place], -(-place >> 32), kind, 0, key
+
+        return order
+
+    def _look(self, told: Counter[int], ask: Callable[[str, int], Iterable[int]]) -> None:
+        """Find places by the choosing terms, and add up what these tell of each."""
+        rarities, common = self.choosing.rarities, self.choosing.common
+        walked = self._any_of(self.choosing.walked)
+        found: Counter[int] = Counter()
+        for term in self.choosing.walked:
+            for place in ask(self._any_of([term]), _NO_LIMIT):
+                found[place] += rarities[term]
+        for term in common if walked else ():
+            for place in ask(f"{walked} AND {self._any_of([term])}", _NO_LIMIT):
+                found[place] += rarities[term]
+        # A place that is among the newest with some of the terms is also among the newest with any of these terms
+        # it holds, so the most telling combination it is found by is all of them that it holds.
+        newest: Counter[int] = Counter()
+        for many in range(1, len(common) + 1):
+            for terms in combinations(common, many):
+                value = sum(rarities[term] for term in terms)
+                question = " AND ".join(self._any_of([term]) for term in terms)
+                for place in ask(question, MOST_CANDIDATES):
+                    newest[place] = max(newest[place], value)
+        told.update({place: value for place, value in newest.items() if place not in found})
+        told.update(found)
+
+    def _any_of(self, terms: Iterable[str]) -> str:
+        # Digests are letters and digits only, so nothing of a term can be syntax.
+        asked = " OR ".join(f'"{self.tokens.of(term)}"' for term in terms)
+        return f"({asked})" if asked else ""
+
+    def _match(self, question: str) -> str:
+        marks = [self._any_of(marks) for marks in required_marks(self.within)]
+        return " AND ".join([question, *marks])
+
+    def _entries(self, question: str, limit: int) -> Iterable[int]:
+        """The newest entries that are found by a question."""
+        table, within = self.index.found, self.within
+        span, turns = _spans(self.held)[0], within.turns
+        if self.held is not None and turns is not None:
+            span, turns = self._turns_span(self.held, turns), None
+        join, conditions, values = "", "", list[int]()
+        if turns is not None:
+            conditions += " AND entry.turn BETWEEN ? AND ?"
+            values += turns
+        conditions += self._times("entry.created", values)
+        if conditions:
+            join = f"JOIN entry ON entry.id = {table}.rowid"
+        # Lists are walked backwards only where that lets the walk end early; forwards is faster.
+        order, last = (
+            ("", ()) if limit == _NO_LIMIT else (f"ORDER BY {table}.rowid DESC LIMIT ?", (limit,))
+        )
+        found = self.connection.execute(
+            f"SELECT group_concat(place) FROM (SELECT {table}.rowid AS place FROM {table} {join} "
+            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions} {order})",
+            (self._match(question), *span, *values, *last),
+        ).fetchone()
+        return _numbers(found)
+
+    def _turns_span(self, held: sql.Held, turns: _Span) -> _Span:
+        first = sql.first_of_turn(self.connection, held, turns[0])
+        stop = sql.first_of_turn(self.connection, held, turns[1] + 1)
+        return sql.row_id(held.key, first), sql.row_id(held.key, stop - 1)
+
+    def _beside(self, question: str, _limit: int) -> Iterable[int]:
+        """All that is found beside the log: far less than the log, and its order is by name."""
+        table, kinds = self.index.found, self.within.kinds
+        values: list[object] = []
+        conditions = self._times("coalesce(document.created, checkpoint.created)", values)
+        if kinds is not None:
+            conditions += " AND beside.kind IN (SELECT value FROM json_each(?))"
+            values.append(msgspec.json.encode(sorted(kinds)).decode())
+        found = self.connection.execute(
+            f"SELECT group_concat(beside.id) FROM {table} JOIN beside ON beside.id = {table}.rowid {_TEXTS_BESIDE} "
+            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions}",
+            (self._match(question), *_spans(self.held)[1], *values),
+        ).fetchone()
+        return _numbers(found)
+
+    def _times(self, column: str, values: list[Any]) -> str:
+        conditions = ""
+        for sign, bound in ((">=", self.within.since), ("<", self.within.until)):
+            if bound is not None:
+                conditions += f" AND {column} {sign} ?"
+                values.append(bound)
+        return conditions
+
+
+def _numbers(found: tuple[object, ...] | None) -> Iterable[int]:
+    # One text of all numbers is several times as fast as a row for each.
+    return map(int, cast("str", found[0]).split(",")) if found and found[0] else ()
