@@ -1,0 +1,237 @@
+"""Contexts and summaries as values JSON can carry, and back: the same everywhere, or refused whole.
+
+What many contexts share is carried once, as it is stored once. Nothing is believed: every piece is proved against its
+digest, every context against its id, every summary against its context, before the first of them is written.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, cast
+
+import msgspec
+
+from turnfold.errors import InvalidRecord
+from turnfold.memory.snapshots.keys import SNAPSHOT, turn_key
+from turnfold.memory.workspace.values import MemorySummary, summary_id, write_summary
+from turnfold.recall.snapshots import ListedItem, chunks_of, pack
+from turnfold.records import Document
+from turnfold.records.snapshots import (
+    LARGEST_SNAPSHOT,
+    LATEST_TIME,
+    LATEST_TURN,
+    ItemKind,
+    Snapshot,
+    content_digest,
+)
+from turnfold.stores.protocol import Opening, Piece
+
+__all__ = ("Carried", "Carrier", "read_carried")
+
+_FORMAT = "turnfold.contexts"
+_VERSION = 1
+_Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
+
+
+class _Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    base64: str
+
+
+class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: ItemKind
+    path: str
+    text: bool
+    pieces: tuple[_Hex, ...]
+
+
+class _Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    turn_number: Annotated[int, msgspec.Meta(ge=1, le=LATEST_TURN)]
+    timestamp: Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]
+    summary: str
+    insights: tuple[str, ...]
+    links: tuple[str, ...]
+    items: tuple[_Item, ...]
+
+
+class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    version: int
+    contexts: dict[str, _Context]
+    summaries: dict[str, MemorySummary]
+    pieces: dict[_Hex, str | _Encoded]
+
+
+class Carrier:
+    """Gathers what is exported, one context at a time."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, str | _Encoded] = {}
+        self._contexts: dict[str, _Context] = {}
+        self._summaries: dict[str, MemorySummary] = {}
+
+    def add(self, snapshot: Snapshot, summary: MemorySummary | None) -> None:
+        """Take up a context and what was made of it."""
+        self._contexts[snapshot.id] = _written(snapshot, self._pieces)
+        if summary is not None:
+            self._summaries[summary.id] = summary
+
+    def export(self) -> dict[str, object]:
+        """All of it as dictionaries, lists, texts and numbers."""
+        export = _Export(_FORMAT, _VERSION, self._contexts, self._summaries, self._pieces)
+        return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(export)))
+
+
+def _written(snapshot: Snapshot, pieces: dict[str, str | _Encoded]) -> _Context:
+    items: list[_Item] = []
+    for item in snapshot.items():
+        names: list[str] = []
+        for piece in chunks_of(item.data):
+            name = content_digest(piece).hex()
+            names.append(name)
+            if name not in pieces:
+                pieces[name] = _readable(piece)
+        items.append(_Item(item.kind, item.path, item.text, tuple(names)))
+    return _Context(
+        snapshot.id,
+        snapshot.turn,
+        snapshot.created,
+        snapshot.summary,
+        snapshot.insights,
+        snapshot.links,
+        tuple(items),
+    )
+
+
+def _readable(piece: bytes) -> str | _Encoded:
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return _Encoded(b64encode(piece).decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An export that was proved."""
+
+    summaries: tuple[MemorySummary, ...]
+    """By turn."""
+    turns: Mapping[int, str]
+    """Turn -> context id, by turn."""
+    _contexts: tuple[_Context, ...]
+    _pieces: Mapping[str, bytes]
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """The contexts, by turn, one at a time."""
+        for context in self._contexts:
+            yield _snapshot(context, self._pieces)
+
+    def pieces(self, conversation: str) -> Iterator[Piece]:
+        """A new conversation with all of it, as a store restores one."""
+        created = min((context.timestamp for context in self._contexts), default=0)
+        updated = max((context.timestamp for context in self._contexts), default=0)
+        yield Opening(conversation, created, updated)
+        items: tuple[ListedItem, ...] = ()
+        known: dict[bytes, int] = {}
+        for snapshot in self.snapshots():
+            packed = pack(snapshot, earlier=items, known=known)
+            items = packed.items
+            known.update((ref.digest, ref.turn) for ref in packed.learned)
+            body = Document(SNAPSHOT, turn_key(snapshot.turn), packed.body, 1, snapshot.created)
+            yield replace(body, text=packed.text)
+        for summary in self.summaries:
+            yield replace(write_summary(summary), version=1, created=summary.timestamp)
+
+
+def read_carried(given: object) -> Carried:
+    """An export from anywhere; refused whole if anything about it is wrong."""
+    try:
+        export = msgspec.convert(given, _Export)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidRecord(f"not an export of contexts: {error}") from None
+    if (export.format, export.version) != (_FORMAT, _VERSION):
+        raise InvalidRecord(
+            f"{export.format!r} version {export.version}; this release reads {_FORMAT!r} version {_VERSION}"
+        )
+    pieces = {name: _bytes(name, piece) for name, piece in export.pieces.items()}
+    contexts = sorted(export.contexts.values(), key=lambda context: context.turn_number)
+    turns = {context.turn_number: context.id for context in contexts}
+    if len(turns) != len(contexts):
+        raise InvalidRecord("two contexts of one turn", path="contexts")
+    unused = pieces.keys() - {
+        name for context in contexts for item in context.items for name in item.pieces
+    }
+    if unused:
+        raise InvalidRecord(f"{len(unused)} pieces that belong to no context", path="pieces")
+    for name, context in export.contexts.items():
+        _prove(name, context, pieces)
+    for name, summary in export.summaries.items():
+        _prove_summary(name, summary, turns)
+    summaries = sorted(export.summaries.values(), key=lambda summary: summary.turn_number)
+    return Carried(tuple(summaries), turns, tuple(contexts), pieces)
+
+
+def _bytes(name: str, piece: str | _Encoded) -> bytes:
+    where = f"pieces.{name}"
+    try:
+        data = piece.encode() if isinstance(piece, str) else b64decode(piece.base64, validate=True)
+    except (NotBase64, ValueError) as error:
+        raise InvalidRecord(f"not a piece: {error}", path=where) from None
+    if content_digest(data).hex() != name:
+        raise InvalidRecord("a piece that is not what its name says", path=where)
+    return data
+
+
+def _prove(name: str, context: _Context, pieces: Mapping[str, bytes]) -> None:
+    where = f"contexts.{name}"
+    missing = {each for item in context.items for each in item.pieces} - pieces.keys()
+    if missing:
+        raise InvalidRecord(f"{len(missing)} of its pieces are missing", path=where)
+    size = sum(len(pieces[each]) for item in context.items for each in item.pieces)
+    if size > LARGEST_SNAPSHOT:
+        raise InvalidRecord(f"{size:,} bytes, more than {LARGEST_SNAPSHOT:,}", path=where)
+    if name != _snapshot(context, pieces).id:
+        raise InvalidRecord(f"it is {context.id}, not what its name says", path=where)
+
+
+def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
+    held = {
+        (item.kind, item.path): (item, b"".join(pieces[name] for name in item.pieces))
+        for item in context.items
+    }
+    rendered, state = held.get(("context", "")), held.get(("state", ""))
+    try:
+        snapshot = Snapshot(
+            turn=context.turn_number,
+            context=rendered[1].decode() if rendered else "",
+            files={
+                path: data.decode() if item.text else data
+                for (kind, path), (item, data) in held.items()
+                if kind == "file"
+            },
+            state=cast("dict[str, object]", json.loads(state[1])) if state else {},
+            summary=context.summary,
+            insights=context.insights,
+            links=context.links,
+            created=context.timestamp,
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"not a context: {error}", path=f"contexts.{context.id}") from None
+    if snapshot.id != context.id or len(held) != len(context.items):
+        raise InvalidRecord("its content is not what its id says", path=f"contexts.{context.id}")
+    return snapshot
+
+
+def _prove_summary(name: str, summary: MemorySummary, turns: Mapping[int, str]) -> None:
+    where = f"summaries.{name}"
+    context = turns.get(summary.turn_number, "")
+    if not name == summary.id == summary_id(summary.context_id) or summary.context_id != context:
+        raise InvalidRecord("a summary of no context that is there", path=where)
+    try:
+        write_summary(summary)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRecord(f"it cannot be stored: {error}", path=where) from None
