@@ -18,6 +18,7 @@ from typing import Any
 
 from turnfold import Memory, Message
 from turnfold.memory import Session
+from turnfold.models import Embedder
 from turnfold.stores.sqlite_store import SqliteStore
 from turnfold.tokens import TokenCounter, counter_for
 
@@ -64,15 +65,17 @@ def exact() -> TokenCounter:
     return counter_for("gpt-4o")
 
 
-def logged(talk: Talk) -> Session:
-    """The conversation in a SQLite log, each message at its own time."""
+def logged(talk: Talk, embedder: Embedder | None = None) -> Session:
+    """The conversation in a SQLite log, each message at its own time; with its vectors if there is an embedder."""
     now = [0]
     store = SqliteStore(counter=exact(), blocking=True, clock=lambda: now[0])
-    session = Memory(store, model="gpt-4o").session(talk.name)
+    session = Memory(store, model="gpt-4o", embedder=embedder).session(talk.name)
     timed = zip(talk.times, talk.messages, strict=True)
     for time, group in groupby(timed, key=lambda pair: pair[0]):
         now[0] = time
         session.add([message for _, message in group])
+    if embedder is not None:
+        session.index_meaning()
     return session
 
 

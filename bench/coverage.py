@@ -2,10 +2,12 @@
 
 LoCoMo: very long conversations, and for each of nearly 2,000 questions the entries its answer rests on. The figure is
 the mean share of those entries that are shown whole. Costs are exact o200k counts of the whole message that is sent:
-fence, headings, times and roles included. No embeddings, no model.
+fence, headings, times and roles included. Without embeddings, and with those of the local encoder if it is installed;
+no model takes part.
 
 That matches spread to what stands beside them was settled with all ten conversations in view. The numbers it is done
-with were chosen on every other one, beginning with the first; the figures of the rest stand beside theirs.
+with, and those by which words and meaning are joined, were chosen on every other one, beginning with the first; the
+figures of the rest stand beside theirs.
 
 Chinese has no such set with questions, so words are drawn from real dialogues and must be found again where they stand.
 The weights of single characters and of length were chosen on other words of the same dialogues.
@@ -20,8 +22,10 @@ from statistics import fmean
 from bench.conversations import Asked, Talk, data_folder, exact, logged, talks
 from bench.probes import Outcome, chinese
 from bench.report import Report, Table, Target
+from turnfold.errors import MissingExtra
 from turnfold.memory import Session
 from turnfold.memory.tail import recalled_text, tail_message
+from turnfold.models import Embedder, LocalEmbedder
 from turnfold.recall import Recalled, asked_terms, fill
 from turnfold.records import Entry
 
@@ -31,6 +35,9 @@ QUESTION = (
     "evidence of LoCoMo's questions inside the tokens brought back; Chinese words found again"
 )
 LIMITS = {1_000: 0.78, 2_000: 0.86, 4_000: 0.91}
+MEANT = {1_000: 0.82, 2_000: 0.89, 4_000: 0.93}
+"""The same with the `semantic` extra."""
+_WITH_MEANING = "turnfold, words and meaning"
 _FRAMING = 8
 """Tokens of a message around its text, at most."""
 _QUICK = 12
@@ -51,8 +58,8 @@ class _Log:
     )
 
     @classmethod
-    def of(cls, talk: Talk) -> _Log:
-        session = logged(talk)
+    def of(cls, talk: Talk, embedder: Embedder | None) -> _Log:
+        session = logged(talk, embedder)
         return cls(session, session.history(limit=len(talk.messages)))
 
     def matches(self, question: str) -> list[tuple[int, float]]:
@@ -69,13 +76,19 @@ def run(*, quick: bool) -> Report:
     if not (data_folder() / "conversations").is_dir():
         report.targets.append(Target("LoCoMo", "left out: the conversations are not here", None))
         return report
-    shares = {name: _shares(choose, quick=quick) for name, choose in _WAYS.items()}
+    shares = {name: _shares(choose, None, quick=quick) for name, choose in _WAYS.items()}
+    embedder = _embedder()
+    if embedder is not None:
+        shares[_WITH_MEANING] = _shares(_brought_back, embedder, quick=quick)
     report.tables = [_coverage_table(shares)]
-    ours = shares["turnfold"]
-    for limit, wanted in LIMITS.items():
-        got = _mean(ours, limit, None)
-        claim = f"evidence inside {limit:,} tokens >= {wanted}"
-        report.targets.append(Target(claim, f"{got:.3f}", got >= wanted))
+    for way, limits in (("turnfold", LIMITS), (_WITH_MEANING, MEANT)):
+        for limit, wanted in limits.items():
+            claim = f"{way}: evidence inside {limit:,} tokens >= {wanted}"
+            if way not in shares:
+                report.targets.append(Target(claim, "left out: no encoder is installed", None))
+                continue
+            got = _mean(shares[way], limit, None)
+            report.targets.append(Target(claim, f"{got:.3f}", got >= wanted))
     found = [chinese(name, many=_QUICK_PROBES if quick else _PROBES) for name in _CHINESE]
     report.tables.append(_chinese_table(found))
     for outcome in found:
@@ -98,11 +111,20 @@ def run(*, quick: bool) -> Report:
 # ---------------------------------------------------------------------------------------------------- LoCoMo
 
 
-def _shares(choose: Choose, *, quick: bool) -> list[list[dict[int, float]]]:
+def _embedder() -> Embedder | None:
+    try:
+        return LocalEmbedder()
+    except MissingExtra:
+        return None
+
+
+def _shares(
+    choose: Choose, embedder: Embedder | None, *, quick: bool
+) -> list[list[dict[int, float]]]:
     """By conversation and question: the share of the evidence inside each limit."""
     shares: list[list[dict[int, float]]] = []
     for talk in talks("locomo"):
-        log = _Log.of(talk)
+        log = _Log.of(talk, embedder)
         asked = talk.questions[:: _QUICK if quick else 1]
         shares.append([_covered(log, each, choose) for each in asked])
     return shares

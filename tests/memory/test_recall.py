@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -127,6 +128,6 @@ def test_whatever_is_asked_it_fits(memory: Memory, query: str, tokens: int) -> N
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"tokens": 0}, {"tokens": -5}])
-def test_a_recall_of_nothing_is_refused(memory: Memory, options: dict[str, int]) -> None:
+def test_a_recall_of_nothing_is_refused(memory: Memory, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         memory.session("one").recall("x", **options)

@@ -407,31 +407,3 @@ def test_options_that_cannot_work_are_refused() -> None:
         Memory(summarizer=object())  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidOption, match="goes with the address"):
         Memory(MemoryStore(), cache="redis://localhost")
-
-
-def test_notes_of_a_call_are_fenced_counted_and_never_in_the_log(
-    memory: Memory,
-) -> None:
-    session = memory.session("one")
-    session.user("what now?")
-    plain = session.context()
-    noted = session.context(
-        notes={"plan": "步骤一：检查日志", "empty": ""}, workspace="a.py: 3 lines"
-    )
-    [tail] = [m for m in noted.messages if "步骤一" in m.text]
-    assert "<plan " in tail.text
-    assert "empty" not in tail.text
-    assert tail.text.index("<plan ") < tail.text.index("<workspace ")
-    assert noted.tokens > plain.tokens
-    assert session.explain().exact
-    assert len(session.history()) == 1
-    assert session.context().messages == plain.messages
-
-
-@pytest.mark.parametrize("name", ["", "a b", "x>", "计划", "n" * 65])
-def test_a_note_whose_name_could_break_its_fence_is_refused(memory: Memory, name: str) -> None:
-    session = memory.session("one")
-    session.user("what now?")
-    with pytest.raises(InvalidOption, match="becomes the tag of a fence"):
-        session.context(notes={name: "text"})
-    assert session.calls() == []

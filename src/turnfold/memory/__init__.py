@@ -9,11 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from turnfold.memory.agent_memory import AgentMemory, AgentMemoryConfig, ContentChunk
     from turnfold.memory.blocking import (
         Memory,
         Session,
         State,
     )
+    from turnfold.memory.findings import AsyncFindings
+    from turnfold.memory.findings_blocking import Findings
     from turnfold.memory.fold_keeper import FoldMode, MemoryMode
     from turnfold.memory.front_door import AsyncMemory
     from turnfold.memory.in_process.message_memory import (
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
         Manifest,
     )
     from turnfold.memory.metrics.meter import Distribution, Meter
+    from turnfold.memory.searching import Found
     from turnfold.memory.session import AsyncSession, SessionStatus
+    from turnfold.memory.setting import RecallMode
     from turnfold.memory.short_term.blocking import ShortMemory
     from turnfold.memory.short_term.short_memory import AsyncShortMemory
     from turnfold.memory.short_term.values import (
@@ -46,35 +51,59 @@ if TYPE_CHECKING:
         SharedEntities,
         UserProfile,
     )
+    from turnfold.memory.snapshots.blocking import Snapshots
+    from turnfold.memory.snapshots.history import AsyncSnapshots, TakenSnapshot
+    from turnfold.memory.snapshots.recalling import RecalledContext
     from turnfold.memory.state import AsyncState
     from turnfold.memory.tail import Recalled
+    from turnfold.memory.workspace.blocking import ContextMemoryStore, MemoryModule
+    from turnfold.memory.workspace.context_memory_store import AsyncContextMemoryStore
+    from turnfold.memory.workspace.memory_module import AsyncMemoryModule
+    from turnfold.memory.workspace.values import ContextSnapshot, MemorySummary, ThinkingResult
     from turnfold.memory.writers import (
         ExtractiveWriter,
         ModelWriter,
         SummaryTask,
         SummaryWriter,
     )
-    from turnfold.records import Usage
+    from turnfold.recall.findings import FindingRule
+    from turnfold.records import Finding, Usage
+    from turnfold.records.snapshots import Snapshot
 
 __all__ = (
     "MEMORY_MODE_FULL_HISTORY",
     "MEMORY_MODE_SUMMARY_N",
+    "AgentMemory",
+    "AgentMemoryConfig",
+    "AsyncContextMemoryStore",
+    "AsyncFindings",
     "AsyncMemory",
+    "AsyncMemoryModule",
     "AsyncSession",
     "AsyncShortMemory",
+    "AsyncSnapshots",
     "AsyncState",
     "CompletionModel",
+    "ContentChunk",
+    "ContextMemoryStore",
+    "ContextSnapshot",
     "Difference",
     "Distribution",
     "Explanation",
     "ExtractiveWriter",
+    "Finding",
+    "FindingRule",
+    "Findings",
     "FlowContext",
     "FoldMode",
+    "Found",
     "GlobalState",
     "Manifest",
     "Memory",
     "MemoryContext",
     "MemoryMode",
+    "MemoryModule",
+    "MemorySummary",
     "MemoryWriteResult",
     "MessageContext",
     "MessageMemory",
@@ -83,16 +112,22 @@ __all__ = (
     "Meter",
     "ModelWriter",
     "PendingAction",
+    "RecallMode",
     "Recalled",
+    "RecalledContext",
     "Session",
     "SessionStatus",
     "SessionValue",
     "SharedEntities",
     "ShortMemory",
+    "Snapshot",
+    "Snapshots",
     "State",
     "SummaryTask",
     "SummaryTokenMemory",
     "SummaryWriter",
+    "TakenSnapshot",
+    "ThinkingResult",
     "TokenMemory",
     "TruncateStrategy",
     "Usage",
@@ -100,6 +135,9 @@ __all__ = (
 )
 
 _HOMES = {
+    "turnfold.memory.agent_memory": "AgentMemory AgentMemoryConfig ContentChunk",
+    "turnfold.memory.findings": "AsyncFindings",
+    "turnfold.memory.findings_blocking": "Findings",
     "turnfold.memory.blocking": "Memory Session State",
     "turnfold.memory.fold_keeper": "FoldMode MemoryMode",
     "turnfold.memory.front_door": "AsyncMemory",
@@ -111,12 +149,23 @@ _HOMES = {
     "turnfold.memory.short_term.short_memory": "AsyncShortMemory",
     "turnfold.memory.short_term.values": "FlowContext GlobalState MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N "
     "MemoryContext MemoryWriteResult MessageContext MetaInfo PendingAction SessionValue SharedEntities UserProfile",
+    "turnfold.memory.setting": "RecallMode",
+    "turnfold.memory.searching": "Found",
     "turnfold.memory.state": "AsyncState",
     "turnfold.memory.in_process.summary_token_memory": "CompletionModel SummaryTokenMemory",
     "turnfold.memory.tail": "Recalled",
     "turnfold.memory.in_process.token_memory": "TokenMemory",
+    "turnfold.memory.workspace.blocking": "ContextMemoryStore MemoryModule",
+    "turnfold.memory.snapshots.blocking": "Snapshots",
+    "turnfold.memory.workspace.context_memory_store": "AsyncContextMemoryStore",
+    "turnfold.memory.workspace.memory_module": "AsyncMemoryModule",
+    "turnfold.memory.snapshots.recalling": "RecalledContext",
+    "turnfold.memory.snapshots.history": "AsyncSnapshots TakenSnapshot",
+    "turnfold.memory.workspace.values": "ContextSnapshot MemorySummary ThinkingResult",
+    "turnfold.records.snapshots": "Snapshot",
     "turnfold.memory.writers": "ExtractiveWriter ModelWriter SummaryTask SummaryWriter",
-    "turnfold.records": "Usage",
+    "turnfold.recall.findings": "FindingRule",
+    "turnfold.records": "Finding Usage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

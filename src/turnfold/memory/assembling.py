@@ -9,7 +9,8 @@ conversation asks the store one question per call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, Conflict, SummaryFailed
@@ -17,14 +18,18 @@ from turnfold.memory.calls import Calls
 from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
 from turnfold.memory.folding import FoldRange
 from turnfold.memory.follower import Follower
+from turnfold.memory.known_findings import TailFindings
 from turnfold.memory.live_window import Around, LiveWindow
 from turnfold.memory.recalling import Recaller
-from turnfold.memory.setting import Setting
+from turnfold.memory.setting import RecallMode, Setting
 from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_notes
 from turnfold.recall import Recalled
 from turnfold.records import Checkpoint
 from turnfold.summary.due import fold_due
 from turnfold.window import Context
+
+if TYPE_CHECKING:
+    from turnfold.wire import WireFormat
 
 __all__ = ("Assembler", "Tools", "Wanted")
 
@@ -43,11 +48,17 @@ class Wanted:
     budget: Budget
     query: str = ""
     """What to bring back from before the window."""
+    recall: RecallMode = RecallMode.OFF
+    """Whether to do so unasked."""
     tools: Tools = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Shown in the tail of this one call, each fenced under its name; not in the log."""
     workspace: str = ""
     """Shown at the end of the tail in this one call; not in the log."""
+    to: WireFormat | None = None
+    """Who writes it for the provider: `max_bytes` then holds for the body, and the receipt lists what is changed."""
+    max_tokens: int = 0
+    """Fewer tokens than the budget allows: the window moves on for it, and stays there. 0 for what it allows."""
 
 
 @dataclass(slots=True)
@@ -77,20 +88,27 @@ class Assembler:
         self._measure(context)
         return context
 
+    async def preview(self, wanted: Wanted) -> Context:
+        """The context as it stands: nothing is stored. On a handle of its own, whose window may then move."""
+        await self.follower.refresh()
+        return (await self._made(wanted))[0]
+
     async def _settled(self, wanted: Wanted) -> tuple[Context, Around]:
         """A context whose window is noted for every process."""
         tries, budget = 1, wanted.budget
         while True:
             try:
-                context, around, tail = await self._built(wanted)
+                context, around, tail = await self._made(wanted)
                 window = await self.follower.window(budget)
                 frozen = self.follower.frozen(budget, window.turn)
                 asked = wanted.query or (frozen.query if frozen else "")
                 await self.follower.keep(
                     budget, window.note(query=asked, tail=tail, recalled=around.recalled)
                 )
-            except Conflict:
-                if tries == _TRIES:
+            except (Conflict, BudgetTooSmall) as refusal:
+                # What does not fit may fit by now: somebody else may have cleared or unpinned something.
+                final = isinstance(refusal, BudgetTooSmall) and self.follower.looked
+                if final or tries == _TRIES:
                     raise
                 tries += 1
                 await self.follower.refresh()
@@ -116,7 +134,7 @@ class Assembler:
         if frozen is not None and query in ("", frozen.query):
             tail, recalled = frozen.tail, frozen.recalled
         else:
-            tail, recalled = await self._tail(budget, window, query)
+            tail, recalled = await self._tail(wanted, window)
         return Around(
             system=follower.system,
             tail=tail_message(with_notes(tail, wanted.notes, wanted.workspace)),
@@ -125,6 +143,43 @@ class Assembler:
             cleared=follower.cleared,
             recalled=recalled,
         ), tail
+
+    async def _made(self, wanted: Wanted) -> tuple[Context, Around, str]:
+        """Within every limit. What a limit of this call or its provider cut off is folded before it is left out."""
+        first, around, tail = await self._within(wanted)
+        smaller = first.budget != wanted.budget or (first.wired and first.wired.rebuilt)
+        if not smaller or self.setting.policy.mode is FoldMode.MANUAL:
+            return first, around, tail
+        context, around, tail = await self._within(wanted)
+        context.moved = True
+        if first.wired and context.wired:
+            rebuilt = first.wired.rebuilt + context.wired.rebuilt
+            context.wired = context.wired._replace(rebuilt=rebuilt)
+        return context, around, tail
+
+    async def _within(self, wanted: Wanted) -> tuple[Context, Around, str]:
+        """Built, and built smaller where this one call or its provider asks for it."""
+        context, around, tail = await self._built(wanted)
+        most, moved = wanted.max_tokens or context.tokens, context.moved
+        if wanted.to is None and context.tokens <= most:
+            return context, around, tail
+        window = await self.follower.window(wanted.budget)
+
+        def build(budget: Budget) -> Context:
+            return window.build(budget, around, self.setting.strategy)
+
+        try:
+            if context.tokens > most:
+                context = build(replace(wanted.budget, max_tokens=most))
+                context.moved = moved or context.moved
+            if wanted.to is not None:
+                from turnfold.wire import fitted  # who sends nothing loads no wire format
+
+                context = fitted(context, wanted.to, tools=wanted.tools, rebuild=build)
+        except BudgetTooSmall:
+            self.follower.forget(wanted.budget)  # its window may have moved on the way
+            raise
+        return context, around, tail
 
     async def _built(self, wanted: Wanted) -> tuple[Context, Around, str]:
         follower, policy, budget = self.follower, self.setting.policy, wanted.budget
@@ -175,22 +230,32 @@ class Assembler:
         except SummaryFailed:
             return None  # noted and logged: the last good window serves
 
+    def _sought(self, wanted: Wanted, window: LiveWindow) -> str:
+        """What to look for before the window: what was asked, or what the user said where nobody asked."""
+        if wanted.query or wanted.recall is RecallMode.OFF:
+            return wanted.query
+        return window.question if window.anchor > self.follower.cleared + 1 else ""
+
     async def _tail(
-        self, budget: Budget, window: LiveWindow, query: str
+        self, wanted: Wanted, window: LiveWindow
     ) -> tuple[str, tuple[tuple[int, float], ...]]:
         """The tail of a turn, and the seqs and scores of what was brought back into it."""
-        follower = self.follower
+        follower, budget = self.follower, wanted.budget
+        query = self._sought(wanted, window)
+        unasked = not wanted.query and wanted.recall is RecallMode.AUTOMATIC
         turn = window.turn or follower.head.seq + 1
         pins = pinned_at(follower.pins, turn)
         state = state_at(follower.state, turn)
+        if not (query or pins or state or follower.findings.kept):
+            return "", ()
         share = budget.share("tail")
         count = self.setting.counter.count_message
 
-        def text(recalled: Sequence[Recalled]) -> str:
-            return tail_text(pins=pins, state=state, recalled=recalled)
+        def text(recalled: Sequence[Recalled], findings: str = "") -> str:
+            return tail_text(pins=pins, state=state, findings=findings, recalled=recalled)
 
-        def cost(recalled: Sequence[Recalled]) -> int:
-            return sum(map(count, tail_message(text(recalled))))
+        def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
+            return sum(map(count, tail_message(text(recalled, findings))))
 
         if (used := cost(())) > share:
             raise BudgetTooSmall(
@@ -200,12 +265,30 @@ class Assembler:
                 unit="tokens",
                 remedy="Pins are sent word for word: unpin some, or give the tail a larger share of the budget",
             )
+        known = self._findings(wanted, window, turn)
         if not query:
-            return text(()), ()
+            return text((), known.text(share, lambda block: cost((), block))), ()
+        # Findings that the question speaks of, then passages that match it, then whatever else was found.
+        room = used + (share - used) // 2 if wanted.query else share
+        first = known.text(room, lambda block: cost((), block), matching=True)
         found = await self.recaller.passages(
-            query, tokens=share, measure=cost, after=follower.cleared, before=window.anchor
+            query,
+            tokens=min(cost((), first) + share // 2, share) if unasked else share,
+            measure=lambda some: cost(some, first),
+            after=follower.cleared,
+            before=window.anchor,
+            unasked=unasked,
         )
-        return text(found), tuple((entry.seq, entry.score) for entry in found)
+        every = known.text(share, lambda block: cost(found, block))
+        return text(found, every), tuple((entry.seq, entry.score) for entry in found)
+
+    def _findings(self, wanted: Wanted, window: LiveWindow, turn: int) -> TailFindings:
+        """What tools found before this turn and the window does not show."""
+        found = self.follower.findings.shown_at(
+            turn, now=self.setting.clock(), anchor=window.anchor, cut=window.caps
+        )
+        asked = wanted.query or window.question
+        return TailFindings.of(found, asked, self.setting.counter.count_text)
 
     def _measure(self, context: Context) -> None:
         meter, receipt = self.setting.meter, context.receipt

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from turnfold.budget import Budget
 from turnfold.memory.assembling import Tools
 from turnfold.memory.drive import drive
+from turnfold.memory.findings_blocking import Findings
 from turnfold.memory.fold_keeper import FoldMode
 from turnfold.memory.front_door import AsyncMemory, make_setting
 from turnfold.memory.manifests import Difference, Explanation, Manifest
+from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.metrics.meter import Meter
+from turnfold.memory.searching import Found
 from turnfold.memory.session import AsyncSession, SessionStatus
+from turnfold.memory.setting import RecallMode
 from turnfold.memory.state import AsyncState
 from turnfold.memory.tail import Recalled
 from turnfold.memory.waiting import BlockingWay, Way
 from turnfold.memory.writers import Summaries
+from turnfold.models.embedding import Embedder
 from turnfold.records import Checkpoint, Entry
 from turnfold.stores.protocol import (
     Appended,
@@ -27,8 +32,14 @@ from turnfold.stores.protocol import (
     Scope,
     Store,
 )
+from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
+
+if TYPE_CHECKING:
+    from turnfold.memory.snapshots.blocking import Snapshots
+    from turnfold.wire import WireFormat
+
 
 __all__ = (
     "Memory",
@@ -42,6 +53,11 @@ class State:
 
     def __init__(self, awaiting: AsyncState) -> None:
         self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncState:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
 
     def all(self) -> dict[str, object]:
         """Every value."""
@@ -76,9 +92,41 @@ class Session:
         return self._awaiting.id
 
     @property
+    def awaiting(self) -> AsyncSession:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of this session."""
+        return self._awaiting.counter
+
+    @property
+    def budget(self) -> Budget:
+        """What a call may spend where it does not say otherwise."""
+        return self._awaiting.budget
+
+    @property
     def state(self) -> State:
         """The session's state: JSON values by name, shared by all who hold this conversation."""
         return State(self._awaiting.state)
+
+    @property
+    def findings(self) -> Findings:
+        """What tools found in this conversation, remembered by tool and arguments."""
+        return Findings(self._awaiting.findings)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The workspace of this conversation, turn by turn: taken, read back, compared."""
+        from turnfold.memory.snapshots.blocking import Snapshots
+
+        return Snapshots(self._awaiting.snapshots)
+
+    @property
+    def last_call(self) -> str:
+        """The call made last through this handle; empty before the first."""
+        return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
         """Make this the system message; None when it is already."""
@@ -112,8 +160,8 @@ class Session:
     def add(self, messages: object, *, client_id: str = "", expect: int | None = None) -> Appended:
         """Append a message, or several as one: all of them or none. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number behind it. `expect` is the
-        newest seq the caller has seen: another is a `Conflict`.
+        With `client_id` a retry stores nothing twice; several messages get it with a number behind it, and a `NewEntry`
+        brings its own. `expect` is the newest seq the caller has seen: another is a `Conflict`.
         """
         return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
 
@@ -123,19 +171,40 @@ class Session:
         *,
         budget: Budget | None = None,
         tools: Tools | None = None,
+        recall: RecallMode | str | None = None,
         notes: Mapping[str, str] | None = None,
         workspace: str = "",
+        to: WireFormat | None = None,
+        max_tokens: int = 0,
     ) -> Context:
         """The context of the next model call: within budget, valid, and its manifest stored.
 
-        `query` brings back what was folded and matches it. `notes` (text by name) and the `workspace` are shown in this
-        call alone, fenced as data, and never enter the log. No model is called unless this memory folds inline.
+        `query` brings back what was folded and matches it; `recall` says whether that is also done unasked, where the
+        memory's own mode is not meant. `notes` (text by name) and the `workspace` are shown in this call alone, fenced
+        as data, and never enter the log. No model is called unless this memory folds inline.
+
+        `to` (a module of `turnfold.wire`, or a model's client) makes the budget's `max_bytes` hold for the body that
+        provider gets, and puts on the receipt what it does not get as it was said. `max_tokens` asks for fewer tokens
+        than the budget allows, as when a provider found the last prompt too long.
         """
         return drive(
             self._awaiting.context(
-                query, budget=budget, tools=tools, notes=notes, workspace=workspace
+                query,
+                budget=budget,
+                tools=tools,
+                recall=recall,
+                notes=notes,
+                workspace=workspace,
+                to=to,
+                max_tokens=max_tokens,
             )
         )
+
+    def preview(
+        self, query: str | None = None, *, budget: Budget | None = None, tools: Tools | None = None
+    ) -> Context:
+        """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
+        return drive(self._awaiting.preview(query, budget=budget, tools=tools))
 
     def checkpoint(
         self, summary: str | None = None, *, keep_turns: int | None = None
@@ -151,13 +220,23 @@ class Session:
         """All checkpoints, oldest first; the last one is live."""
         return drive(self._awaiting.checkpoints())
 
-    def recall(self, query: str, *, limit: int = 5, tokens: int | None = None) -> list[Recalled]:
+    def recall(
+        self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
+    ) -> list[Recalled]:
         """Entries of this conversation that match, best first, folded or not.
 
         With `tokens`, as many as may be shown for that instead, in the order of the log and with what stands beside
-        them: `recalled_text` of the answer costs no more.
+        them: `recalled_text` of the answer costs no more. `within` keeps to entries of a role, a tool, a turn, a path
+        or a time; what stands beside a match may be another's.
         """
-        return drive(self._awaiting.recall(query, limit=limit, tokens=tokens))
+        return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
+
+    def index_meaning(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
+        """Make the vectors that recall by meaning needs now, instead of in the background with the next recall.
+
+        `on_progress` is told how many of how many entries are done.
+        """
+        return drive(self._awaiting.index_meaning(on_progress))
 
     def pin(self, content: str, *, key: str = "") -> str:
         """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
@@ -174,6 +253,14 @@ class Session:
     def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """A page of the log: entries with seq > `after`, oldest first, folded or not."""
         return drive(self._awaiting.history(after=after, limit=limit))
+
+    def turn(self, number: int) -> list[Entry]:
+        """The entries of one turn, folded or not; turn 0 is what came before the first user message."""
+        return drive(self._awaiting.turn(number))
+
+    def find(self, client_ids: Sequence[str]) -> list[Entry]:
+        """The entries stored under these client ids, oldest first; unknown ids are simply not among them."""
+        return drive(self._awaiting.find(client_ids))
 
     def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """A page of the calls made so far, in the order of the log."""
@@ -196,7 +283,7 @@ class Session:
         return drive(self._awaiting.status())
 
     def clear(self) -> int:
-        """Start over: nothing said so far is shown again, system message and pins aside. It stays in the log."""
+        """Start over: nothing said so far is shown again, though it stays in the log. Pins, state, findings stay."""
         return drive(self._awaiting.clear())
 
     def delete(self) -> Erasure:
@@ -226,6 +313,8 @@ class Memory:
         keep_turns: int = 8,
         retries: int = 3,
         backoff: float = 1.0,
+        recall: RecallMode | str = RecallMode.OFF,
+        embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -245,6 +334,8 @@ class Memory:
             keep_turns=keep_turns,
             retries=retries,
             backoff=backoff,
+            recall=recall,
+            embedder=embedder,
             strategy=strategy,
             meter=meter,
             clock=clock,
@@ -255,6 +346,16 @@ class Memory:
     def awaiting(self) -> AsyncMemory:
         """The same for code that awaits; its coroutines never suspend."""
         return self._awaiting
+
+    @property
+    def store(self) -> Store:
+        """Where it keeps everything; for what is kept beside sessions."""
+        return self._awaiting.store
+
+    @property
+    def scope(self) -> Scope:
+        """Whose data it may touch."""
+        return self._awaiting.scope
 
     @property
     def meter(self) -> Meter:
@@ -283,6 +384,19 @@ class Memory:
     def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
         """A page of the conversations of this scope, in id order."""
         return drive(self._awaiting.conversations(after=after, limit=limit))
+
+    def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        within: Within = ALL_ENTRIES,
+        limit: int = 20,
+    ) -> list[Found]:
+        """The best of what was said in this scope, or in one conversation, and whatever else `within` names."""
+        return drive(
+            self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
+        )
 
     def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, for good."""

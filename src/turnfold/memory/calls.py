@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from turnfold.errors import ConversationDeleted, InvalidOption
+from turnfold.errors import ConversationDeleted, NotFound
 from turnfold.memory.follower import Follower
 from turnfold.memory.live_window import Around, LiveWindow, Numbered
 from turnfold.memory.manifests import (
@@ -85,9 +85,7 @@ class Calls:
             follower.scope, follower.conversation, CALL, call
         )
         if document is None:
-            raise InvalidOption(
-                f"no call {call!r} in {follower.conversation!r}; calls() lists them"
-            )
+            raise NotFound(f"no call {call!r} in {follower.conversation!r}; calls() lists them")
         return read_manifest(document), document.version
 
     async def record(self, call: str, usage: Usage) -> Manifest:
@@ -118,7 +116,14 @@ class Calls:
             window.extend(await self._entries(window.seq, manifest.seq))
         context = window.build(budget, around, _as_it_was)
         exact = Fingerprints().of(context.messages) == manifest.digest
-        return Explanation(manifest, context.messages, exact)
+        return Explanation(
+            manifest,
+            context.messages,
+            exact,
+            costs=tuple(context.costs),
+            seqs=tuple(context.positions),
+            ends=context.ends,
+        )
 
     async def _entries(self, after: int, upto: int) -> list[Numbered]:
         follower = self.follower

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, ConversationDeleted
+from turnfold.memory.known_findings import KnownFindings
 from turnfold.memory.live_window import LiveWindow, Numbered
 from turnfold.memory.notes import (
     CLEARED,
+    FINDING,
+    FINDINGS,
     PIN,
     SESSION,
     STATE,
@@ -70,6 +73,7 @@ class Follower:
     system: tuple[Numbered, ...] = ()
     pins: tuple[tuple[str, PinNote], ...] = ()
     state: StateNote = field(default_factory=StateNote)
+    findings: KnownFindings = field(default_factory=KnownFindings)
     cleared: int = 0
     checkpoint: Checkpoint | None = None
     looked: bool = False
@@ -220,6 +224,8 @@ class Follower:
         notes = {note.key: note for note in await self._documents(SESSION)}
         self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
         self.state = read_note(notes.get(STATE), StateNote)
+        found = notes.get(FINDINGS)
+        self.findings = KnownFindings.of(found, await self._documents(FINDING) if found else ())
         noted = notes.get(SYSTEM)
         await self._read_system(read_note(noted, SystemNote).seqs if noted else None)
         named = [(pin.key, read_note(pin, PinNote)) for pin in await self._documents(PIN)]

@@ -5,6 +5,8 @@ The copy appears whole or not at all. The calls made so far stay with the origin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.memory.notes import (
     CLEARED,
@@ -18,6 +20,7 @@ from turnfold.memory.notes import (
     read_note,
     write_note,
 )
+from turnfold.memory.snapshots.keys import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 from turnfold.records import Document, Entry
 from turnfold.stores.protocol import Opening, Scope, Store
 
@@ -29,7 +32,7 @@ _PAGE = 500
 async def copy_conversation(
     store: Store, scope: Scope, source: str, target: str, *, upto: int
 ) -> None:
-    """Copy entries, the checkpoints over them, system, pins and state into a conversation that does not exist yet."""
+    """Copy entries, the checkpoints over them, system, pins, state and snapshots into a conversation not there yet."""
     if (await store.head(scope, target)).generation:
         raise Conflict(f"conversation {target!r} exists already: fork into a new one")
     notes: list[Document] = []
@@ -42,7 +45,8 @@ async def copy_conversation(
         if not page:  # a log only grows: it was erased meanwhile
             raise ConversationDeleted(f"conversation {source!r} has been erased; nothing to fork")
         entries += page
-    kept = [copy for note in notes if (copy := _as_of(note, upto)) is not None]
+    turn = entries[-1].turn
+    kept = [copy for note in notes if (copy := _as_of(note, upto, turn)) is not None]
     checkpoints = [each for each in captured.checkpoints if each.upto <= upto]
     opening = Opening(target, captured.opening.created, captured.opening.updated)
     done = await store.restore(scope, [opening, *kept, *entries, *checkpoints])
@@ -50,10 +54,12 @@ async def copy_conversation(
         raise Conflict(f"conversation {target!r} exists already: fork into a new one")
 
 
-def _as_of(note: Document, upto: int) -> Document | None:
-    """A note as it was when `upto` was the newest entry; None for what does not belong to the copy."""
+def _as_of(note: Document, upto: int, turn: int) -> Document | None:
+    """A note as it was when `upto`, in `turn`, was the newest entry; None for what does not belong to the copy."""
     place = note.kind, note.key
     body = note.body
+    if note.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):
+        return replace(note, version=1) if turn_of(note.key) <= turn else None
     if note.kind == PIN:
         pin = read_note(note, PinNote)
         if pin.since > upto:

@@ -13,12 +13,15 @@ from turnfold.errors import InvalidOption
 from turnfold.memory.fold_keeper import FoldMode, FoldPolicy
 from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.metrics.metered_store import MeteredStore, redis_listener
+from turnfold.memory.searching import Found, search_memory
 from turnfold.memory.session import AsyncSession
-from turnfold.memory.setting import Setting
+from turnfold.memory.setting import RecallMode, Setting
 from turnfold.memory.waiting import AwaitingWay, Way
 from turnfold.memory.writers import ExtractiveWriter, Summaries, writer_for
+from turnfold.models.embedding import Embedder
 from turnfold.stores.opening import open_store, with_cache
 from turnfold.stores.protocol import ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import (
     Calibration,
     TokenCounter,
@@ -52,22 +55,15 @@ def make_setting(
     keep_turns: int = 8,
     retries: int = 3,
     backoff: float = 1.0,
+    recall: RecallMode | str = RecallMode.OFF,
+    embedder: Embedder | None = None,
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
     clock: Callable[[], int] | None = None,
 ) -> Setting:
     """What the sessions of a memory share, from what its maker was given."""
-    counted = counter or (counter_for(model) if model else cautious_counter())
-    kept = meter or Meter()
-    if isinstance(store, str):
-        durable = open_store(store, counter=counted, blocking=blocking, clock=clock)
-        opened = _in_front_of(durable, cache, kept, blocking=blocking)
-    elif cache is None:
-        opened = MeteredStore(store, kept)
-    else:
-        raise InvalidOption(
-            "cache= goes with the address of a store, not with a store that is open"
-        )
+    # Everything that can be refused is, before anything is opened.
+    recall_mode = RecallMode.named(recall)
     writer = writer_for(summarizer)
     # A model takes seconds: nobody waits for one who did not ask to.
     usual = FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
@@ -79,12 +75,23 @@ def make_setting(
         retries=retries,
         backoff=backoff,
     )
+    counted = counter or (counter_for(model) if model else cautious_counter())
+    kept = meter or Meter()
+    if isinstance(store, str):
+        durable = open_store(store, counter=counted, blocking=blocking, clock=clock)
+        opened = _in_front_of(durable, cache, kept, blocking=blocking)
+    elif cache is None:
+        opened = MeteredStore(store, kept)
+    else:
+        raise InvalidOption("cache= goes with the address of a store, not with an open store")
     return Setting(
         store=opened,
         scope=Scope(scope) if isinstance(scope, str) else scope,
         budget=budget or Budget(context_window=context_window_for(model) if model else _WINDOW),
         counter=counted,
         strategy=strategy,
+        recall=recall_mode,
+        embedder=embedder,
         policy=policy,
         way=way,
         clock=clock or (lambda: time.time_ns() // 1000),
@@ -126,6 +133,8 @@ class AsyncMemory:
         keep_turns: int = 8,
         retries: int = 3,
         backoff: float = 1.0,
+        recall: RecallMode | str = RecallMode.OFF,
+        embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -146,6 +155,8 @@ class AsyncMemory:
                 keep_turns=keep_turns,
                 retries=retries,
                 backoff=backoff,
+                recall=recall,
+                embedder=embedder,
                 strategy=strategy,
                 meter=meter,
                 clock=clock,
@@ -164,6 +175,16 @@ class AsyncMemory:
         self._setting = setting
         self._owns = owns
         self._sessions: OrderedDict[str, AsyncSession] = OrderedDict()
+
+    @property
+    def store(self) -> Store:
+        """Where it keeps everything; for what is kept beside sessions."""
+        return self._setting.store
+
+    @property
+    def scope(self) -> Scope:
+        """Whose data it may touch."""
+        return self._setting.scope
 
     @property
     def meter(self) -> Meter:
@@ -199,6 +220,19 @@ class AsyncMemory:
         """A page of the conversations of this scope, in id order."""
         setting = self._setting
         return await setting.store.conversations(setting.scope, after=after, limit=limit)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        within: Within = ALL_ENTRIES,
+        limit: int = 20,
+    ) -> list[Found]:
+        """The best of what was said in this scope, or in one conversation, and whatever else `within` names."""
+        return await search_memory(
+            self._setting, query, conversation=conversation, within=within, limit=limit
+        )
 
     async def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, for good."""

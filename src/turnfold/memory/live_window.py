@@ -105,6 +105,14 @@ class LiveWindow:
             return 0
         return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
 
+    @property
+    def question(self) -> str:
+        """What the user said to open the newest turn."""
+        transcript = self._transcript
+        if not transcript.grouper.turns:
+            return ""
+        return transcript.messages[transcript.position_of(transcript.grouper.turns[-1])].text
+
     def note(
         self, *, query: str, tail: str, recalled: tuple[tuple[int, float], ...] = ()
     ) -> WindowNote:
@@ -166,6 +174,11 @@ class LiveWindow:
         starts = transcript.grouper.turns
         first = transcript.position_of(starts[-turns]) if len(starts) >= turns else 0
         return max(self._seq_of(first), self.anchor) - 1
+
+    def says_something(self, covered: int, upto: int) -> bool:
+        """Whether anything after `covered` and up to `upto` was said: system messages are always sent, never folded."""
+        numbers = self._transcript.numbers
+        return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
 
     def turn_end(self, turns: int) -> int:
         """The last seq of the oldest `turns` turns from the anchor on, of all of them if there are fewer."""

@@ -16,7 +16,7 @@ import msgspec
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidRecord
 from turnfold.records import Document, Message, Usage, encode_message
-from turnfold.window import Context, Outcome
+from turnfold.window import Context, Outcome, Wired
 from turnfold.window.context import shared_messages
 
 __all__ = (
@@ -77,6 +77,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """What the provider reported, once it was recorded."""
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries brought back into the tail because they match what was asked, or stand beside one."""
+    wired: Wired | None = None
+    """How it looked to the provider it was built for: what was changed, how large the body was."""
 
     @property
     def prefix_share(self) -> float:
@@ -96,6 +98,12 @@ class Explanation:
     messages: tuple[Message, ...]
     exact: bool
     """Whether these are proved to be the very messages: their digest is that of the call."""
+    costs: tuple[int, ...] = ()
+    """Tokens of each message."""
+    seqs: tuple[int, ...] = ()
+    """Seq of the entry each message of window and newest turn shows, in order; -1 for a placeholder."""
+    ends: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Index in `messages` where system, summary, window and tail end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,18 +210,20 @@ def describe(
         moved=receipt.moved,
         digest=digest,
         recalled=recalled,
+        wired=context.wired,
     )
 
 
 def budget_of(manifest: Manifest) -> Budget:
     """The budget a call was held to."""
     numbers = manifest.budget
+    held = manifest.wired.held if manifest.wired else 0
     return Budget(
         context_window=int(numbers["context_window"]),
         reserve_ratio=numbers["reserve_ratio"],
         max_tokens=int(numbers["max_tokens"]),
         max_messages=int(numbers["max_messages"]),
-        max_bytes=int(numbers["max_bytes"]),
+        max_bytes=held or int(numbers["max_bytes"]),
         shares=Shares(system=numbers["system"], summary=numbers["summary"], tail=numbers["tail"]),
         marks=WaterMarks(low=numbers["low"], snap=numbers["snap"]),
     )

@@ -17,6 +17,8 @@ from turnfold.records import Document
 
 __all__ = (
     "CLEARED",
+    "FINDING",
+    "FINDINGS",
     "FOLDING",
     "PIN",
     "SESSION",
@@ -24,6 +26,7 @@ __all__ = (
     "SYSTEM",
     "WINDOW",
     "ClearedNote",
+    "FindingsNote",
     "FoldingNote",
     "PinNote",
     "StateNote",
@@ -35,11 +38,14 @@ __all__ = (
 )
 
 SESSION: Final = "session"
-"""Kind of the notes there is one of: `SYSTEM`, `CLEARED`, `FOLDING`, `STATE` are their keys."""
+"""Kind of the notes there is one of: `SYSTEM`, `CLEARED`, `FOLDING`, `STATE`, `FINDINGS` are their keys."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
 STATE: Final = "state"
+FINDINGS: Final = "findings"
+FINDING: Final = "finding"
+"""Kind of the documents there is one of per tool call remembered."""
 WINDOW: Final = "window"
 """Kind of the notes there is one of per budget."""
 PIN: Final = "pin"
@@ -100,6 +106,13 @@ class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
     values: dict[str, object] = {}
     since: int = 0
     """The newest seq when it was changed last."""
+
+
+class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """That tool results are remembered beside the log: where there is no such note, nobody need look for them."""
+
+    ran: dict[str, int] = {}
+    """The newest seq when each tool that makes results stale ran last."""
 
 
 class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):

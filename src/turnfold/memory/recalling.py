@@ -9,10 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from turnfold.errors import InvalidOption
 from turnfold.memory.follower import Follower
+from turnfold.memory.meaning import Meanings
 from turnfold.memory.setting import Setting
-from turnfold.recall import Recalled, asked_terms, fill, places_to_read, ranked_places
+from turnfold.memory.tail import recalled_text
+from turnfold.recall import (
+    Recalled,
+    asked_terms,
+    fill,
+    fuse,
+    places_to_read,
+    ranked_places,
+    relevant_places,
+)
 from turnfold.records import Entry
+from turnfold.stores.within import ALL_ENTRIES, Within
 
 __all__ = ("Recaller",)
 
@@ -28,11 +40,38 @@ class Recaller:
 
     setting: Setting
     follower: Follower
+    meanings: Meanings | None = None
+    """Finds by meaning beside the words; None where the memory has no embedder."""
 
-    async def matches(self, query: str, *, limit: int) -> list[Recalled]:
+    async def recall(
+        self, query: str, *, limit: int, tokens: int | None, within: Within
+    ) -> list[Recalled]:
+        """Entries that match, at most `limit`; or, with `tokens`, as many as may be shown for that."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit} must be at least 1")
+        if within.kinds != ALL_ENTRIES.kinds:
+            raise InvalidOption("a recall brings back entries: search the memory for other kinds")
+        if tokens is None:
+            return await self.matches(query, limit=limit, within=within)
+        if tokens < 1:
+            raise InvalidOption(f"tokens={tokens} must be at least 1")
+        count = self.setting.counter.count_text
+        return await self.passages(
+            query,
+            tokens=tokens,
+            measure=lambda found: count(recalled_text(found)),
+            within=within,
+        )
+
+    async def matches(
+        self, query: str, *, limit: int, within: Within = ALL_ENTRIES
+    ) -> list[Recalled]:
         """Entries that match, best first; system messages left out."""
         found: list[Recalled] = []
-        for seq, score in await self._hits(asked_terms(query), max(limit * 2, 20)):
+        hits = await self._hits(asked_terms(query), max(limit * 2, 20), within)
+        if within == ALL_ENTRIES:
+            hits = await self._with_meaning(hits, query)
+        for seq, score in hits:
             if len(found) == limit:
                 break
             found.extend(
@@ -50,15 +89,23 @@ class Recaller:
         measure: Callable[[Sequence[Recalled]], int],
         after: int = 0,
         before: int | None = None,
+        unasked: bool = False,
+        within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """The best between two seqs and what stands beside it, in the order of the log; `measure` fits `tokens`."""
+        """The best between two seqs and what stands beside it, in the order of the log; `measure` fits `tokens`.
+
+        What is `unasked` must speak of the query, or stand beside something that does.
+        """
         terms = asked_terms(query)
         head = await self.setting.store.head(self.setting.scope, self.follower.conversation)
+        stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         hits = [
             (seq, score)
-            for seq, score in await self._hits(terms, _MOST_HITS)
-            if after < seq <= head.seq and (before is None or seq < before)
+            for seq, score in await self._hits(terms, _MOST_HITS, within)
+            if after < seq < stop
         ]
+        if within == ALL_ENTRIES:
+            hits = await self._with_meaning(hits, query, after=after, before=stop)
         if not hits:
             return []
         mean = head.tokens / head.seq
@@ -68,13 +115,38 @@ class Recaller:
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(places, tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
+        if unasked:
+            places = relevant_places(places, entries, terms)
         count = self.setting.counter.count_text
         return fill(places, entries, terms=terms, tokens=tokens, count=count, measure=measure)
 
-    async def _hits(self, terms: Sequence[str], limit: int) -> list[tuple[int, float]]:
+    async def _with_meaning(
+        self,
+        hits: list[tuple[int, float]],
+        query: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+    ) -> list[tuple[int, float]]:
+        """The hits, and what is near in meaning; the hits alone where nobody says what texts mean."""
+        if self.meanings is None:
+            return hits
+        head = await self.setting.store.head(self.setting.scope, self.follower.conversation)
+        stop = head.seq + 1 if before is None else before
+        near = await self.meanings.near(query, after=after, before=stop, most=_MOST_SPREAD)
+        self.meanings.begin(head.seq)
+        return fuse(hits[:_MOST_SPREAD], near) if near else hits
+
+    async def _hits(
+        self, terms: Sequence[str], limit: int, within: Within
+    ) -> list[tuple[int, float]]:
         setting = self.setting
         hits = await setting.store.search(
-            setting.scope, terms, conversation=self.follower.conversation, limit=limit
+            setting.scope,
+            terms,
+            conversation=self.follower.conversation,
+            limit=limit,
+            within=within,
         )
         return [(hit.seq, hit.score) for hit in hits]
 

@@ -8,20 +8,22 @@ number of handles on one conversation build the same context, byte for byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
-from typing import cast
+from typing import TYPE_CHECKING
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory.assembling import Assembler, Tools, Wanted
 from turnfold.memory.calls import Calls
-from turnfold.memory.fold_keeper import FoldKeeper, MemoryMode
+from turnfold.memory.findings import AsyncFindings
+from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
 from turnfold.memory.folding import Folder
 from turnfold.memory.follower import Follower
 from turnfold.memory.forking import copy_conversation
 from turnfold.memory.manifests import Difference, Explanation, Manifest, compare
+from turnfold.memory.meaning import Meanings, MeaningStatus
 from turnfold.memory.notes import (
     CLEARED,
     PIN,
@@ -33,18 +35,17 @@ from turnfold.memory.notes import (
     write_note,
 )
 from turnfold.memory.recalling import Recaller
-from turnfold.memory.setting import Setting
+from turnfold.memory.saying import entries_of
+from turnfold.memory.session_status import SessionStatus
+from turnfold.memory.setting import RecallMode, Setting
 from turnfold.memory.state import AsyncState
-from turnfold.memory.tail import Recalled, recalled_text
+from turnfold.memory.tail import Recalled
 from turnfold.records import (
     Checkpoint,
     Document,
     Entry,
-    Message,
     NewEntry,
     Usage,
-    as_message,
-    as_messages,
     assistant,
     encode_message,
     system,
@@ -53,31 +54,17 @@ from turnfold.records import (
 )
 from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Appended, Erasure
+from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.tokens import TokenCounter
 from turnfold.window import Context
+
+if TYPE_CHECKING:
+    from turnfold.memory.snapshots.history import AsyncSnapshots
+    from turnfold.wire import WireFormat
 
 __all__ = ("AsyncSession", "SessionStatus")
 
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStatus:
-    """Where a session stands."""
-
-    conversation: str
-    mode: MemoryMode
-    entries: int
-    turns: int
-    tokens: int
-    """Cost of the whole log."""
-    checkpoint: str
-    """Id of the live checkpoint; empty before the first."""
-    covered: int
-    """The last seq that is folded or cleared."""
-    fold_failures: int
-    """Attempts to fold that failed since the last checkpoint."""
-    fold_error: str
-    """Kind of the last failure."""
 
 
 class AsyncSession:
@@ -99,16 +86,53 @@ class AsyncSession:
         )
         self._keeper = FoldKeeper(folder, setting.policy, setting.clock, setting.meter)
         self._calls = Calls(self._follower, setting.clock)
-        self._recaller = Recaller(setting, self._follower)
+        embedder = setting.embedder
+        self._meanings = Meanings(setting, conversation, embedder) if embedder else None
+        self._recaller = Recaller(setting, self._follower, self._meanings)
         self._assembler = Assembler(
             setting, self._follower, self._keeper, self._calls, self._recaller
         )
         self._state = AsyncState(self._follower)
+        self._findings = AsyncFindings(self._follower, self._turnstile, setting.clock)
+        self._snapshots: AsyncSnapshots | None = None
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of this session."""
+        return self._setting.counter
+
+    @property
+    def budget(self) -> Budget:
+        """What a call may spend where it does not say otherwise."""
+        return self._setting.budget
 
     @property
     def state(self) -> AsyncState:
         """The session's state: JSON values by name, shared by all who hold this conversation."""
         return self._state
+
+    @property
+    def findings(self) -> AsyncFindings:
+        """What tools found in this conversation, remembered by tool and arguments."""
+        return self._findings
+
+    @property
+    def snapshots(self) -> AsyncSnapshots:
+        """The workspace of this conversation, turn by turn: taken, read back, compared."""
+        if self._snapshots is None:
+            from turnfold.memory.snapshots.history import AsyncSnapshots
+            from turnfold.memory.snapshots.shelf import SnapshotShelf
+
+            shelf = SnapshotShelf(self._store, self._scope, self.id)
+            self._snapshots = AsyncSnapshots(
+                shelf, count=self._setting.counter.count_text, clock=self._setting.clock
+            )
+        return self._snapshots
+
+    @property
+    def last_call(self) -> str:
+        """The call made last through this handle; empty before the first."""
+        return self._calls.last
 
     async def system(self, content: object) -> Appended | None:
         """Make this the system message; None when it is already."""
@@ -155,18 +179,15 @@ class AsyncSession:
     ) -> Appended:
         """Append a message, or several as one: all of them or none. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number behind it. `expect` is the
-        newest seq the caller has seen: another is a `Conflict`.
+        With `client_id` a retry stores nothing twice; several messages get it with a number behind it, and a `NewEntry`
+        brings its own. `expect` is the newest seq the caller has seen: another is a `Conflict`.
         """
-        said = _said(messages)
-        numbered = client_id and len(said) > 1
-        entries = [
-            NewEntry(message, f"{client_id}.{at}" if numbered else client_id)
-            for at, message in enumerate(said, 1)
-        ]
+        entries = entries_of(messages, client_id)
         async with self._turnstile:
             done = await self._append(entries, expect)
-            added = [done.first + at for at, one in enumerate(said) if one.role == "system"]
+            added = [
+                done.first + at for at, one in enumerate(entries) if one.message.role == "system"
+            ]
             if added:
                 await self._follower.refresh()
                 known = [entry.seq for entry in self._follower.system]
@@ -180,23 +201,48 @@ class AsyncSession:
         *,
         budget: Budget | None = None,
         tools: Tools | None = None,
+        recall: RecallMode | str | None = None,
         notes: Mapping[str, str] | None = None,
         workspace: str = "",
+        to: WireFormat | None = None,
+        max_tokens: int = 0,
     ) -> Context:
         """The context of the next model call: within budget, valid, and its manifest stored.
 
-        `query` brings back what was folded and matches it. `notes` (text by name) and the `workspace` are shown in this
-        call alone, fenced as data, and never enter the log. No model is called unless this memory folds inline.
+        `query` brings back what was folded and matches it; `recall` says whether that is also done unasked, where the
+        memory's own mode is not meant. `notes` (text by name) and the `workspace` are shown in this call alone, fenced
+        as data, and never enter the log. No model is called unless this memory folds inline.
+
+        `to` (a module of `turnfold.wire`, or a model's client) makes the budget's `max_bytes` hold for the body that
+        provider gets, and puts on the receipt what it does not get as it was said. `max_tokens` asks for fewer tokens
+        than the budget allows, as when a provider found the last prompt too long.
         """
         wanted = Wanted(
             budget=budget or self._setting.budget,
             query=query or "",
             tools=tools or (),
+            recall=self._setting.recall if recall is None else RecallMode.named(recall),
             notes=_named_notes(notes or {}),
             workspace=workspace,
+            to=to,
+            max_tokens=max_tokens,
         )
         async with self._turnstile:
             return await self._assembler.context(wanted)
+
+    async def preview(
+        self, query: str | None = None, *, budget: Budget | None = None, tools: Tools | None = None
+    ) -> Context:
+        """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
+        wanted = Wanted(
+            budget=budget or self._setting.budget,
+            query=query or "",
+            tools=tools or (),
+            recall=self._setting.recall,
+        )
+        policy = replace(self._setting.policy, mode=FoldMode.MANUAL)
+        aside = AsyncSession(self.id, replace(self._setting, policy=policy))
+        return await aside._assembler.preview(wanted)
 
     async def checkpoint(
         self, summary: str | None = None, *, keep_turns: int | None = None
@@ -218,7 +264,7 @@ class AsyncSession:
             if summary is not None and upto <= self._follower.covered:
                 upto = window.turn_end(1)
             fold = await self._assembler.fold_range(budget, upto, around)
-            if fold is None:
+            if fold is None or not window.says_something(fold.after, fold.upto):
                 return None
             if summary is not None:
                 return await self._keeper.given(fold, summary)
@@ -229,23 +275,33 @@ class AsyncSession:
         return await self._store.checkpoints(self._scope, self.id)
 
     async def recall(
-        self, query: str, *, limit: int = 5, tokens: int | None = None
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        tokens: int | None = None,
+        within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
         """Entries of this conversation that match, best first, folded or not.
 
         With `tokens`, as many as may be shown for that instead, in the order of the log and with what stands beside
-        them: `recalled_text` of the answer costs no more.
+        them: `recalled_text` of the answer costs no more. `within` keeps to entries of a role, a tool, a turn, a path
+        or a time; what stands beside a match may be another's.
         """
-        if limit < 1:
-            raise InvalidOption(f"limit={limit} must be at least 1")
-        if tokens is None:
-            return await self._recaller.matches(query, limit=limit)
-        if tokens < 1:
-            raise InvalidOption(f"tokens={tokens} must be at least 1")
-        count = self._setting.counter.count_text
-        return await self._recaller.passages(
-            query, tokens=tokens, measure=lambda found: count(recalled_text(found))
-        )
+        return await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
+
+    async def index_meaning(
+        self, on_progress: Callable[[int, int], None] | None = None
+    ) -> MeaningStatus:
+        """Make the vectors that recall by meaning needs now, instead of in the background with the next recall.
+
+        `on_progress` is told how many of how many entries are done.
+        """
+        if self._meanings is None:
+            raise InvalidOption(
+                "this memory has no embedder: Memory(..., embedder=LocalEmbedder())"
+            )
+        return await self._meanings.build(on_progress)
 
     async def pin(self, content: str, *, key: str = "") -> str:
         """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
@@ -283,6 +339,14 @@ class AsyncSession:
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """A page of the log: entries with seq > `after`, oldest first, folded or not."""
         return await self._store.read(self._scope, self.id, after=after, limit=limit)
+
+    async def turn(self, number: int) -> list[Entry]:
+        """The entries of one turn, folded or not; turn 0 is what came before the first user message."""
+        return await self._store.read_turn(self._scope, self.id, number)
+
+    async def find(self, client_ids: Sequence[str]) -> list[Entry]:
+        """The entries stored under these client ids, oldest first; unknown ids are simply not among them."""
+        return await self._store.find(self._scope, self.id, client_ids)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """A page of the calls made so far, in the order of the log."""
@@ -325,7 +389,7 @@ class AsyncSession:
             )
 
     async def clear(self) -> int:
-        """Start over: nothing said so far is shown again, system message and pins aside. It stays in the log."""
+        """Start over: nothing said so far is shown again, though it stays in the log. Pins, state, findings stay."""
         async with self._turnstile:
             await self._follower.refresh()
             upto = self._follower.head.seq
@@ -365,13 +429,6 @@ class AsyncSession:
     async def _put(self, kind: str, key: str, note: SystemNote | PinNote | ClearedNote) -> None:
         document: Document = write_note(kind, key, note)
         await self._store.put_document(self._scope, self.id, document)
-
-
-def _said(messages: object) -> list[Message]:
-    """One message or several, in any shape messages are written in."""
-    if isinstance(messages, str | Mapping | Message) or not isinstance(messages, Iterable):
-        return [as_message(cast("object", messages))]
-    return as_messages(cast("Iterable[object]", messages))
 
 
 def _named_notes(notes: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """The tail of a context: what the model should have before its eyes in this turn.
 
-Pinned rules, the session's state, and passages brought back from what was folded, each fenced as data and labelled with
-where it came from. It is made once per user turn and then stands still while the turn's tool loop runs.
+Pinned rules, the session's state, what tools found before, and passages brought back from what was folded, each fenced
+as data and labelled with where it came from. It is made once per user turn and then stands still while the turn's tool
+loop runs.
 """
 
 from __future__ import annotations
@@ -44,15 +45,21 @@ def state_at(state: StateNote, turn: int) -> Mapping[str, object]:
 
 
 def tail_text(
-    *, pins: Sequence[str], state: Mapping[str, object], recalled: Sequence[Recalled]
+    *,
+    pins: Sequence[str],
+    state: Mapping[str, object],
+    findings: str = "",
+    recalled: Sequence[Recalled] = (),
 ) -> str:
-    """The tail as text; empty when there is nothing to say."""
+    """The tail as text, `findings` in the fence they came in; empty when there is nothing to say."""
     blocks: list[str] = []
     if pins:
         blocks.append(fence("\n".join(f"- {text}" for text in pins), label="pinned", note=_PINNED))
     if state:
         text = json.dumps(state, ensure_ascii=False, sort_keys=True)
         blocks.append(fence(text, label="state", note=_STATE))
+    if findings:
+        blocks.append(findings)
     if recalled:
         blocks.append(recalled_text(recalled))
     return "\n\n".join(blocks)

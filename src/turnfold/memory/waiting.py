@@ -83,63 +83,52 @@ class BlockingWay:
         What has to be awaited is awaited in one loop that all questions share: a client's connections live in the loop
         they were made in.
         """
-        done = threading.Event()
-        answer: list[object] = []
-        error: list[BaseException] = []
-        awaited: list[Future[object]] = []
-        gave_up = threading.Event()
-
-        def run() -> None:
-            try:
-                found = question()
-                if gave_up.is_set():
-                    _let_go(found)
-                    return
-                if inspect.isawaitable(found):
-                    awaited.append(self._loop.start(found))
-                    found = awaited[0].result()
-                answer.append(found)
-            except BaseException as raised:
-                error.append(raised)
-            finally:
-                done.set()
-
-        threading.Thread(target=run, name="turnfold-ask", daemon=True).start()
+        asked = _Asked(question, self._loop)
         give_up = time.monotonic() + seconds
-        while not done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
-            if self._stop.is_set() or time.monotonic() >= give_up:
-                gave_up.set()
-                for future in awaited:
-                    future.cancel()
-                raise TimeoutError(f"no answer within {seconds:g} s")
-        if error:
-            raise error[0]
-        return answer[0]
+        try:
+            threading.Thread(target=asked.run, name="turnfold-ask", daemon=True).start()
+            while not asked.done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
+                self._go_on_until(give_up, seconds)
+        except BaseException:  # Ctrl-C too: nobody waits for it any more
+            asked.give_up()
+            raise
+        if asked.error is not None:
+            raise asked.error
+        return asked.answer
+
+    def _go_on_until(self, give_up: float, seconds: float) -> None:
+        if self._stop.is_set() or time.monotonic() >= give_up:
+            raise TimeoutError(f"no answer within {seconds:g} s")
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
         """A thread for each of the first `parallel`; whoever is done takes the next."""
         waiting = list(reversed(jobs))
         errors: list[BaseException] = []
 
-        def run() -> None:
+        def run(ended: threading.Event) -> None:
             while True:
                 try:
                     job = waiting.pop()
                 except IndexError:
+                    ended.set()
                     return
                 try:
                     drive(job())
                 except BaseException as error:
                     errors.append(error)
 
-        threads = [
-            threading.Thread(target=run, name="turnfold-job", daemon=True)
-            for _ in range(min(parallel, len(jobs)))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        ends = [threading.Event() for _ in range(min(parallel, len(jobs)))]
+        try:
+            for ended in ends:
+                threading.Thread(
+                    target=run, args=(ended,), name="turnfold-job", daemon=True
+                ).start()
+            for ended in ends:
+                while not ended.wait(0.1):
+                    pass  # a wait without end cannot be interrupted everywhere
+        except BaseException:  # Ctrl-C: what is under way cannot be stopped, the rest is not begun
+            waiting.clear()
+            raise
         if errors:
             raise errors[0]
 
@@ -233,11 +222,48 @@ class AwaitingWay:
         """Gather the tasks."""
         self._closed = True
         working = list(self._working.values())
-        if cancel:
+        if cancel and not self._stopping:  # told twice, a fold would not give its lease back
             self._stopping = True
             for task in working:
                 task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+
+
+class _Asked:
+    """A question that is being answered in a thread, and may be given up."""
+
+    def __init__(self, question: Callable[[], object], loop: _LoopThread) -> None:
+        self._question = question
+        self._loop = loop
+        self._given_up = threading.Event()
+        self._future: Future[object] | None = None
+        self.done = threading.Event()
+        self.answer: object = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Ask, and keep what comes of it."""
+        try:
+            found = self._question()
+            if self._given_up.is_set():
+                _let_go(found)
+            elif inspect.isawaitable(found):
+                self._future = self._loop.start(found)
+                if self._given_up.is_set():  # between the question and here
+                    self._future.cancel()
+                self.answer = self._future.result()
+            else:
+                self.answer = found
+        except BaseException as raised:
+            self.error = raised
+        finally:
+            self.done.set()
+
+    def give_up(self) -> None:
+        """Nobody waits any more: what is awaited is cancelled."""
+        self._given_up.set()
+        if self._future is not None:
+            self._future.cancel()
 
 
 class _LoopThread:

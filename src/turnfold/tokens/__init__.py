@@ -18,6 +18,7 @@ from turnfold.tokens.models import (
     ModelInfo,
     context_window_for,
     counter_for,
+    counter_named,
     find_model,
     register_model,
 )
@@ -48,6 +49,7 @@ __all__ = (
     "clip_end",
     "context_window_for",
     "counter_for",
+    "counter_named",
     "estimate_text",
     "file_tokens",
     "find_model",

@@ -17,6 +17,7 @@ from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.tokens import framing as frame
 from turnfold.tokens import media
 from turnfold.tokens.calibration import ScaledCounter
+from turnfold.tokens.cautious import cautious_counter
 from turnfold.tokens.counter import TokenCounter
 from turnfold.tokens.counts import TextCounter
 from turnfold.tokens.encodings import ENCODINGS, Encoding
@@ -24,7 +25,14 @@ from turnfold.tokens.estimate import TextEstimator
 from turnfold.tokens.framing import Framing
 from turnfold.tokens.media import ImageRule
 
-__all__ = ("ModelInfo", "context_window_for", "counter_for", "find_model", "register_model")
+__all__ = (
+    "ModelInfo",
+    "context_window_for",
+    "counter_for",
+    "counter_named",
+    "find_model",
+    "register_model",
+)
 
 _CLAUDE_FACTOR = 1.35
 """Claude's vocabulary is not public. Measured against o200k_base its counts lie 15-35 % higher on English and code, so
@@ -218,6 +226,14 @@ def counter_for(model: str) -> TokenCounter:
     """A counter for the model: exact where its vocabulary is public, otherwise an estimate that says so."""
     info = find_model(model)
     return info.counter() if info is not None else TokenCounter(TextEstimator())
+
+
+def counter_named(name: str) -> TokenCounter | None:
+    """The counter that stored costs were made with, by its name; None where no model of the table is counted so."""
+    with _lock:
+        known = [info.counter() for info in dict.fromkeys(_models.values())]
+    counters = (cautious_counter(), TokenCounter(TextEstimator()), *known)
+    return next((counter for counter in counters if counter.name == name), None)
 
 
 def context_window_for(model: str) -> int:

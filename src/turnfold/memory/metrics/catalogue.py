@@ -41,6 +41,10 @@ METRICS: Final = (
     Metric(
         "folds_lost", "count", "{fold}", "Folds dropped because another was faster or was at it"
     ),
+    Metric("meaning_entries", "count", "{entry}", "Entries whose vectors were made"),
+    Metric(
+        "meaning_failures", "count", "{attempt}", "Recalls by meaning that an embedder let down"
+    ),
     Metric("database_errors", "count", "{call}", "Calls of the durable store that raised"),
     Metric("redis_failures", "count", "{call}", "Questions Redis did not answer"),
     Metric(

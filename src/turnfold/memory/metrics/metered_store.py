@@ -28,6 +28,7 @@ from turnfold.stores.protocol import (
     Scope,
     Store,
 )
+from turnfold.stores.within import ALL_ENTRIES, Within
 
 __all__ = ("MeteredStore", "redis_listener")
 
@@ -157,9 +158,11 @@ class MeteredStore:
         *,
         conversation: str | None = None,
         limit: int = 20,
+        within: Within = ALL_ENTRIES,
     ) -> list[Hit]:
         return await self._timed(
-            _READ, self._inner.search(scope, terms, conversation=conversation, limit=limit)
+            _READ,
+            self._inner.search(scope, terms, conversation=conversation, limit=limit, within=within),
         )
 
     async def capture(

@@ -1,0 +1,116 @@
+"""What costs most: of a log by entry, tool and role; of a store by conversation."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from turnfold.memory.inspecting.items import excerpt
+from turnfold.records import Entry
+from turnfold.stores.protocol import ConversationInfo
+
+__all__ = ("CostRow", "EntryCost", "LogCosts", "conversation_costs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """One name and what stands under it."""
+
+    name: str
+    tokens: int
+    entries: int
+    share: float
+    """Of all tokens looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryCost:
+    """One entry of a log."""
+
+    seq: int
+    turn: int
+    role: str
+    label: str
+    tokens: int
+    text: str
+
+
+@dataclass(slots=True)
+class LogCosts:
+    """Adds up a log page by page, holding the costliest entries and one number per tool and role."""
+
+    most: int = 10
+    tokens: int = 0
+    entries: int = 0
+    _roles: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _tools: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _callers: dict[str, str] = field(default_factory=dict[str, str])
+    _heap: list[tuple[int, int, EntryCost]] = field(
+        default_factory=list[tuple[int, int, EntryCost]]
+    )
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take the next entries of the log."""
+        for entry in entries:
+            self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        message = entry.message
+        self.entries += 1
+        self.tokens += entry.tokens
+        for call in message.calls:
+            self._callers[call.id] = call.name
+        names = [call.name for call in message.calls]
+        names += [self._callers.get(result.call_id, "") for result in message.results]
+        _count(self._roles, message.role, entry.tokens)
+        for name, times in Counter(filter(None, names)).items():
+            _count(self._tools, name, entry.tokens * times // len(names))
+        if self.most and (len(self._heap) < self.most or entry.tokens > self._heap[0][0]):
+            self._keep(entry, ", ".join(filter(None, dict.fromkeys(names))) or message.role)
+
+    def _keep(self, entry: Entry, label: str) -> None:
+        row = EntryCost(
+            seq=entry.seq,
+            turn=entry.turn,
+            role=entry.message.role,
+            label=label,
+            tokens=entry.tokens,
+            text=excerpt(entry.message),
+        )
+        heapq.heappush(self._heap, (entry.tokens, -entry.seq, row))
+        if len(self._heap) > self.most:
+            heapq.heappop(self._heap)
+
+    def costliest(self) -> tuple[EntryCost, ...]:
+        """The entries that cost most, most first."""
+        return tuple(row for _, _, row in sorted(self._heap, key=lambda one: (-one[0], -one[1])))
+
+    def roles(self) -> tuple[CostRow, ...]:
+        """By who said it."""
+        return _rows(self._roles, self.tokens)
+
+    def tools(self) -> tuple[CostRow, ...]:
+        """By tool: what its calls and results cost; a message that names several is shared among them."""
+        return _rows(self._tools, self.tokens)
+
+
+def conversation_costs(infos: Sequence[ConversationInfo], *, most: int) -> tuple[CostRow, ...]:
+    """The conversations that cost most, most first."""
+    found = {info.conversation: [info.head.tokens, info.head.seq] for info in infos}
+    return _rows(found, sum(info.head.tokens for info in infos))[:most]
+
+
+def _count(table: dict[str, list[int]], name: str, tokens: int) -> None:
+    row = table.setdefault(name, [0, 0])
+    row[0] += tokens
+    row[1] += 1
+
+
+def _rows(table: dict[str, list[int]], total: int) -> tuple[CostRow, ...]:
+    rows = (
+        CostRow(name=name, tokens=tokens, entries=entries, share=tokens / total if total else 0.0)
+        for name, (tokens, entries) in table.items()
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.tokens, row.name)))

@@ -1,0 +1,123 @@
+"""Vectors as they are stored and compared; the one place that uses numpy.
+
+A short reply means little without what it replies to, so an entry is compared together with half of each of its
+neighbours. That is done to the products, not to the vectors: the stored ones stay what the embedder gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from turnfold.errors import InvalidRecord, MissingExtra, ModelFailed
+
+try:
+    import numpy as np
+except ImportError as missing:
+    raise MissingExtra(package="numpy", extra="semantic", purpose="recall by meaning") from missing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.float32]
+
+__all__ = ("Vectors", "pack", "unit")
+
+_BESIDE = 0.5
+"""How much of each neighbour an entry is compared with."""
+_LEAST_SPREAD = 1e-6
+"""Where nothing stands out more than this, nothing is near."""
+
+
+def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
+    """The embedder's vectors at length one; one that says nothing stays nothing."""
+    try:
+        rows = np.asarray(vectors, dtype=np.float32)
+    except (ValueError, TypeError) as error:
+        raise ModelFailed(f"the embedder gave no vectors: {error}") from error
+    if rows.ndim != 2 or len(rows) != many or not np.isfinite(rows).all():
+        raise ModelFailed(
+            f"the embedder gave vectors of shape {rows.shape} for {many} texts; one finite vector per text is needed"
+        )
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def pack(rows: Rows) -> bytes:
+    """Rows as they are stored: half precision, one after the other."""
+    return rows.astype("<f2").tobytes()
+
+
+class Vectors:
+    """The vectors of entries that follow one another."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Rows] = []
+        self._rows: Rows | None = None
+        self._lengths: Rows | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def add(self, body: bytes, many: int) -> None:
+        """The next `many` entries, as they were stored."""
+        known = self._blocks[0].shape[1] if self._blocks else 0
+        if len(body) % (2 * many) or (known and len(body) != 2 * many * known):
+            raise InvalidRecord(f"{len(body):,} bytes hold no vectors of {many} entries")
+        flat = np.frombuffer(body, dtype="<f2")
+        self._blocks.append(flat.astype(np.float32).reshape(many, -1))
+        self._rows = None
+
+    def drop_first(self, blocks: int) -> None:
+        """Forget the oldest."""
+        del self._blocks[:blocks]
+        self._rows = None
+
+    def nearest(
+        self, query: Rows, newest: Sequence[Rows], *, first: int, stop: int, most: int
+    ) -> list[tuple[int, float]]:
+        """Of the entries from place `first` up to `stop`, those nearest to a query, as (place, closeness), best first.
+
+        `newest` are vectors of the entries behind those held. Closeness is 1 for the nearest and 0 for one that is no
+        nearer than the mean of all.
+        """
+        rows, lengths = self._joined()
+        if rows.shape[1] != query.shape[0]:
+            raise InvalidRecord(
+                f"vectors of {rows.shape[1]} numbers cannot be compared with one of {query.shape[0]}"
+            )
+        products = rows @ query
+        if newest:
+            end = np.concatenate((rows[-2:], np.stack(newest)))
+            products = np.concatenate((products, end[2:] @ query))
+            lengths = np.concatenate((lengths[:-1], _lengths(end)[1:]))
+        products = (_with_neighbours(products) / lengths)[first:stop]
+        if not len(products):
+            return []
+        mean, best = float(products.mean()), float(products.max())
+        if best - mean < _LEAST_SPREAD:
+            return []
+        order = np.argsort(-products, kind="stable")[:most]
+        closeness = np.clip((products[order] - mean) / (best - mean), 0, 1)
+        return [
+            (first + int(at), round(float(near), 6))
+            for at, near in zip(order, closeness, strict=True)
+        ]
+
+    def _joined(self) -> tuple[Rows, Rows]:
+        if self._rows is None or self._lengths is None:
+            self._rows = rows = np.concatenate(self._blocks)
+            self._lengths = _lengths(rows)
+        return self._rows, self._lengths
+
+
+def _lengths(rows: Rows) -> Rows:
+    lengths = np.linalg.norm(_with_neighbours(rows), axis=1)
+    return np.where(lengths > 0, lengths, 1).astype(np.float32)
+
+
+def _with_neighbours(rows: Rows) -> Rows:
+    mixed = rows.copy()
+    mixed[1:] += _BESIDE * rows[:-1]
+    mixed[:-1] += _BESIDE * rows[1:]
+    return mixed

@@ -1,0 +1,207 @@
+"""`recall_context` for a session: the tool by which a model brings back what was folded.
+
+One description for every framework and provider, so that each adapter only carries it over. A model may ask by words,
+by turn numbers (the headings of what it was shown name them) or by a stretch of the log, always under a token limit;
+the answer says what did not fit and how to ask for it. Whatever is wrong with a question is an answer too, because the
+model is who can mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from turnfold.errors import InvalidOption
+from turnfold.memory.session import AsyncSession
+from turnfold.memory.tail import Recalled, recalled_text
+from turnfold.records import Entry
+from turnfold.tokens import clip
+
+__all__ = ("RECALL_CONTEXT", "RecallTool", "recall_parameters")
+
+RECALL_CONTEXT: Final = "recall_context"
+
+_DESCRIPTION = (
+    "Bring back what was said earlier in this conversation, word for word. Earlier messages may be folded into a "
+    "summary or left out; nothing is lost. Ask by words (query), by turn numbers, or by a stretch of the log "
+    "(first_seq, last_seq). 按关键词、轮次或记录范围，取回本会话先前的原文。"
+)
+_FIELDS: Mapping[str, Mapping[str, object]] = {
+    "query": {"type": "string", "description": "Words to look for. 关键词"},
+    "turn_numbers": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0},
+        "description": "Turns to show whole, as numbered in what was shown. 轮次",
+    },
+    "first_seq": {
+        "type": "integer",
+        "minimum": 1,
+        "description": "First entry of a stretch. 起始记录",
+    },
+    "last_seq": {
+        "type": "integer",
+        "minimum": 1,
+        "description": "Last entry of a stretch. 末尾记录",
+    },
+    "max_tokens": {
+        "type": "integer",
+        "minimum": 64,
+        "description": "Most tokens to show. 令牌上限",
+    },
+}
+_PAGE = 200
+_SPARE = 64
+"""Tokens kept for saying what did not fit."""
+_NOTHING = "Nothing was found. 没有找到相关内容。"
+
+
+class RecallTool:
+    """The tool, over one session."""
+
+    name = RECALL_CONTEXT
+    description = _DESCRIPTION
+
+    def __init__(self, session: AsyncSession, *, max_tokens: int = 2000) -> None:
+        recall_parameters(max_tokens=max_tokens)
+        self._session = session
+        self._most = max_tokens
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """JSON schema of the arguments."""
+        return recall_parameters(max_tokens=self._most)
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The tool as OpenAI's Chat interface writes it; the wire translates."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+        return {"type": "function", "function": function}
+
+    async def call(self, arguments: Mapping[str, object]) -> str:
+        """The passages asked for, fenced as data, in at most `max_tokens`; or what is wrong with the question."""
+        given = {key: value for key, value in arguments.items() if value is not None}
+        unknown = sorted(given.keys() - _FIELDS.keys())
+        if unknown:
+            return f"error: unknown arguments {', '.join(unknown)}; known: {', '.join(_FIELDS)}"
+        limit = _whole(given.get("max_tokens", self._most), least=_SPARE)
+        if limit is None:
+            return f"error: max_tokens={given.get('max_tokens')!r} must be a whole number, at least {_SPARE}"
+        if limit > self._most:
+            return f"error: max_tokens={limit:,} is more than the {self._most:,} this tool may show"
+        query = given.get("query", "")
+        if "turn_numbers" in given:
+            return await self._turns(given["turn_numbers"], limit)
+        if "first_seq" in given or "last_seq" in given:
+            return await self._stretch(given.get("first_seq"), given.get("last_seq"), limit)
+        if not isinstance(query, str) or not query.strip():
+            return "error: give query (words), turn_numbers, or first_seq and last_seq"
+        found = await self._session.recall(query, tokens=limit)
+        return recalled_text(found) or _NOTHING
+
+    async def _turns(self, numbers: object, limit: int) -> str:
+        listed = cast("list[object]", numbers) if isinstance(numbers, list) else [numbers]
+        turns = [_whole(number, least=0) for number in listed]
+        if not turns or None in turns:
+            return f"error: turn_numbers={numbers!r} must be a list of whole numbers"
+        entries: list[Entry] = []
+        for turn in sorted(set(cast("list[int]", turns))):
+            entries += await self._session.turn(turn)
+        return self._shown(entries, limit)
+
+    async def _stretch(self, first: object, last: object, limit: int) -> str:
+        start = _whole(1 if first is None else first, least=1)
+        stop = _whole(start if last is None else last, least=1)
+        if start is None or stop is None or stop < start:
+            return f"error: first_seq={first!r} and last_seq={last!r} are no stretch of the log"
+        count = self._session.counter.count_text
+        entries: list[Entry] = []
+        spent = 0
+        while start <= stop and spent <= limit:
+            page = await self._session.history(after=start - 1, limit=min(stop - start + 1, _PAGE))
+            if not page:
+                break
+            entries += page
+            spent += sum(count(entry.message.text) for entry in page)
+            start = page[-1].seq + 1
+        return self._shown(entries, limit, last=stop)
+
+    def _shown(self, entries: Sequence[Entry], limit: int, *, last: int = 0) -> str:
+        asked = [found for entry in entries if (found := _said_in(entry)) is not None]
+        if not asked:
+            return _NOTHING
+        count = self._session.counter.count_text
+        whole = recalled_text(asked)
+        if count(whole) <= limit:
+            return whole
+        shown, notes = _fitting(asked, limit - _SPARE, count)
+        left = asked[len(shown) :]
+        if left:
+            upto = max(last, left[-1].seq)
+            notes.append(f"For the rest ask first_seq={left[0].seq}, last_seq={upto}.")
+        return "\n".join([text for text in (recalled_text(shown), *notes) if text])
+
+
+def recall_parameters(*, max_tokens: int) -> dict[str, object]:
+    """JSON schema of the arguments, with the most tokens that may be asked for."""
+    if max_tokens < 4 * _SPARE:
+        raise InvalidOption(
+            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are kept to say what did not fit"
+        )
+    fields = {name: dict(field) for name, field in _FIELDS.items()}
+    fields["max_tokens"] |= {"maximum": max_tokens}
+    return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _said_in(entry: Entry) -> Recalled | None:
+    """An entry as it is shown, its tool calls included; None where there is nothing to show."""
+    message = entry.message
+    if message.role == "system":
+        return None
+    calls = [f"[called {call.name}({call.arguments})]" for call in message.calls]
+    text = "\n".join(filter(None, [message.text.strip(), *calls]))
+    if not text:
+        return None
+    return Recalled(
+        entry.seq, entry.turn, message, entry.created, 1.0, excerpt=text if calls else ""
+    )
+
+
+def _fitting(
+    asked: Sequence[Recalled], room: int, count: Callable[[str], int]
+) -> tuple[list[Recalled], list[str]]:
+    """What fits, from the first on, and what is to be said about it; a first one too long alone is cut."""
+    low, high = 0, len(asked)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(recalled_text(asked[:middle])) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    if low:
+        return list(asked[:low]), []
+    first = asked[0]
+    note = f"Entry {first.seq} has {count(first.shown):,} tokens, more than fit: ask by query for a part of it."
+    kept = room - count(recalled_text([replace(first, excerpt="…")]))
+    while kept > 0:
+        shorter = replace(first, excerpt=f"{clip(first.shown, kept, count)}…")
+        over = count(recalled_text([shorter])) - room
+        if over <= 0:
+            return [shorter], [note]
+        kept -= over
+    return [], [note]
+
+
+def _whole(value: object, *, least: int) -> int | None:
+    """A whole number, however a model wrote it; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        return None
+    return value

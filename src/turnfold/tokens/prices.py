@@ -1,0 +1,155 @@
+"""What tokens cost in money, and what a provider's prompt cache makes of a repeated beginning.
+
+Prices change and providers do not promise a cache hit, so everything made from this table is an estimate: it says what
+the list price would be if the cache were warm on every call. The table is a file with a date; another one in the same
+form can take its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from turnfold.errors import InvalidOption, UnknownModel
+
+__all__ = ("CacheRule", "Charge", "Price", "PriceTable", "load_prices", "shipped_prices")
+
+
+class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a provider serves the beginning of a prompt from its cache."""
+
+    least: int = 0
+    """Tokens below which nothing is cached; 0 for a provider without a cache."""
+    step: int = 1
+    """A cached beginning is counted in steps of so many tokens."""
+    marks: bool = False
+    """Whether it caches up to marks the caller sets, and charges for writing them, instead of by itself."""
+
+    def read(self, shared: int, marks: Iterable[int]) -> int:
+        """Tokens served from the cache: `shared` with the call before, which marked the places `marks`."""
+        if not self.least:
+            return 0
+        if self.marks:
+            return max((mark for mark in marks if self.least <= mark <= shared), default=0)
+        return shared // self.step * self.step if shared >= self.least else 0
+
+    def written(self, read: int, marks: Sequence[int]) -> int:
+        """Tokens written to the cache by a call that marks the places `marks`."""
+        if not self.marks or not marks or marks[-1] < self.least:
+            return 0
+        return max(marks[-1] - read, 0)
+
+
+class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Other prices for long prompts."""
+
+    tokens: int
+    """Of the prompt; longer ones cost this."""
+    input: float
+    cached: float
+    output: float
+    written: float = 0.0
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """One call as it is billed, in tokens."""
+
+    read: int
+    written: int
+    fresh: int
+    """Neither read from the cache nor written to it."""
+    output: int
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The price of a model, per million tokens."""
+
+    input: float
+    output: float
+    cached: float = 0.0
+    """What a token from the cache costs."""
+    written: float = 0.0
+    """What a token written to the cache costs; 0 where writing is free and it costs what input costs."""
+    cache: str = "none"
+    """Name of its cache rule."""
+    seen: str = ""
+    """When it was published or last confirmed."""
+    above: Above | None = None
+
+    def of(self, charge: Charge) -> float:
+        """What a call costs, in the table's currency."""
+        prompt = charge.read + charge.written + charge.fresh
+        at = self.above if self.above is not None and prompt > self.above.tokens else self
+        written = at.written or at.input
+        return (
+            charge.read * at.cached
+            + charge.written * written
+            + charge.fresh * at.input
+            + charge.output * at.output
+        ) / 1_000_000
+
+
+class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Prices of many models on one date."""
+
+    currency: str
+    date: str
+    models: dict[str, Price]
+    caches: dict[str, CacheRule]
+    per: int = 1_000_000
+    about: str = ""
+
+    def price(self, model: str) -> Price:
+        """The price of a model, by the longest known beginning of its name."""
+        own = model.strip().lower().rsplit("/", 1)[-1]
+        known = max((name for name in self.models if _begins(own, name)), key=len, default=None)
+        if known is None:
+            raise UnknownModel(
+                f"the prices of {self.date} have none for {model!r}; known: {', '.join(self.models)}. "
+                "Give a file of your own in the same form"
+            )
+        return self.models[known]
+
+    def rule(self, price: Price) -> CacheRule:
+        """The cache rule of a price."""
+        return self.caches[price.cache]
+
+
+def _begins(name: str, known: str) -> bool:
+    # gpt-5 is not gpt-5.4, and gpt-4.1 is not gpt-4.10; gpt-4o-2024-08-06 is gpt-4o.
+    return name == known or (name.startswith(known) and name[len(known)] in "-@:")
+
+
+def load_prices(path: str | Path) -> PriceTable:
+    """A table from a file in the form of the shipped one."""
+    try:
+        return _table(Path(path).read_bytes(), str(path))
+    except OSError as error:
+        raise InvalidOption(f"the prices {str(path)!r} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=1)
+def shipped_prices() -> PriceTable:
+    """The table that comes with turnfold."""
+    return _table(files("turnfold.tokens").joinpath("prices.json").read_bytes(), "prices.json")
+
+
+def _table(data: bytes, name: str) -> PriceTable:
+    try:
+        table = msgspec.json.decode(data, type=PriceTable)
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(f"{name} is no table of prices: {error}") from None
+    if table.per != 1_000_000:
+        raise InvalidOption(
+            f"{name} gives prices per {table.per:,} tokens; this release reads per 1,000,000"
+        )
+    lost = sorted({price.cache for price in table.models.values()} - set(table.caches))
+    if lost:
+        raise InvalidOption(
+            f"{name} names the cache rules {', '.join(lost)} and does not define them"
+        )
+    return table

@@ -1,0 +1,120 @@
+"""Values out of a file: the same whatever the size of a chunk, each with its line, and damage told where it is."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnfold.errors import InvalidExport, NotFound
+from turnfold.memory.importing import json_stream
+from turnfold.memory.importing.json_stream import Value, opened, values
+from turnfold.memory.importing.pieces import Bad
+
+TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],:\n 猫é\u2028'), max_size=12)
+LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | TEXTS
+TREES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)
+)
+OBJECTS = st.dictionaries(TEXTS, TREES, max_size=4)
+
+
+def read(text: str) -> list[Value | Bad]:
+    return list(values(io.StringIO(text, newline="\n")))
+
+
+@given(st.lists(OBJECTS, max_size=5), st.sampled_from([None, 0, 2]), st.integers(1, 40))
+def test_a_list_gives_its_elements_whatever_the_chunks(
+    elements: list[object], indent: int | None, chunk: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "_CHUNK", chunk)
+        found = read(json.dumps(elements, indent=indent, ensure_ascii=False))
+    assert [each.value for each in found if isinstance(each, Value)] == elements
+    assert len(found) == len(elements)
+
+
+@given(st.lists(OBJECTS.filter(bool), min_size=1, max_size=5), st.integers(0, 3))
+def test_lines_are_counted(elements: list[dict[str, object]], blank: int) -> None:
+    gap = "\n" * (blank + 1)
+    lines = read(gap.join(json.dumps(element) for element in elements))
+    assert [(each.line - 1) // (blank + 1) for each in lines] == list(range(len(elements)))
+    nested = read("[\n" + (",\n" * 1).join(json.dumps(element) for element in elements) + "\n]")
+    assert [each.line for each in nested] == [n + 2 for n in range(len(elements))]
+
+
+def test_one_object_over_many_lines_is_one_value() -> None:
+    found = read(
+        json.dumps({"messages": [{"role": "user", "content": 'a "quoted" {brace'}]}, indent=4)
+    )
+    assert [each.line for each in found] == [1]
+    assert isinstance(found[0], Value)
+
+
+def test_a_bad_line_does_not_spoil_the_next() -> None:
+    found = read('{"a": 1}\n{"a": \n{"a": 3}\n')
+    assert [type(each).__name__ for each in found] == ["Value", "Bad", "Value"]
+    assert found[1].line == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}, {"b": ', '[{"a": 1}', '[{"a": "unclosed', "[1, 2]", "[nonsense]"]
+)
+def test_a_list_that_was_cut_off_is_told(text: str) -> None:
+    assert isinstance(read(text)[-1], Bad)
+
+
+def test_depth_without_end_is_told_and_not_followed() -> None:
+    found = read("[" + '{"a":' * 100_000 + "1" + "}" * 100_000 + "]")
+    assert [type(each) for each in found] == [Bad]
+    assert "deep" in str(found[0])
+
+
+def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
+    text = '\ufeff{"a": "猫"}\n{"a": 2}\n'
+    (tmp_path / "plain").write_text(text, encoding="utf-8")
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(text.encode()))
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("user.json", "{}")
+        archive.writestr("some/conversations.json", text)
+    for name in ("plain", "packed.gz", "export.zip"):
+        with opened(tmp_path / name) as file:
+            assert [each.value for each in values(file) if isinstance(each, Value)] == [
+                {"a": "猫"},
+                {"a": 2},
+            ]
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("user.json", "{}")
+    with pytest.raises(InvalidExport, match="conversations"), opened(tmp_path / "other.zip"):
+        pass
+    with pytest.raises(NotFound), opened(tmp_path / "nothing"):
+        pass
+
+
+def test_a_long_list_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_CHUNK", 4096)
+    most = 0
+
+    class Watched(json_stream._Scan):
+        def next_value(self) -> Value | Bad | None:
+            nonlocal most
+            found = super().next_value()
+            most = max(most, len(self._text))
+            return found
+
+    monkeypatch.setattr(json_stream, "_Scan", Watched)
+    text = json.dumps([{"n": n, "text": "x" * 500} for n in range(2000)])
+    assert sum(1 for _ in values(io.StringIO(text))) == 2000
+    assert most < 20_000 < len(text)
+
+
+def test_an_element_that_is_no_json_does_not_spoil_the_next() -> None:
+    found = read('[{"a": 1}, {"a": nothing, "b": "}"}, {"a": [3, }, ], {"a": 4}]')
+    assert [each.value for each in found if isinstance(each, Value)] == [{"a": 1}, {"a": 4}]
+    assert [each.line for each in found if isinstance(each, Bad)] == [1, 1]

@@ -1,0 +1,300 @@
+"""Recall by meaning: what shares no word with the question is found, and nothing depends on it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnfold import Budget, LocalEmbedder, Memory, assistant, user
+from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
+from turnfold.memory import Session
+from turnfold.memory.meaning import index, vectors
+from turnfold.recall import fuse
+from turnfold.window import Section
+
+SMALL = Budget(max_tokens=1_200)
+FACTS = {
+    "en": ("My daughter was born in the spring.", "When did my child arrive?"),
+    "zh": ("上周医生说血压偏高。", "我最近的健康状况怎么样"),
+    "across": ("The cat hides under the sofa when it thunders.", "打雷的时候猫在哪里"),
+}
+
+
+@pytest.fixture(scope="module")
+def encoder() -> LocalEmbedder:
+    return LocalEmbedder()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chat.db"
+
+
+def opened(path: Path, embedder: object | None) -> Memory:
+    return Memory(f"sqlite:///{path}", model="gpt-4o", budget=SMALL, embedder=embedder)  # type: ignore[arg-type]
+
+
+def told(memory: Memory, *, entries: int = 128) -> Session:
+    """A talk with a few facts far before its end, among much that is about something else."""
+    session = memory.session("one")
+    said = [text for text, _ in FACTS.values()]
+    filler = [f"Invoice {n} over {n * 3} euros was sent; 发票 {n} 已寄出。" for n in range(entries)]
+    texts = [*filler[:20], *said, *filler[20:]][:entries]
+    session.add([user(t) if n % 2 else assistant(t) for n, t in enumerate(texts)])
+    return session
+
+
+def tail(session: Session, question: str) -> str:
+    return "\n".join(m.text for m in session.context(question).section(Section.TAIL))
+
+
+@pytest.fixture
+def session(path: Path, encoder: LocalEmbedder) -> Iterator[Session]:
+    with opened(path, encoder) as memory:
+        held = told(memory)
+        held.index_meaning()
+        yield held
+
+
+@pytest.mark.parametrize(("fact", "question"), FACTS.values(), ids=FACTS.keys())
+def test_a_paraphrase_that_shares_no_word_is_found(
+    session: Session, path: Path, fact: str, question: str
+) -> None:
+    assert fact in tail(session, question)
+    assert fact in [found.message.text for found in session.recall(question, limit=3)]
+    with opened(path, None) as words_alone:
+        found = words_alone.session("one").recall(question, limit=3)
+        assert fact not in [each.message.text for each in found]
+
+
+def test_a_name_is_still_found_by_its_letters(session: Session) -> None:
+    assert session.recall("invoice 77", limit=1)[0].message.text.startswith("Invoice 77 ")
+
+
+def test_it_is_made_block_by_block_and_says_how_far_it_is(
+    path: Path, encoder: LocalEmbedder
+) -> None:
+    with opened(path, encoder) as memory:
+        session = told(memory, entries=150)
+        steps: list[tuple[int, int]] = []
+        status = session.index_meaning(lambda done, whole: steps.append((done, whole)))
+        assert steps == [(64, 128), (128, 128)]
+        assert (status.indexed, status.entries) == (128, 150)
+        assert memory.meter.counts["meaning_entries"] == 128
+        session.index_meaning()
+        assert memory.meter.counts["meaning_entries"] == 128  # nothing is made twice
+
+
+def test_the_first_recall_makes_it_in_the_background(path: Path, encoder: LocalEmbedder) -> None:
+    with opened(path, encoder) as memory:
+        told(memory).recall("When did my child arrive?")
+    with opened(path, encoder) as memory:
+        assert memory.session("one").index_meaning().indexed == 128
+        assert memory.meter.counts["meaning_entries"] == 0  # closing waited for it
+
+
+def test_two_processes_bring_back_the_same(session: Session, path: Path) -> None:
+    with opened(path, LocalEmbedder()) as memory:
+        for _, question in FACTS.values():
+            assert memory.session("one").recall(question) == session.recall(question)
+
+
+class Broken:
+    """An embedder that does whatever it is told to."""
+
+    name = "broken"
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        if self._answer == "short":
+            return [[1.0, 0.0]] * (len(texts) - 1)
+        if self._answer == "nan":
+            return [[float("nan"), 1.0]] * len(texts)
+        return [[0.0, 0.0]] * len(texts)
+
+
+@pytest.mark.parametrize("answer", [ValueError("secret text"), "short", "nan"])
+def test_an_embedder_that_fails_costs_the_meaning_and_nothing_else(
+    path: Path, answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), opened(path, Broken(answer)) as memory:
+        session = told(memory)
+        assert session.recall("invoice 77", limit=1)[0].message.text.startswith("Invoice 77 ")
+        assert "Invoice 7" in tail(session, "invoice 7")
+        with pytest.raises((ModelFailed, ValueError)):
+            session.index_meaning()
+    assert memory.meter.counts["meaning_failures"] >= 1
+    assert "secret text" not in caplog.text
+
+
+def test_vectors_that_say_nothing_change_nothing(path: Path) -> None:
+    with opened(path, Broken("zeros")) as memory:
+        session = told(memory)
+        before = [found.message.text for found in session.recall("invoice 77")]
+        session.index_meaning()
+        assert [found.message.text for found in session.recall("invoice 77")] == before
+
+
+def test_another_embedder_has_vectors_of_its_own(session: Session, path: Path) -> None:
+    with opened(path, Broken("zeros")) as memory:
+        assert memory.session("one").index_meaning().indexed == 128
+    assert FACTS["en"][0] in tail(session, FACTS["en"][1])
+
+
+def test_without_an_embedder_there_is_nothing_to_make(path: Path) -> None:
+    with opened(path, None) as memory, pytest.raises(InvalidOption, match="LocalEmbedder"):
+        memory.session("one").index_meaning()
+
+
+def test_erasing_a_conversation_erases_its_vectors(session: Session, path: Path) -> None:
+    assert b"meaning:" in path.read_bytes() + path.with_name("chat.db-wal").read_bytes()
+    session.delete()
+    assert b"meaning:" not in path.read_bytes()
+    assert session.recall(FACTS["en"][1]) == []
+    with opened(path, LocalEmbedder()) as memory:
+        assert memory.session("one").index_meaning().indexed == 0
+
+
+KILLED = """
+import os, sys
+from turnfold import LocalEmbedder, Memory
+class Mortal(LocalEmbedder):
+    asked = 0
+    def embed(self, texts):
+        Mortal.asked += 1
+        if Mortal.asked == 2:
+            os.kill(os.getpid(), 9)
+        return super().embed(texts)
+with Memory(sys.argv[1], model="gpt-4o", embedder=Mortal()) as memory:
+    memory.session("one").index_meaning()
+"""
+
+
+def test_a_process_that_is_killed_leaves_whole_blocks(path: Path, encoder: LocalEmbedder) -> None:
+    with opened(path, None) as memory:
+        told(memory)
+    finished = subprocess.run(
+        [sys.executable, "-c", KILLED, f"sqlite:///{path}"], check=False, capture_output=True
+    )
+    assert finished.returncode == -9
+    with opened(path, encoder) as memory:
+        session = memory.session("one")
+        steps: list[int] = []
+        session.index_meaning(lambda done, _whole: steps.append(done))
+        assert steps == [128]  # the first block was kept, the second is made now
+        assert FACTS["en"][0] in tail(session, FACTS["en"][1])
+
+
+def test_two_at_once_store_each_block_once(path: Path, encoder: LocalEmbedder) -> None:
+    with opened(path, encoder) as one, opened(path, encoder) as two:
+        told(one)
+        jobs = [
+            threading.Thread(target=memory.session("one").index_meaning) for memory in (one, two)
+        ]
+        for job in jobs:
+            job.start()
+        for job in jobs:
+            job.join()
+        assert one.session("one").index_meaning().indexed == 128
+        made = one.meter.counts["meaning_entries"] + two.meter.counts["meaning_entries"]
+        assert made == 128
+
+
+def test_only_the_newest_are_held(
+    path: Path, encoder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_MOST_BLOCKS", 1)
+    with opened(path, encoder) as memory:
+        session = told(memory, entries=192)
+        assert session.index_meaning().indexed == 192
+        found = session.recall("最近寄出的发票", limit=5)
+        assert found
+        assert FACTS["en"][0] not in [each.message.text for each in session.recall(FACTS["en"][1])]
+
+
+@pytest.mark.parametrize(("beside", "found"), [(0.5, True), (0.0, False)])
+def test_a_reply_is_near_because_of_what_it_replies_to(
+    monkeypatch: pytest.MonkeyPatch,
+    beside: float,
+    found: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.setattr(vectors, "_BESIDE", beside)
+    question, reply, other = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
+    held = vectors.Vectors()
+    held.add(vectors.pack(vectors.unit([other] * 9 + [question, reply] + [other] * 9, 20)), 20)
+    near = held.nearest(vectors.unit([question], 1)[0], (), first=0, stop=20, most=20)
+    assert near[0] == (9, 1.0)
+    assert (dict(near)[10] > 0.2) is found
+
+
+# ------------------------------------------------------------------------------------------------ pure
+
+PLACES = st.lists(st.tuples(st.integers(1, 50), st.floats(0, 9)), max_size=30)
+
+
+@given(PLACES, st.lists(st.tuples(st.integers(1, 50), st.floats(-1, 2)), max_size=30))
+def test_every_place_is_there_once_and_the_order_is_that_of_the_scores(
+    words: list[tuple[int, float]], meaning: list[tuple[int, float]]
+) -> None:
+    words = list(dict(words).items())
+    meaning = list(dict(meaning).items())
+    fused = fuse(words, meaning)
+    assert fused == sorted(fused, key=lambda place: (-place[1], -place[0]))
+    found = [seq for seq, _ in fused]
+    assert len(found) == len(set(found))
+    known = {seq for seq, _ in meaning}
+    known |= {seq for seq, _ in words} if any(score > 0 for _, score in words) else set()
+    assert set(found) == known
+    assert all(0 <= score <= 1.5 for _, score in fused)
+
+
+def test_words_alone_keep_their_order() -> None:
+    assert fuse([(1, 4.0), (2, 2.0)], []) == [(1, 1.0), (2, 0.5)]
+
+
+def test_bytes_that_are_no_vectors_are_refused() -> None:
+    held = vectors.Vectors()
+    with pytest.raises(InvalidRecord, match="hold no vectors"):
+        held.add(b"123", 2)
+    held.add(vectors.pack(vectors.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
+    with pytest.raises(InvalidRecord):
+        held.add(vectors.pack(vectors.unit([[1.0, 0.0, 0.0]], 1)), 1)
+    with pytest.raises(InvalidRecord, match="cannot be compared"):
+        held.nearest(vectors.unit([[1.0]], 1)[0], (), first=0, stop=2, most=2)
+
+
+@given(st.integers(2, 19), st.integers(0, 5))
+def test_the_newest_count_as_if_they_were_in_a_block(held_back: int, seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 (the same vectors each time)
+    rows = vectors.unit([[dice.gauss(0, 1) for _ in range(4)] for _ in range(21)], 21)
+    whole, part = vectors.Vectors(), vectors.Vectors()
+    rows = vectors.unit(rows.astype("<f2").tolist(), 21)
+    whole.add(vectors.pack(rows), 21)
+    part.add(vectors.pack(rows[:held_back]), held_back)
+    exact = whole.nearest(rows[3], (), first=0, stop=21, most=21)
+    split = part.nearest(rows[3], list(rows[held_back:]), first=0, stop=21, most=21)
+    assert dict(split) == pytest.approx(dict(exact), abs=2e-3)
+
+
+def test_what_was_said_just_now_is_found_too(path: Path, encoder: LocalEmbedder) -> None:
+    with opened(path, encoder) as memory:
+        session = told(memory)
+        session.index_meaning()
+        session.user("My sister moved to Lyon last autumn.")
+        question = "Where does my sibling live these days?"
+        assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
+        session.user("Thanks.")
+        assert session.recall(question, limit=3)[0].message.text.startswith("My sister")

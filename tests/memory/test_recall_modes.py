@@ -1,0 +1,149 @@
+"""What is brought back without being asked for: off, where it speaks of what was said, or always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.memory.talking import SMALL, talk
+from turnfold import Memory
+from turnfold.errors import InvalidOption
+from turnfold.memory import Session
+from turnfold.recall import asked_terms, relevant_places, speaks_of
+from turnfold.window import Section
+
+ASKED = {
+    "en": ("From which pier does the ferry leave again?", "Number nine, at dawn."),
+    "zh": ("我的猫叫什么名字来着？", "她是小白"),
+    "name": ("And A-4711?", "blue crate"),
+}
+IDLE = ("Thanks!", "好的，继续", "ok", "42?")
+
+
+@contextmanager
+def told(folder: Path, mode: str) -> Iterator[Session]:
+    with Memory(
+        f"sqlite:///{folder / mode}.db", model="gpt-4o", budget=SMALL, recall=mode
+    ) as memory:
+        session = memory.session("one")
+        session.user("From which pier does the ferry leave?")
+        session.assistant("Number nine, at dawn.")
+        session.user("你还记得我的貓叫什麼名字嗎？")
+        session.assistant("当然，她是小白。")
+        session.user("A-4711 is the blue crate.")
+        session.assistant("Noted: the blue crate.")
+        talk(session, 30)
+        session.context()
+        yield session
+
+
+def tail(session: Session, *, recall: str | None = None) -> str:
+    context = session.context(recall=recall)
+    assert session.explain().exact
+    return "\n".join(message.text for message in context.section(Section.TAIL))
+
+
+@pytest.mark.parametrize(("said", "fact"), ASKED.values(), ids=ASKED.keys())
+def test_what_speaks_of_the_newest_turn_comes_back_unasked(
+    tmp_path: Path, said: str, fact: str
+) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.user(said)
+        assert fact in tail(session)
+        assert session.explain().manifest.recalled
+        cost = session.context().receipt.sections[Section.TAIL]
+        assert cost <= SMALL.share("tail") // 2 + 8
+
+
+@pytest.mark.parametrize("said", IDLE)
+def test_idle_words_bring_nothing_back(tmp_path: Path, said: str) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.user(said)
+        assert tail(session) == ""
+
+
+@pytest.mark.parametrize(("said", "fact"), ASKED.values(), ids=ASKED.keys())
+def test_off_brings_back_only_what_is_asked_for(tmp_path: Path, said: str, fact: str) -> None:
+    with told(tmp_path, "off") as session:
+        session.user(said)
+        assert tail(session) == ""
+        assert fact in tail(session, recall="automatic")
+        assert fact in "\n".join(m.text for m in session.context(said).section(Section.TAIL))
+
+
+def test_always_brings_back_the_best_there_is(tmp_path: Path) -> None:
+    with told(tmp_path, "always") as session:
+        session.user("ok, order it")
+        assert "<recalled " in tail(session)
+
+
+def test_the_tail_stands_still_while_the_turn_runs(tmp_path: Path) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.user(ASKED["en"][0])
+        first = tail(session)
+        session.assistant(tool_calls=[{"id": "x", "function": {"name": "look", "arguments": "{}"}}])
+        session.tool("the ferry is late", tool_call_id="x")
+        assert tail(session) == first
+        session.user("Thanks!")
+        assert tail(session) == ""
+
+
+def test_what_was_cleared_stays_away(tmp_path: Path) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.clear()
+        session.user(ASKED["en"][0])
+        assert tail(session) == ""
+
+
+def test_while_everything_is_shown_nothing_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory(f"sqlite:///{tmp_path / 'a.db'}", model="gpt-4o", recall="always") as memory:
+        session = memory.session("one")
+        session.user("From which pier does the ferry leave?")
+        monkeypatch.setattr("turnfold.memory.recalling.Recaller.passages", None)
+        assert tail(session) == ""
+
+
+@pytest.mark.parametrize("name", ["on", "", "Automatic"])
+def test_an_unknown_mode_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidOption, match="'off', 'automatic', 'always'"):
+        Memory("sqlite://", recall=name)
+    with told(tmp_path, "off") as session, pytest.raises(InvalidOption, match="none of"):
+        session.context(recall=name)
+
+
+def test_without_the_gate_idle_words_would_bring_something_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "turnfold.memory.recalling.relevant_places", lambda places, _entries, _asked: places
+    )
+    with told(tmp_path, "automatic") as session:
+        session.user("42?")
+        session.user("the 7 order")
+        assert tail(session) != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "told_of"),
+    [
+        ("the ferry departs at nine", "when does the ferry depart", True),
+        ("the ferry sank", "when does the ferry leave", False),
+        ("see src/app.py", "what is in src/app.py?", True),
+        ("报销流程已经更新", "报销流程是什么", True),
+        ("报告已经更新", "报销流程是什么", False),
+        ("42", "is it 42?", False),
+        ("gpt4 is slow", "gpt4?", True),
+        ("", "anything", False),
+    ],
+)
+def test_two_telling_terms_or_a_name(text: str, question: str, told_of: bool) -> None:  # noqa: FBT001
+    assert speaks_of(text, asked_terms(question)) is told_of
+
+
+def test_no_place_is_invented() -> None:
+    assert relevant_places([(3, 1.0), (9, 0.5)], {}, ["ferri"]) == []

@@ -1,0 +1,71 @@
+"""Sessions at their edges: notes of one call, logs with nothing to fold, and what another handle made room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.memory.talking import SMALL
+from turnfold import Memory
+from turnfold.errors import BudgetTooSmall, InvalidOption
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}", budget=SMALL) as opened:
+        yield opened
+
+
+def test_notes_of_a_call_are_fenced_counted_and_never_in_the_log(
+    memory: Memory,
+) -> None:
+    session = memory.session("one")
+    session.user("what now?")
+    plain = session.context()
+    noted = session.context(
+        notes={"plan": "步骤一：检查日志", "empty": ""}, workspace="a.py: 3 lines"
+    )
+    [tail] = [m for m in noted.messages if "步骤一" in m.text]
+    assert "<plan " in tail.text
+    assert "empty" not in tail.text
+    assert tail.text.index("<plan ") < tail.text.index("<workspace ")
+    assert noted.tokens > plain.tokens
+    assert session.explain().exact
+    assert len(session.history()) == 1
+    assert session.context().messages == plain.messages
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x>", "计划", "n" * 65])
+def test_a_note_whose_name_could_break_its_fence_is_refused(memory: Memory, name: str) -> None:
+    session = memory.session("one")
+    session.user("what now?")
+    with pytest.raises(InvalidOption, match="becomes the tag of a fence"):
+        session.context(notes={name: "text"})
+    assert session.calls() == []
+
+
+def test_a_log_of_system_messages_alone_has_nothing_to_fold(memory: Memory) -> None:
+    session = memory.session("one")
+    session.system("Be brief.")
+    assert session.checkpoint(keep_turns=0) is None
+    assert session.checkpoint("nothing was said", keep_turns=0) is None
+    assert session.checkpoints() == []
+    session.user("Hello")
+    folded = session.checkpoint("A greeting.", keep_turns=0)
+    assert folded is not None
+    assert folded.upto == 2
+
+
+def test_what_did_not_fit_for_one_handle_fits_once_another_made_room(memory: Memory) -> None:
+    mine, theirs = memory.session("one"), memory.session("one")
+    mine.user("Hello")
+    mine.context()
+    key = theirs.pin("word " * 2_000)
+    theirs.user("And now?")
+    with pytest.raises(BudgetTooSmall):
+        mine.context()
+    theirs.unpin(key)
+    theirs.user("And now again?")
+    assert mine.context().messages[-1].text == "And now again?"

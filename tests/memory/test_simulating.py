@@ -1,0 +1,223 @@
+"""A simulation says what a memory would have done: the same calls, never over budget, money by arithmetic."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnfold import Budget, Memory, Message, assistant, counter_for, simulate, system, tool, user
+from turnfold.errors import InvalidOption, UnknownModel
+from turnfold.memory.simulating import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for
+from turnfold.tokens.prices import CacheRule, Charge, Price, PriceTable, shipped_prices
+
+MODEL = "gpt-4o"
+
+
+def talk(turns: int, *, words: int = 30) -> list[Message]:
+    said = [system("Be exact. 要准确。")]
+    for turn in range(turns):
+        call = {
+            "id": f"c{turn}",
+            "type": "function",
+            "function": {"name": "look", "arguments": "{}"},
+        }
+        said += [
+            user(f"Question {turn}: 定金 {turn}00 欧元? " + "word " * words),
+            assistant(tool_calls=[call]),
+            tool("shelf " * words, tool_call_id=f"c{turn}"),
+            assistant(f"Answer {turn}."),
+        ]
+    return said
+
+
+@pytest.mark.parametrize("strategy", ["fold", "oldest-first"])
+def test_it_is_what_a_memory_does(tmp_path: Path, strategy: str) -> None:
+    budget, said = Budget(max_tokens=900), talk(12)
+    found = simulate(said, budget=budget, strategy=strategy, model=MODEL)
+    mode = "inline" if strategy == "fold" else "manual"
+    seen: list[tuple[int, int, int]] = []
+    with Memory(
+        f"sqlite:///{tmp_path / 'own.db'}", model=MODEL, budget=budget, checkpoint=mode
+    ) as memory:
+        session = memory.session("own")
+        for message in said:
+            if message.role == "assistant":
+                receipt = session.context().receipt
+                seen.append((receipt.tokens, receipt.shared, receipt.messages))
+            session.add(message)
+        folds = len(session.checkpoints())
+    ours = [(call.tokens, call.shared, call.messages) for call in found.calls]
+    assert ours == seen
+    assert found.folds == folds
+    assert (found.entries, found.turns) == (len(said), 12)
+
+
+def test_what_each_strategy_is_about() -> None:
+    said, budget = talk(20), Budget(max_tokens=900)
+    runs = {
+        name: simulate(said, budget=budget, strategy=name, model=MODEL)
+        for name in ("fold", "oldest-first", "last:4", "turns:2", "everything")
+    }
+    assert runs["fold"].folds > 0
+    assert runs["fold"].dropped == 0
+    assert runs["oldest-first"].folds == 0
+    assert runs["oldest-first"].dropped > 0
+    assert runs["last:4"].prefix_share < runs["oldest-first"].prefix_share
+    assert max(call.messages for call in runs["last:4"].calls) <= 6
+    assert runs["everything"].over_budget > 0
+    assert runs["everything"].prefix_share == 1.0
+    for name, run in runs.items():
+        assert (run.over_budget == 0) == (name != "everything")
+        assert run.violations == 0
+
+
+ROLES = st.sampled_from(["user", "assistant", "call", "tool", "system"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(ROLES, st.integers(0, 60)), min_size=2, max_size=25),
+    st.integers(300, 900),
+    st.sampled_from(["fold", "oldest-first", "last:3", "turns:2", "shrink:40+fold"]),
+)
+def test_never_over_budget_whatever_the_history(
+    shape: list[tuple[str, int]], tokens: int, strategy: str
+) -> None:
+    said = [user("start"), assistant("begin")]
+    for number, (role, words) in enumerate(shape):
+        text = f"{number} 词 " * words or "x"
+        if role == "call":
+            call = {
+                "id": f"c{number}",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}"},
+            }
+            said.append(assistant(tool_calls=[call]))
+        elif role == "tool":
+            said.append(tool(text, tool_call_id=f"c{number - 1}"))
+        else:
+            said.append(Message(role, text))
+    found = simulate(said, budget=Budget(max_tokens=tokens), strategy=strategy, model=MODEL)
+    assert found.over_budget == 0
+    assert found.violations == 0
+    assert found.refused or len(found.calls) == sum(
+        one.role == "assistant" and before.role != "assistant" for before, one in pairwise(said)
+    )
+
+
+def test_a_budget_too_small_ends_it_and_says_why() -> None:
+    said = [system("rule " * 400), *talk(2)[1:]]
+    found = simulate(said, budget=Budget(max_tokens=60), model=MODEL)
+    assert len(found.calls) == 1
+    assert "call 2 of 4: mandatory parts need" in found.refused
+    found = simulate(said, budget=Budget(max_tokens=20), model=MODEL)
+    assert found.calls == ()
+    assert "call 1 of 4" in found.refused
+    assert found.prefix_share == 1.0
+
+
+def test_what_cannot_be_simulated_is_told() -> None:
+    with pytest.raises(InvalidOption, match="no call to simulate"):
+        simulate([user("hi")], budget=Budget(max_tokens=100))
+    for name in ("", "folding", "last", "last:x", "last:0", "everything+fold", "shrink:1"):
+        with pytest.raises(InvalidOption):
+            plan_for(name)
+    for name in STRATEGY_NAMES:
+        plan_for(name.replace("N", "40"))
+
+
+def test_progress_ends_where_it_should() -> None:
+    told: list[tuple[int, int]] = []
+    simulate(
+        talk(3), budget=Budget(max_tokens=900), model=MODEL, on_call=lambda *at: told.append(at)
+    )
+    assert told == [(n, 6) for n in range(7)]
+
+
+def call(number: int, tokens: int, shared: int, marks: tuple[int, ...] = ()) -> SimulatedCall:
+    return SimulatedCall(
+        number=number, seq=number, tokens=tokens, messages=1, shared=shared, prefix_share=1.0, marks=marks,
+        answer=100, folded=0, dropped=0, shrunk=0, fold_landed=False, violations=0,
+    )  # fmt: skip
+
+
+TABLE = PriceTable(
+    currency="EUR",
+    date="2026-01-01",
+    models={
+        "auto": Price(input=10.0, cached=1.0, output=20.0, cache="auto"),
+        "marked": Price(input=10.0, cached=1.0, written=12.5, output=20.0, cache="marked"),
+        "none": Price(input=10.0, output=20.0),
+    },
+    caches={
+        "none": CacheRule(),
+        "auto": CacheRule(least=1000, step=100),
+        "marked": CacheRule(least=1000, marks=True),
+    },
+)
+
+
+def of(*calls: SimulatedCall) -> Simulation:
+    return Simulation(
+        strategy="fold", budget=9_000, counter="x", entries=9, turns=3, calls=tuple(calls)
+    )
+
+
+def test_a_cache_that_works_by_itself() -> None:
+    run = of(call(1, 2_000, 0), call(2, 3_000, 1_950), call(3, 3_000, 900))
+    cost = run.cost("auto", TABLE)
+    assert (cost.read, cost.written, cost.fresh) == (1_900, 0, 6_100)
+    assert cost.total == pytest.approx((1_900 * 1 + 6_100 * 10 + 300 * 20) / 1e6)
+    assert cost.without_cache == pytest.approx((8_000 * 10 + 300 * 20) / 1e6)
+    assert run.cost("none", TABLE).total == cost.without_cache == pytest.approx(0.086)
+
+
+def test_a_cache_that_wants_marks_and_charges_for_them() -> None:
+    run = of(
+        call(1, 2_000, 0, (500, 1_500)),
+        call(2, 3_000, 1_900, (500, 2_500)),
+        call(3, 3_000, 600, (500, 2_600)),
+    )
+    cost = run.cost("marked", TABLE)
+    # 1: writes 1,500. 2: reads 1,500 (a mark within what is shared), writes 1,000. 3: 500 is too short to be cached.
+    assert (cost.read, cost.written) == (1_500, 1_500 + 1_000 + 2_600)
+    assert cost.fresh == 8_000 - cost.read - cost.written
+    assert cost.total == pytest.approx(
+        (1_500 * 1 + 5_100 * 12.5 + cost.fresh * 10 + 300 * 20) / 1e6
+    )
+
+
+@given(st.lists(st.tuples(st.integers(1, 9_000), st.integers(0, 9_000)), min_size=1, max_size=8))
+def test_every_token_is_billed_once(shapes: list[tuple[int, int]]) -> None:
+    calls = [
+        call(n, tokens, min(shared, tokens), tuple(sorted({tokens // 2, tokens})))
+        for n, (tokens, shared) in enumerate(shapes)
+    ]
+    for model in ("auto", "marked", "none"):
+        cost = of(*calls).cost(model, TABLE)
+        assert cost.read + cost.written + cost.fresh == sum(tokens for tokens, _ in shapes)
+        assert min(cost.read, cost.written, cost.fresh) >= 0
+        assert 0.0 <= cost.cached_share <= 1.0
+
+
+def test_the_price_of_a_long_prompt() -> None:
+    table = shipped_prices()
+    price = table.price("gemini-2.5-pro")
+    short = price.of(Charge(read=0, written=0, fresh=200_000, output=0))
+    long = price.of(Charge(read=0, written=0, fresh=200_001, output=0))
+    assert (short, long) == (pytest.approx(0.25), pytest.approx(0.5, abs=1e-5))
+
+
+def test_a_cost_needs_a_model_with_a_price() -> None:
+    with pytest.raises(InvalidOption):
+        of(call(1, 10, 0)).cost("", TABLE)
+    with pytest.raises(UnknownModel, match="2026-01-01"):
+        of(call(1, 10, 0)).cost("nobodys", TABLE)
+    assert (
+        counter_for(MODEL).name
+        == simulate(talk(1), budget=Budget(max_tokens=900), model=MODEL).counter
+    )
