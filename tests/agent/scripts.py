@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from turnfold import Message, assistant
+from collections.abc import Sequence
 
-__all__ = ("add", "calling", "loops")
+from turnfold import Message, assistant, wire
+
+__all__ = ("add", "calling", "loops", "taken_everywhere")
+
+_FORMATS = (wire.openai_chat, wire.openai_responses, wire.anthropic, wire.gemini)
 
 
 def add(a: int, b: int = 2) -> int:
@@ -28,3 +32,11 @@ def loops(count: int) -> list[object]:
         calling((f"c{number}", "add", f'{{"a": {number}}}')) for number in range(count)
     ]
     return [*steps, "done: 完成"]
+
+
+def taken_everywhere(messages: Sequence[Message]) -> bool:
+    """Whether every provider would take the messages as they are, with nothing repaired on the way."""
+    return all(
+        wire.lint(one.request(messages, repair=False).kwargs, one.PROVIDER) == ()
+        for one in _FORMATS
+    )

@@ -258,3 +258,22 @@ def test_a_tool_may_be_given_as_it_is(memory: Memory) -> None:
     assert seen == [{"city": "杭州"}]
     assert ("tool", '{"city": "杭州", "雨": true}') in texts(memory)
     assert user("weather?") == memory.session("one").history()[0].message
+
+
+def test_what_was_said_long_ago_comes_back_when_the_user_speaks_of_it(tmp_path: Path) -> None:
+    with Memory(
+        f"sqlite:///{tmp_path / 'a.db'}", model="gpt-4o", budget=Budget(max_tokens=1_200)
+    ) as memory:
+        session = memory.session("one")
+        session.user("The spare key is under the blue crate. 备用钥匙在蓝色箱子下面。")
+        session.assistant("Noted.")
+        for number in range(60):
+            session.user(f"Unrelated question {number} about the weather in May")
+            session.assistant(f"Unrelated answer {number}: it rained " + "again " * 10)
+        seen: dict[str, str] = {}
+        for mode in ("off", "automatic"):
+            agent = Agent(memory, ScriptedModel(["Under the crate."]), recall=mode)
+            reply = agent.run("one", "Where is the spare key, 备用钥匙?")
+            seen[mode] = "\n".join(message.text for message in reply.context.messages)
+        assert "<recalled " not in seen["off"]
+        assert "蓝色箱子下面" in seen["automatic"].split("<recalled ")[1]

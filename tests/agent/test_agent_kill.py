@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.scripts import add, loops
+from tests.agent.scripts import add, loops, taken_everywhere
 from turnfold import Budget, Memory, check
 from turnfold.agent import Agent
 from turnfold.testing import ScriptedModel
@@ -43,13 +43,15 @@ def _killed_run(path: Path, rng: random.Random) -> int:
     assert process.stdout is not None
     wanted = rng.randint(1, 30)
     told = 0
-    while told < wanted and (line := process.stdout.readline()):
-        told = int(line)
-    time.sleep(rng.random() * 0.02)  # somewhere inside the next step
-    os.kill(process.pid, signal.SIGKILL)
-    rest = process.stdout.read()
-    process.wait()
-    process.stdout.close()
+    try:
+        while told < wanted and (line := process.stdout.readline()):
+            told = int(line)
+        time.sleep(rng.random() * 0.02)  # somewhere inside the next step
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        rest = process.stdout.read()
+        process.wait()
+        process.stdout.close()
     return int(rest.split()[-1]) if rest.split() else told
 
 
@@ -60,12 +62,15 @@ def _after(path: Path, told: int) -> None:
         answers = [entry for entry in entries if entry.message.role == "assistant"]
         assert len(answers) >= told
         assert [entry.message.role for entry in entries].count("user") == 1
-        assert check(session.context()) == ()
+        context = session.context()
+        assert check(context) == ()
+        assert taken_everywhere(context.messages)
         agent = Agent(memory, ScriptedModel(["done"]), tools=[add])
         reply = agent.resume("one")
         assert reply is not None
         assert reply.text == "done"
         assert check(reply.context) == ()
+        assert taken_everywhere(reply.context.messages)
         results = [result.call_id for entry in entries for result in entry.message.results]
         assert len(results) == len(set(results))
 
@@ -74,7 +79,7 @@ def _after(path: Path, told: int) -> None:
 @pytest.mark.parametrize(
     "kills", [pytest.param(6, id="6"), pytest.param(100, id="100", marks=pytest.mark.slow)]
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_every_resume_goes_on_with_a_valid_context(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)  # noqa: S311 (when to kill, the same each time)
     for number in range(kills):

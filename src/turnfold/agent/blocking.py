@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from turnfold.agent.events import Event, Reply
 from turnfold.agent.loop import AsyncAgent, Workspace
 from turnfold.agent.tools import Tool
-from turnfold.memory import Memory
+from turnfold.memory import Memory, MemoryModule, RecallMode
 from turnfold.memory.drive import drive
 from turnfold.models import ChatModel
+from turnfold.recall.findings import FindingRule
 
 __all__ = ("Agent",)
 
@@ -29,6 +30,9 @@ class Agent:
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
+        recall: RecallMode | str = RecallMode.AUTOMATIC,
+        findings: Sequence[FindingRule] = (),
+        memory_module: MemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         self._awaiting = AsyncAgent(
@@ -41,6 +45,9 @@ class Agent:
             tool_seconds=tool_seconds,
             model_seconds=model_seconds,
             workspace=workspace,
+            recall=recall,
+            findings=findings,
+            memory_module=memory_module and memory_module.awaiting,
             on_event=on_event,
         )
 

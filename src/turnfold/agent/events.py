@@ -52,6 +52,8 @@ class ToolDone:
     call: ToolCall
     result: str
     failed: bool
+    served: bool = False
+    """Whether it was answered from memory, and the tool not called."""
 
 
 Event: TypeAlias = Sending | TextCame | Answered | ToolStarted | ToolDone

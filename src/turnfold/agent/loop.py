@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Protocol, cast
 
 from turnfold.agent.events import Answered, Event, Reply, Sending, TextCame, ToolDone, ToolStarted
+from turnfold.agent.second_layer import SecondLayer
+from turnfold.agent.serving import Serving
 from turnfold.agent.tools import Tool, ToolRefused, as_tool
-from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, ContextOverflow, InvalidOption, StepsExhausted
-from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.memory import AsyncMemory, AsyncMemoryModule, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
+from turnfold.recall.findings import FindingRule
 from turnfold.records import ToolCall
 from turnfold.window import Context
+from turnfold.wire import WireFormat
 
 __all__ = ("AsyncAgent", "Workspace")
 
@@ -50,22 +52,30 @@ class AsyncAgent:
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
+        recall: RecallMode | str = RecallMode.AUTOMATIC,
+        findings: Sequence[FindingRule] = (),
+        memory_module: AsyncMemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if max_steps < 1 or parallel < 1:
             raise InvalidOption(f"max_steps={max_steps} and parallel={parallel} must be at least 1")
         self._memory = memory
         self._model = model
+        self._to = model if isinstance(model, WireFormat) else None
         self._tools = {tool.name: tool for tool in map(as_tool, tools)}
         if len(self._tools) != len(tools):
             raise InvalidOption("two tools have the same name")
-        self._schemas: ToolSchemas = [tool.schema for tool in self._tools.values()]
+        self._second = SecondLayer(memory_module, workspace.render if workspace else None)
+        own = [tool.schema for tool in self._tools.values()]
+        self._schemas: ToolSchemas = own + self._second.schemas(self._tools)
         self._system = system
         self._max_steps = max_steps
         self._parallel = parallel
         self._tool_seconds = tool_seconds
         self._model_seconds = model_seconds
         self._workspace = workspace
+        self._recall = RecallMode.named(recall)
+        self._serving = Serving(findings, self._tools.values())
         self._on_event = on_event
 
     async def run(self, conversation: str, content: object, *, client_id: str = "") -> Reply:
@@ -86,16 +96,18 @@ class AsyncAgent:
         return await self._loop(session)
 
     async def _loop(self, session: AsyncSession) -> Reply:
+        self._serving.begin(session)
+        await self._second.begin(session)
         for step in range(1, self._max_steps + 1):
             context, answer = await self._asked(session, step)
-            await session.add(answer.message)
+            asked = (await session.add(answer.message)).last
             if answer.usage is not None:
                 await session.record_usage(answer.usage)
             self._tell(Answered(step, answer))
             calls = answer.message.calls
             if not calls:
                 return Reply(text=answer.message.text, answer=answer, steps=step, context=context)
-            jobs = [self._job(session, call) for call in calls]
+            jobs = [self._job(session, call, asked) for call in calls]
             await self._memory.way.each(jobs, parallel=self._parallel)
         raise StepsExhausted(
             f"no answer after {self._max_steps} steps; resume({session.id!r}) goes on, or raise max_steps"
@@ -109,22 +121,29 @@ class AsyncAgent:
         self._tell(TextCame(text))
 
     async def _asked(self, session: AsyncSession, step: int) -> tuple[Context, Answer]:
-        context = await self._context(session, None)
+        context = await self._context(session)
         self._tell(Sending(step, context))
         try:
             return context, await self._answer(context)
         except ContextOverflow as overflow:
-            smaller = replace(context.budget, max_tokens=int(context.tokens * _SMALLER))
             try:
-                context = await self._context(session, smaller)
+                context = await self._context(session, int(context.tokens * _SMALLER))
             except BudgetTooSmall:
                 raise overflow from None  # what is left cannot be made smaller
             self._tell(Sending(step, context))
             return context, await self._answer(context)
 
-    async def _context(self, session: AsyncSession, budget: Budget | None) -> Context:
+    async def _context(self, session: AsyncSession, max_tokens: int = 0) -> Context:
         workspace = self._workspace.render() if self._workspace else ""
-        return await session.context(budget=budget, tools=self._schemas, workspace=workspace)
+        notes = await self._second.notes(session, self._memory.budget, max_tokens)
+        return await session.context(
+            tools=self._schemas,
+            recall=self._recall,
+            notes=notes,
+            workspace=workspace,
+            to=self._to,
+            max_tokens=max_tokens,
+        )
 
     async def _answer(self, context: Context) -> Answer:
         model, tools = self._model, self._schemas
@@ -138,18 +157,23 @@ class AsyncAgent:
         return cast("Answer", await self._memory.way.ask(question, seconds=self._model_seconds))
 
     def _job(
-        self, session: AsyncSession, call: ToolCall
+        self, session: AsyncSession, call: ToolCall, asked: int
     ) -> Callable[[], Coroutine[object, None, None]]:
         async def job() -> None:
             self._tell(ToolStarted(call))
-            text, failed = await self._result(call)
-            await session.tool(text, tool_call_id=call.id, name=call.name)
-            self._tell(ToolDone(call, text, failed))
+            kept = await self._serving.answer(session, call)
+            text, failed = (kept, False) if kept is not None else await self._result(session, call)
+            seq = (await session.tool(text, tool_call_id=call.id, name=call.name)).last
+            if kept is None:
+                await self._serving.done(session, call, text, failed=failed, seq=seq, asked=asked)
+            self._tell(ToolDone(call, text, failed, served=kept is not None))
 
         return job
 
-    async def _result(self, call: ToolCall) -> tuple[str, bool]:
+    async def _result(self, session: AsyncSession, call: ToolCall) -> tuple[str, bool]:
         """What a tool answers; a fault is an answer too, so that the model can do something about it."""
+        if self._second.answers(call):
+            return await self._second.result(session, call)
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 import msgspec
 
 from turnfold.errors import InvalidOption
+from turnfold.recall.findings import FindingRule
 
 __all__ = ("Tool", "ToolRefused", "as_tool")
 
@@ -34,6 +35,8 @@ class Tool:
     """Called with the arguments by name; may be a coroutine function."""
     form: type[msgspec.Struct] | None = None
     """What the arguments are checked against; None passes them as they are."""
+    remember: FindingRule | None = None
+    """How its results are remembered; None for not at all."""
 
     @property
     def schema(self) -> dict[str, object]:
@@ -57,10 +60,13 @@ class Tool:
         return msgspec.structs.asdict(checked)
 
 
-def as_tool(given: Tool | Callable[..., object]) -> Tool:
-    """A tool from a function with annotated parameters and a docstring, or the tool itself."""
+def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None = None) -> Tool:
+    """A tool from a function with annotated parameters and a docstring, or the tool itself.
+
+    `remember` says how its results are remembered, and whether an identical call is answered from memory.
+    """
     if isinstance(given, Tool):
-        return given
+        return replace(given, remember=remember) if remember else given
     name = getattr(given, "__name__", type(given).__name__)
     hints = get_type_hints(given)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -85,7 +91,7 @@ def as_tool(given: Tool | Callable[..., object]) -> Tool:
         raise InvalidOption(
             f"tool {name!r}: {error}; annotate its parameters with JSON types"
         ) from None
-    return Tool(name, inspect.getdoc(given) or "", parameters, given, form)
+    return Tool(name, inspect.getdoc(given) or "", parameters, given, form, remember)
 
 
 def _schema(form: type[msgspec.Struct]) -> dict[str, object]:
