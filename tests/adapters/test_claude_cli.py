@@ -1,0 +1,154 @@
+"""The real program behind the Claude Agent SDK against a Messages interface on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip(
+    "claude_agent_sdk",
+    reason="the extra claude-agent-sdk is not installed; make test-claude has it",
+)
+
+from tests.adapters.messages_api import Block, Body, MessagesApi, call, text
+from turnfold import AsyncMemory, Budget
+from turnfold.adapters.claude_agent_sdk import RECALL_TOOL, resuming_options
+from turnfold.recall.findings import FindingRule
+
+pytestmark = pytest.mark.slow
+
+sdk: Any = import_module("claude_agent_sdk")
+
+SECRET = "4711-0815"  # noqa: S105 (a word to look for)
+
+
+def bundled() -> Path:
+    found = Path(sdk.__file__).parent / "_bundled" / "claude"
+    if not found.exists():
+        pytest.skip("this wheel of claude-agent-sdk carries no program for this machine")
+    return found
+
+
+def newest(body: Body) -> list[Block]:
+    """Everything behind the last answer: the program puts what hooks add into messages of its own."""
+    found: list[Block] = []
+    for message in reversed(body["messages"]):
+        if message["role"] == "assistant":
+            break
+        content = message["content"]
+        found += [text(content)] if isinstance(content, str) else content
+    return found
+
+
+def script(body: Body) -> list[Block]:
+    if not body.get("tools"):
+        return [text("A title")]
+    results = [block for block in newest(body) if block.get("type") == "tool_result"]
+    if results:
+        return [text("It opens with " + (SECRET if SECRET in str(results) else "nothing I know"))]
+    number = sum(message["role"] == "assistant" for message in body["messages"])
+    if "Please add." in str(newest(body)):
+        return [call("mcp__calc__add", {"a": 2, "b": 3}, call_id=f"toolu_add_{number}")]
+    asked = {"query": "safe of the Nordlys"}
+    return [text("Let me see."), call(RECALL_TOOL, asked, call_id=f"toolu_recall_{number}")]
+
+
+@sdk.tool("add", "Add two numbers", {"a": float, "b": float})
+async def add(arguments: Any) -> Any:
+    total = f"sum {arguments['a'] + arguments['b']:g}"
+    return {"content": [{"type": "text", "text": total}]}
+
+
+def options(api: MessagesApi, folder: Path, machine: str) -> Any:
+    """As on a machine of its own: no settings, no transcripts but those of the store."""
+    for name in ("work", machine):
+        (folder / name).mkdir(exist_ok=True)
+    environment = {
+        "ANTHROPIC_BASE_URL": api.url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CONFIG_DIR": str(folder / machine),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    return sdk.ClaudeAgentOptions(
+        cli_path=bundled(),
+        cwd=folder / "work",
+        env=environment,
+        setting_sources=[],
+        tools=[],
+        mcp_servers={"calc": sdk.create_sdk_mcp_server("calc", tools=[add])},
+        allowed_tools=["mcp__calc__add"],
+    )
+
+
+async def ask(memory: AsyncMemory, prompt: str, given: Any) -> tuple[Any, str]:
+    rules = [FindingRule("mcp__calc__add")]
+    made: Any = await resuming_options(memory, "s", given, findings=rules)
+    said: list[Any] = [one async for one in sdk.query(prompt=prompt, options=made)]
+    errors = [one for one in said if type(one).__name__ == "MirrorErrorMessage"]
+    assert errors == []
+    return made, said[-1].result
+
+
+def test_hooks_fire_recall_is_called_and_another_machine_resumes_from_the_store(
+    tmp_path: Path,
+) -> None:
+    async def main(api: MessagesApi) -> None:
+        address = f"sqlite:///{tmp_path / 'memory.db'}"
+        async with AsyncMemory(address, budget=Budget(max_tokens=20_000)) as memory:
+            session = memory.session("s")
+            await session.user(f"The safe of the Nordlys opens with {SECRET}.")
+            await session.assistant("Noted.")
+            await session.pin("Answer in German.")
+            given, answer = await ask(memory, "What opens it?", options(api, tmp_path, "one"))
+            assert given.resume is None
+            assert SECRET in answer
+        async with AsyncMemory(address, budget=Budget(max_tokens=20_000)) as memory:
+            given, _ = await ask(memory, "Please add.", options(api, tmp_path, "two"))
+            assert given.resume is not None
+            log = [
+                (one.message.role, one.message.text) for one in await memory.session("s").history()
+            ]
+            assert [words for role, words in log if role == "user"][1:] == [
+                "What opens it?",
+                "Please add.",
+            ]
+            assert ("tool", "sum 5") in log
+            found = await memory.session("s").findings.list()
+            assert [one.content for one in found] == ["sum 5"]
+            _, answer = await ask(
+                memory, "And now, what opens it?", options(api, tmp_path, "three")
+            )
+            assert SECRET in answer
+
+    with MessagesApi(script) as api:
+        asyncio.run(main(api))
+    first, last = api.of_the_conversation()[0], api.of_the_conversation()[-1]
+    assert "Answer in German." in str(first["messages"])
+    spoken = str(last["messages"])
+    for words in ("What opens it?", "Please add.", "sum 5", "And now, what opens it?"):
+        assert words in spoken
+
+
+def test_sabotage_with_a_store_that_forgets_nothing_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnfold.adapters.claude_agent_sdk import TurnfoldSessionStore
+
+    async def forgets(self: object, key: object, entries: object) -> None:
+        del self, key, entries
+
+    monkeypatch.setattr(TurnfoldSessionStore, "append", forgets)
+
+    async def main(api: MessagesApi) -> None:
+        async with AsyncMemory(f"sqlite:///{tmp_path / 'memory.db'}") as memory:
+            await ask(memory, "What opens it?", options(api, tmp_path, "one"))
+            given, _ = await ask(memory, "Please add.", options(api, tmp_path, "two"))
+            assert given.resume is None
+
+    with MessagesApi(script) as api:
+        asyncio.run(main(api))
+    assert "What opens it?" not in str(api.of_the_conversation()[-1]["messages"])

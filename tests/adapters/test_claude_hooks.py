@@ -1,0 +1,177 @@
+"""Hooks and options of the Claude Agent SDK: what goes into the log, what is added, what is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+pytest.importorskip(
+    "claude_agent_sdk",
+    reason="the extra claude-agent-sdk is not installed; make test-claude has it",
+)
+
+from turnfold import AsyncMemory, Budget
+from turnfold.adapters.claude_agent_sdk import (
+    RECALL_TOOL,
+    TurnfoldSessionStore,
+    resuming_options,
+    turnfold_options,
+)
+from turnfold.adapters.claude_agent_sdk.hooks import SessionHooks
+from turnfold.errors import InvalidOption, SummaryFailed
+from turnfold.memory import AsyncSession
+from turnfold.recall.findings import FindingRule
+
+sdk: Any = import_module("claude_agent_sdk")
+Work = Callable[[AsyncMemory, SessionHooks], Awaitable[None]]
+
+
+def with_hooks(work: Work, **more: Any) -> None:
+    async def main() -> None:
+        async with AsyncMemory("sqlite://", budget=Budget(max_tokens=2_000)) as memory:
+            await work(memory, SessionHooks(memory, "s", **more))
+
+    asyncio.run(main())
+
+
+async def spoken(session: AsyncSession) -> list[tuple[str, str]]:
+    return [(one.message.role, one.message.text) for one in await session.history()]
+
+
+def used(name: str, call_id: str, response: object, **more: object) -> dict[str, object]:
+    given = {"tool_name": name, "tool_input": {"at": 1}, "tool_response": response}
+    return {"session_id": "x", "tool_use_id": call_id, **given, **more}
+
+
+def test_a_turn_is_logged_as_it_happens_and_once() -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        for _ in range(2):  # a hook that is called again changes nothing
+            await hooks.prompt_submitted({"prompt": "Look.", "prompt_id": "p1"}, None, None)
+            blocks = [{"type": "text", "text": "deep"}, {"type": "text", "text": "港口"}]
+            await hooks.tool_used(used("look", "t1", blocks), "t1", None)
+            failed = {"tool_name": "look", "tool_input": {}, "error": "no light"}
+            await hooks.tool_failed(failed, "t2", None)
+            stop = {"last_assistant_message": "It is deep.", "prompt_id": "p1"}
+            await hooks.stopped(stop, None, None)
+        session = memory.session("s")
+        assert await spoken(session) == [
+            ("user", "Look."),
+            ("assistant", ""),
+            ("tool", "deep\n港口"),
+            ("assistant", ""),
+            ("tool", "no light"),
+            ("assistant", "It is deep."),
+        ]
+        context = await session.context()
+        assert context.receipt.fates == ()
+
+    with_hooks(work)
+
+
+def test_a_prompt_is_given_what_is_pinned_found_and_folded() -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        session = memory.session("s")
+        await session.pin("Answer in German.")
+        await session.user("The safe of the Nordlys opens with 4711-0815.")
+        await session.assistant("Noted.")
+        await hooks.tool_used(used("get_toc", "t1", "1 Harbours 2 Tides"), "t1", None)
+        for number in range(30):
+            await session.user(f"Filler {number}: " + "nothing of interest. " * 8)
+            await session.assistant("Yes.")
+        await session.checkpoint(keep_turns=2)
+        given = {"prompt": "What opens the safe of the Nordlys?", "prompt_id": "p2"}
+        told = await hooks.prompt_submitted(given, None, None)
+        output: Any = told["hookSpecificOutput"]
+        assert output["hookEventName"] == "UserPromptSubmit"
+        for text in ("Answer in German.", "4711-0815", "1 Harbours 2 Tides"):
+            assert text in output["additionalContext"]
+        assert await session.calls() == []
+
+    with_hooks(work, findings=[FindingRule("get_toc", kind="toc")])
+
+
+def test_nothing_to_add_is_nothing_added() -> None:
+    async def work(_: AsyncMemory, hooks: SessionHooks) -> None:
+        assert await hooks.prompt_submitted({"prompt": "Hello."}, None, None) == {}
+
+    with_hooks(work)
+
+
+def test_a_subagent_has_a_session_of_its_own() -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        await hooks.tool_used(used("look", "t1", "deep", agent_id="a1"), "t1", None)
+        assert await spoken(memory.session("s")) == []
+        assert len(await spoken(memory.session("s/a1"))) == 2
+
+    with_hooks(work)
+
+
+def test_a_compaction_folds_the_session_and_a_failing_summariser_stops_nothing() -> None:
+    def fails(prompt: str) -> str:
+        raise SummaryFailed(f"{len(prompt)} characters are too many")
+
+    async def main() -> None:
+        for summarizer, folded in ((None, 1), (fails, 0)):
+            async with AsyncMemory(
+                "sqlite://", summarizer=summarizer, checkpoint="manual"
+            ) as memory:
+                session = memory.session("s")
+                for number in range(12):
+                    await session.user(f"Question {number}")
+                    await session.assistant(f"Answer {number}")
+                hooks = SessionHooks(memory, "s")
+                assert await hooks.compacting({"trigger": "auto"}, None, None) == {}
+                assert len(await session.checkpoints()) == folded
+
+    asyncio.run(main())
+
+
+def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:
+    async def theirs(given: object, name: object, context: object) -> dict[str, object]:
+        return {"systemMessage": f"{given} {name} {context}"}
+
+    async def main() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            mine = TurnfoldSessionStore(memory, name="another")
+            matcher = sdk.HookMatcher(matcher="Bash", hooks=[theirs])
+            given = sdk.ClaudeAgentOptions(
+                allowed_tools=["Read"],
+                mcp_servers={"calc": {"type": "stdio", "command": "calc"}},
+                hooks={"PostToolUse": [matcher], "PreToolUse": [matcher]},
+                session_store=mine,
+                model="claude-x",
+            )
+            made: Any = turnfold_options(memory, "s", given)
+            assert made.allowed_tools == ["Read", RECALL_TOOL]
+            assert set(made.mcp_servers) == {"calc", "turnfold"}
+            assert made.hooks["PostToolUse"][0] is matcher
+            assert len(made.hooks["PostToolUse"]) == 2
+            assert made.hooks["PreToolUse"] == [matcher]
+            assert made.session_store is mine
+            assert made.model == "claude-x"
+            assert given.allowed_tools == ["Read"]
+            assert given.hooks == {"PostToolUse": [matcher], "PreToolUse": [matcher]}
+            plain: Any = turnfold_options(memory, "s")
+            assert isinstance(plain.session_store, TurnfoldSessionStore)
+
+    asyncio.run(main())
+
+
+def test_what_would_have_to_be_replaced_is_refused() -> None:
+    async def main() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            with pytest.raises(InvalidOption, match="nothing can be added"):
+                turnfold_options(memory, "s", sdk.ClaudeAgentOptions(mcp_servers="servers.json"))
+            taken = sdk.ClaudeAgentOptions(mcp_servers={"turnfold": {"command": "x"}})
+            with pytest.raises(InvalidOption, match="already"):
+                turnfold_options(memory, "s", taken)
+            with pytest.raises(InvalidOption, match="conversation names it"):
+                await resuming_options(memory, "s", sdk.ClaudeAgentOptions(resume="x"))
+            with pytest.raises(InvalidOption, match="max_tokens=10"):
+                turnfold_options(memory, "s", recall_tokens=10)
+
+    asyncio.run(main())
