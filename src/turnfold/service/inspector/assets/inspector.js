@@ -1,0 +1,104 @@
+// What a page cannot do by itself: remember dark or light, move by keys, and follow calls as they are made.
+"use strict";
+
+const root = document.documentElement;
+const BRIGHTNESS = "turnfold-brightness";
+
+function kept() {
+  try {
+    return localStorage.getItem(BRIGHTNESS);
+  } catch {
+    return null; // a browser may refuse to keep anything
+  }
+}
+
+function show(brightness) {
+  if (brightness === "dark" || brightness === "light") root.dataset.brightness = brightness;
+}
+
+function isDark() {
+  if (root.dataset.brightness) return root.dataset.brightness === "dark";
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+show(kept()); // before anything is drawn, so that nothing flashes
+
+function toggle() {
+  const next = isDark() ? "light" : "dark";
+  show(next);
+  try {
+    localStorage.setItem(BRIGHTNESS, next);
+  } catch {
+    // it holds for this page
+  }
+}
+
+function step(by) {
+  const rows = [...document.querySelectorAll("main .row")].filter((row) => row.offsetParent !== null);
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1);
+  rows[next].focus();
+  rows[next].scrollIntoView({ block: "nearest" });
+}
+
+function pressed(event) {
+  const typing = event.target.closest("input, select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (typing) {
+    if (event.key === "Escape") typing.blur();
+    return;
+  }
+  if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else if (event.key === "/") {
+    const search = document.querySelector("main input[type=search]");
+    if (!search) return;
+    search.focus();
+    search.select();
+  } else return;
+  event.preventDefault();
+}
+
+// A page fetched again is parsed without running anything; its text was escaped where it was written.
+const policy = globalThis.trustedTypes
+  ? trustedTypes.createPolicy("turnfold", { createHTML: (text) => text })
+  : { createHTML: (text) => text };
+
+async function drawAgain() {
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  if (!answer.ok) return;
+  const text = policy.createHTML(await answer.text());
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+  const main = document.querySelector("main");
+  if (!fresh || main.contains(document.activeElement) && document.activeElement.closest("form")) return;
+  const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+  const focused = document.activeElement.getAttribute("href");
+  main.replaceChildren(...fresh.childNodes);
+  main.querySelectorAll(".scroll").forEach((box, at) => (box.scrollLeft = scrolled[at] ?? box.scrollWidth));
+  const again = focused && [...main.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
+  if (again) again.focus();
+}
+
+function follow(main) {
+  const events = new EventSource(main.dataset.live);
+  const sign = document.getElementById("live");
+  let waiting = 0;
+  events.onopen = () => sign.classList.add("on");
+  events.onerror = () => sign.classList.remove("on");
+  const soon = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(drawAgain, 150);
+  };
+  events.addEventListener("call", soon);
+  events.addEventListener("deleted", () => events.close());
+  addEventListener("pagehide", () => events.close());
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  document.getElementById("brightness").addEventListener("click", toggle);
+  document.addEventListener("keydown", pressed);
+  document.querySelectorAll(".scroll").forEach((box) => (box.scrollLeft = box.scrollWidth));
+  const main = document.querySelector("main");
+  if (main.dataset.live) follow(main);
+});

@@ -1,0 +1,227 @@
+"""One call: what the model saw, in the order it was sent, what it did not see and why; also as a provider gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from turnfold.memory import AsyncSession
+from turnfold.memory.inspecting import CallPoint, CallView, Item, call_view
+from turnfold.memory.manifests import Explanation, call_key
+from turnfold.records import encode_message
+from turnfold.service.inspector.asked import Looked, Shown, Viewing, screen
+from turnfold.service.inspector.drawing import budget_bar, legend, parts_of
+from turnfold.service.inspector.markup import Element, Node, address, tag
+from turnfold.service.inspector.pieces import (
+    facts,
+    json_block,
+    message_block,
+    moment,
+    session_trail,
+    sized,
+    table,
+)
+from turnfold.service.inspector.words import Words
+from turnfold.wire import anthropic, openai_chat
+
+__all__ = ("call",)
+
+_STRETCH: Final = 64
+_PAGE: Final = 200
+_Form: TypeAlias = Literal["neutral", "openai", "anthropic", "raw"]
+_FORMS: Final[tuple[tuple[_Form, str], ...]] = (
+    ("neutral", "neutral"),
+    ("openai", "OpenAI"),
+    ("anthropic", "Anthropic"),
+    ("raw", "raw"),
+)
+
+
+class _Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    form: _Form = "neutral"
+
+
+@screen("/sessions/{session}/calls/{call}", choice=_Choice)
+async def call(view: Viewing[_Choice]) -> Shown:
+    """What the model saw."""
+    words, looked = view.words, await view.look()
+    explained = await looked.session.explain(view.names["call"])
+    seen, name = call_view(explained), looked.session.id
+    point = seen.point
+    return Shown(
+        title=f"{words('what the model saw')} · {point.call}",
+        session=name,
+        tab="timeline",
+        trail=session_trail(words, name),
+        body=(
+            _counted(seen, looked, words),
+            budget_bar(parts_of(point), point.allowed, words),
+            legend(parts_of(point), words, free=max(point.allowed - point.tokens, 0)),
+            await _neighbours(looked, point, words),
+            _forms(name, point.call, view.choice.form, words),
+            *_sent(view.choice.form, seen, explained, name, words),
+        ),
+    )
+
+
+def _counted(seen: CallView, looked: Looked, words: Words) -> Element:
+    point = seen.point
+    share = point.tokens / point.allowed if point.allowed else 0.0
+    proof = (
+        "proved to be the very messages sent"
+        if seen.exact
+        else "not proved to be the very messages sent"
+    )
+    rows: list[tuple[str, Node]] = [
+        (words("counted"), f"{point.tokens:,} / {point.allowed:,} ({share:.0%}) {point.certainty}"),
+        (words("reported"), _reported(point, words)),
+        (words("counter"), tag("code", point.counter)),
+        (words("created"), moment(point.created)),
+        (words("prefix"), f"{point.kept_prefix:.0%} · {point.shared:,}"),
+        (words("checkpoint"), tag("code", point.checkpoint or "-")),
+        (words("taken as sent"), words(proof)),
+    ]
+    if seen.window:
+        rows.append((words("window"), f"{seen.window:,} · {words('reserve')} {seen.reserve:.0%}"))
+    if seen.recalled:
+        told = ", ".join(f"#{seq} ({score:.2f})" for seq, score in seen.recalled)
+        rows.append((words("recalled"), told))
+    if not looked.known_counter:
+        note = "not counted as it was then: this program does not know the counter {counter}"
+        rows.append((words("warnings"), words(note, counter=looked.head.counter)))
+    return facts(rows)
+
+
+def _reported(point: CallPoint, words: Words) -> str:
+    if point.reported_input is None:
+        return "-"
+    return words(
+        "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off",
+        reported=point.reported_input,
+        cached=point.reported_cached or 0,
+        off=point.tokens / point.reported_input - 1 if point.reported_input else 0.0,
+    )
+
+
+async def _neighbours(looked: Looked, point: CallPoint, words: Words) -> Element:
+    """The way to the calls beside this one."""
+    name = looked.session.id
+    before, after = await _beside(looked.session, point)
+    links: list[Node] = []
+    if before:
+        diff = address("sessions", name, "diff", before=before, after=point.call)
+        back = address("sessions", name, "calls", before)
+        links += [tag("a", words("previous call"), href=back, rel="prev"), " · "]
+        links += [tag("a", words("compare with the call before"), href=diff), " · "]
+    if after:
+        href = address("sessions", name, "calls", after)
+        links.append(tag("a", words("next call"), href=href, rel="next"))
+    return tag("p", links)
+
+
+async def _beside(session: AsyncSession, point: CallPoint) -> tuple[str, str]:
+    """The calls before and after one, empty where there is none; ever longer stretches of the log are looked at."""
+    following = await session.calls(after=point.call, limit=1)
+    after = following[0].call if following else ""
+    stretch = _STRETCH
+    while True:
+        start = call_key(point.seq - stretch, 0) if point.seq > stretch else ""
+        before, last = "", start
+        while page := await session.calls(after=last, limit=_PAGE):
+            earlier = [each.call for each in page if each.call < point.call]
+            before = earlier[-1] if earlier else before
+            if len(earlier) < len(page):
+                break
+            last = page[-1].call
+        if before or not start:
+            return before, after
+        stretch *= 8
+
+
+def _forms(name: str, made: str, chosen: str, words: Words) -> Element:
+    return tag(
+        "nav",
+        [
+            tag(
+                "a",
+                words.known(label),
+                href=address("sessions", name, "calls", made, form=form),
+                aria_current="page" if form == chosen else None,
+            )
+            for form, label in _FORMS
+        ],
+        class_="tabs forms",
+    )
+
+
+def _sent(
+    form: _Form, seen: CallView, explained: Explanation, name: str, words: Words
+) -> Iterator[Node]:
+    if form == "neutral":
+        yield tag("h2", words("sent, in this order"))
+        yield tag("ol", list(_items(seen, explained, words)), class_="items")
+        yield tag("h2", words("left out"))
+        yield _left_out(seen, name, words)
+        return
+    if form == "raw":
+        lines = [encode_message(message) for message in explained.messages]
+        yield tag("p", f"{len(lines):,} {words('messages')}, {sized(sum(map(len, lines)))}")
+        yield tag("div", [json_block(msgspec.json.decode(line), words) for line in lines])
+        return
+    wire = openai_chat if form == "openai" else anthropic
+    request = wire.request(explained.messages, max_bytes=0)
+    note = "Tool schemas are not stored with a call, only what they cost: {tokens:,} tokens."
+    if seen.point.tools:
+        yield tag("p", words(note, tokens=seen.point.tools), class_="note")
+    if request.changes:
+        yield tag("ul", [tag("li", str(change)) for change in request.changes], class_="changes")
+    yield json_block(request.kwargs, words)
+
+
+def _items(seen: CallView, explained: Explanation, words: Words) -> Iterator[Element]:
+    told = 0
+    for item, message in zip(seen.items, explained.messages, strict=True):
+        told += item.tokens
+        cached = told <= seen.point.shared
+        yield tag(
+            "li",
+            tag(
+                "details",
+                tag("summary", _line(item, words, cached=cached), class_="row"),
+                message_block(message, words),
+                tag("p", words("digest"), " ", tag("code", item.digest), class_="quiet"),
+            ),
+            class_=f"item part-edge-{item.section}",
+            data_seq=item.seq,
+            data_fate=item.fate,
+            data_tokens=item.tokens,
+        )
+
+
+def _line(item: Item, words: Words, *, cached: bool) -> list[Node]:
+    return [
+        tag("span", f"{item.index}", class_="quiet number"),
+        tag("span", words.known(item.section), class_=f"chip part-{item.section}"),
+        tag("span", f"#{item.seq}" if item.seq else "", class_="quiet"),
+        tag("strong", words.known(item.label)),
+        tag("span", f"{item.tokens:,}", class_="number"),
+        tag("span", words.known(item.fate), class_=f"chip fate-{item.fate}"),
+        tag("span", words("cached"), class_="chip cached") if cached else None,
+        tag("span", item.reason, class_="reason") if item.reason else None,
+        tag("span", item.text, class_="excerpt", dir="auto"),
+    ]
+
+
+def _left_out(seen: CallView, name: str, words: Words) -> Element:
+    if not seen.left_out:
+        return tag("p", words("every entry of the log is in this call"))
+    rows: list[list[Node]] = []
+    for left in seen.left_out:
+        href = address("sessions", name, "log", after=left.first - 1, upto=left.last)
+        span = words("entries {first:,} to {last:,}", first=left.first, last=left.last)
+        fate = tag("span", words.known(left.outcome), class_=f"chip fate-{left.outcome}")
+        rows.append([tag("a", span, href=href, class_="row"), fate, left.reason])
+    heads = [words(head) for head in ("entries", "fate", "reason")]
+    return table(heads, rows, class_="left-out")

@@ -1,0 +1,130 @@
+"""The one file that knows the package `mcp`, in its major versions 1 and 2.
+
+They differ in how a method is registered, where the request is found, and how an error is raised; what is sent is the
+same and is made elsewhere. Over HTTP the server keeps nothing between two requests: any replica can answer any of them,
+and there is no session of the transport that somebody else could take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from importlib.metadata import version as package_version
+from typing import Any, Final, cast
+
+from starlette.types import ASGIApp
+
+from turnfold.errors import AccessDenied, MissingExtra
+from turnfold.service.answering import CALLER
+from turnfold.service.mcp.answering import INSTRUCTIONS, METHODS, Answers, Refusal
+from turnfold.service.tokens import Caller
+
+try:
+    from mcp import types as _sdk_types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.shared import exceptions as _sdk_exceptions
+except ImportError as missing:
+    raise MissingExtra(package="mcp", extra="mcp", purpose="turnfold mcp") from missing
+
+__all__ = ("http_endpoint", "make_server", "serve_streams")
+
+_FIRST: Final = int(package_version("mcp").partition(".")[0]) < 2
+_types = cast("Any", _sdk_types)
+_Answer = Callable[[str, object, Any], Awaitable[dict[str, object]]]
+
+
+def make_server(answers: Answers, caller: Caller | None) -> Any:  # noqa: ANN401 (its type differs between versions)
+    """A server of the package that answers with `answers`.
+
+    Requests are the `caller`'s, where one is given: who starts a process owns it. Without one each request has to
+    bring its own from the gate, and is refused otherwise.
+    """
+
+    async def answer(method: str, request: object, params: Any) -> dict[str, object]:  # noqa: ANN401
+        given: Mapping[str, object] = (
+            params.model_dump(mode="json", by_alias=True, exclude_none=True) if params else {}
+        )
+        try:
+            return await answers.answer(method, caller or _caller_of(request), given)
+        except Refusal as refusal:
+            raise _protocol_error(refusal) from None
+
+    own = str(import_module("turnfold").__version__)  # by name: layers may not import what is above
+    server: Any = cast("Any", Server)("turnfold", version=own, instructions=INSTRUCTIONS)
+    register = _register_first if _FIRST else _register
+    for method in METHODS:
+        register(server, method, answer)
+    return server
+
+
+def _register(server: Any, method: str, answer: _Answer) -> None:  # noqa: ANN401
+    result_type = getattr(_types, f"{_stem(method)}Result")
+    params_type = _types.PaginatedRequestParams
+    if not method.endswith("/list"):
+        params_type = getattr(_types, f"{_stem(method)}RequestParams")
+
+    async def handle(context: Any, params: Any) -> Any:  # noqa: ANN401
+        return result_type.model_validate(await answer(method, context.request, params))
+
+    server.add_request_handler(method, params_type, handle)
+
+
+def _register_first(server: Any, method: str, answer: _Answer) -> None:  # noqa: ANN401
+    result_type = getattr(_types, f"{_stem(method)}Result")
+
+    async def handle(request: Any) -> Any:  # noqa: ANN401
+        found = await answer(method, server.request_context.request, request.params)
+        return _types.ServerResult(result_type.model_validate(found))
+
+    server.request_handlers[getattr(_types, f"{_stem(method)}Request")] = handle
+
+
+def _stem(method: str) -> str:
+    """What the package calls the types of a method: `resources/templates/list` is `ListResourceTemplates`."""
+    *nouns, verb = method.split("/")
+    whole = "".join(noun.title() for noun in nouns)
+    if verb == "list":
+        return f"List{whole.replace('ResourcesT', 'ResourceT')}"
+    return f"{verb.title()}{whole.removesuffix('s')}"
+
+
+def _caller_of(request: object) -> Caller:
+    scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
+    caller = scope.get(CALLER)
+    if not isinstance(caller, Caller):
+        raise Refusal(-32_600, str(AccessDenied("this request did not come through the gate")))
+    return caller
+
+
+def _protocol_error(refusal: Refusal) -> Exception:
+    found = cast("Any", _sdk_exceptions)
+    if _FIRST:
+        return found.McpError(_types.ErrorData(code=refusal.code, message=refusal.message))
+    return found.MCPError(refusal.code, refusal.message)
+
+
+async def serve_streams(server: Any) -> None:  # noqa: ANN401
+    """Answer what comes in on stdin until it ends."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def http_endpoint(
+    server: Any,  # noqa: ANN401
+    *,
+    body: int,
+) -> tuple[ASGIApp, Callable[[], AbstractAsyncContextManager[None]]]:
+    """What answers requests of at most `body` bytes, and what has to be entered while it does."""
+    manager = StreamableHTTPSessionManager(
+        server,
+        json_response=True,
+        stateless=True,
+        # Host and Origin are checked at the gate, for this as for everything beside it.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=body,
+    )
+    return manager.handle_request, manager.run

@@ -1,0 +1,114 @@
+"""What all requests of a running service share: the store, a memory for each tenant, the gate and the limits.
+
+Every tenant has a memory of its own over the one store, made for its scope; a request only ever sees that one. Which
+tenant that is was decided at the gate, from the token, never from anything in the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from turnfold.memory import AsyncMemory, AsyncSession, AsyncShortMemory
+from turnfold.memory.calibrating import Calibrating
+from turnfold.memory.setting import Setting
+from turnfold.service.admission import Gate
+from turnfold.service.limits import Limits, Quota
+from turnfold.stores.protocol import Scope
+
+__all__ = ("Bell", "ServiceState")
+
+_TENANTS: Final = 1_024
+"""Tenants whose memories are kept at hand; nothing is lost with one that is let go, it is all in the store."""
+
+
+class Bell:
+    """Wakes everybody who waits for news of a tenant."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def ring(self) -> None:
+        """There is news."""
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+        self._waiting.clear()
+
+    async def wait(self, seconds: float) -> None:
+        """Until there is news, or so long."""
+        news = asyncio.get_running_loop().create_future()
+        self._waiting.add(news)
+        try:
+            await asyncio.wait([news], timeout=seconds)
+        finally:
+            self._waiting.discard(news)
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """What requests share."""
+
+    setting: Setting
+    gate: Gate = field(default_factory=Gate)
+    limits: Limits = field(default_factory=Limits)
+    stopping: bool = False
+    """Whether the service is on its way out: streams end, and it is no longer ready."""
+    answered: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """How often each operation was answered with each status."""
+    streams: Counter[str] = field(default_factory=Counter[str])
+    """Event streams open now, by token."""
+    quota: Quota = field(init=False)
+    _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
+        default_factory=OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]]
+    )
+    _bells: dict[str, Bell] = field(default_factory=dict[str, Bell])
+
+    def __post_init__(self) -> None:
+        self.quota = Quota(self.setting.store, self.limits.quota)
+
+    def memory(self, tenant: str) -> AsyncMemory:
+        """The memory of a tenant."""
+        return self._of(tenant)[0]
+
+    def short(self, tenant: str) -> AsyncShortMemory:
+        """Document 003's memory of a tenant."""
+        return self._of(tenant)[1]
+
+    def fresh_session(self, tenant: str, conversation: str) -> AsyncSession:
+        """A handle no other request has: for what a request sets on it."""
+        return AsyncSession(conversation, replace(self.setting, scope=Scope(tenant)))
+
+    def bell(self, tenant: str) -> Bell:
+        """What rings when a call was made for a tenant through this process."""
+        return self._bells.setdefault(tenant, Bell())
+
+    def ring(self, tenant: str) -> None:
+        """A call was made."""
+        if tenant in self._bells:
+            self._bells[tenant].ring()
+
+    def stop(self) -> None:
+        """Let everything end that would not end by itself."""
+        self.stopping = True
+        for bell in self._bells.values():
+            bell.ring()
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Finish the folds under way, or hand them over, and let go of the store. Closing twice is allowed."""
+        self.stop()
+        await self.setting.way.finish(cancel=cancel)
+        await self.setting.store.close()
+
+    def _of(self, tenant: str) -> tuple[AsyncMemory, AsyncShortMemory]:
+        known = self._memories.get(tenant)
+        if known is None:
+            own = replace(self.setting, scope=Scope(tenant), calibrating=Calibrating())
+            known = AsyncMemory.over(own, owns=False), AsyncShortMemory.over(own, owns=False)
+            self._memories[tenant] = known
+            while len(self._memories) > _TENANTS:
+                self._memories.popitem(last=False)
+        self._memories.move_to_end(tenant)
+        return known

@@ -1,0 +1,115 @@
+"""What a page says when it cannot show everything: how much there is, what is missing, and the way to the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import httpx2
+import pytest
+
+from tests.inspector.reading import read_page
+from tests.inspector.seeded import inspected, store_at
+from turnfold.memory import Memory
+from turnfold.records.snapshots import Snapshot
+from turnfold.service.inspector import asked
+from turnfold.service.inspector.markup import address
+from turnfold.service.inspector.screens import SCREENS
+from turnfold.service.running import ServiceOptions
+
+PICTURE = "data:image/png;base64," + "A" * 30_000
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx2.Client]:
+    store = store_at(tmp_path)
+    with Memory(store) as memory:
+        for name in ("a", "ab", "abc", "b"):
+            memory.session(name).user(f"hello {name}")
+        session = memory.session("a")
+        session.user([{"type": "image_url", "image_url": {"url": PICTURE}}])
+        session.context()
+        session.snapshots.take(Snapshot(files={"long.txt": "0123456789" * 3}))
+    with inspected(ServiceOptions(store=store)) as service, service.client() as client:
+        yield client
+
+
+def home_of(name: str) -> ModuleType:
+    """The module of a screen; the package has the screen itself under that name."""
+    [screen] = [each for each in SCREENS if each.name == name]
+    return sys.modules[screen.draw.__module__]
+
+
+def names(client: httpx2.Client, where: str) -> list[str]:
+    return [link.text for link in read_page(client.get(where).text).all("a", class_="row")]
+
+
+def test_a_list_that_is_cut_says_so(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(names(client, address(most=2))) == 2
+    assert "2 of 4" in client.get(address(most=2)).text
+    module = home_of("sessions")
+    monkeypatch.setattr(module, "_PAGE", 1)
+    assert sorted(names(client, address())) == ["a", "ab", "abc", "b"]
+    for prefix, found in (
+        ("a", ["a", "ab", "abc"]),
+        ("ab", ["ab", "abc"]),
+        ("abcd", []),
+        ("b", ["b"]),
+    ):
+        assert sorted(names(client, address(name=prefix))) == found
+    monkeypatch.setattr(module, "_READ_MOST", 2)
+    assert "only the first 2 sessions by name" in client.get(address()).text
+
+
+def test_figures_by_a_counter_nobody_knows_are_marked(
+    client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [link] = read_page(client.get(address("sessions", "a")).text).all("a", class_="row")
+    where = link.attributes["href"]
+    assert "not counted as it was then" not in client.get(where).text
+    monkeypatch.setattr(asked, "_counter", lambda _: None)
+    assert "not counted as it was then" in client.get(where).text
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic", "raw"])
+def test_media_in_json_is_shown_as_its_length(client: httpx2.Client, form: str) -> None:
+    [link] = read_page(client.get(address("sessions", "a")).text).all("a", class_="row")
+    said = client.get(f"{link.attributes['href']}?form={form}").text
+    assert "A" * 300 not in said
+    assert "characters, not shown" in said
+
+
+def test_a_long_file_is_shown_page_by_page(
+    client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = home_of("snapshots")
+    monkeypatch.setattr(module, "_LONGEST", 12)
+    where, seen = address("sessions", "a", "snapshots", 1, "file", path="long.txt"), ""
+    while where:
+        page = read_page(client.get(where).text)
+        seen += page.one("pre", class_="file").text
+        where = next((a.attributes["href"] for a in page.all("a") if a.text == "next"), "")
+    assert seen == "0123456789" * 3
+
+
+def test_calls_far_from_one_another_lead_to_each_other(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    with Memory(store) as memory:
+        session = memory.session("far")
+        for _ in range(4):
+            session.add([{"role": "user", "content": "more"}] * 150)
+            session.context()
+            session.context()
+        made = [each.call for each in session.calls()]
+    assert len(made) == 8
+    seen: list[str] = []
+    with inspected(ServiceOptions(store=store)) as service, service.client() as client:
+        for rel, start in (("next", made[0]), ("prev", made[-1])):
+            where = address("sessions", "far", "calls", start)
+            while where:
+                seen.append(where.rpartition("/")[2])
+                links = read_page(client.get(where).text).all("a", rel=rel)
+                where = links[0].attributes["href"] if links else ""
+    assert seen == [*made, *reversed(made)]

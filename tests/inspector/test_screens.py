@@ -1,0 +1,343 @@
+"""Every screen over plain HTTP: what is drawn is what the store holds, in both languages, under the strict headers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.inspector.reading import Found, dangers, read_page
+from tests.inspector.seeded import SUMMARY, TALK, inspected, seed, store_at
+from tests.service.running import Running
+from turnfold.memory import Memory, Session
+from turnfold.memory.inspecting import call_point, call_view, diff_calls
+from turnfold.memory.tail import recalled_text
+from turnfold.service.inspector.drawing import parts_of
+from turnfold.service.inspector.markup import address
+from turnfold.service.inspector.serving import ASSETS, HEADERS
+from turnfold.service.running import ServiceOptions
+from turnfold.wire import anthropic, openai_chat
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Session]]:
+    store = store_at(tmp_path_factory.mktemp("screens"))
+    seed(store)
+    with (
+        inspected(ServiceOptions(store=store, tenant="acme")) as service,
+        Memory(store, scope="acme", checkpoint="manual") as memory,
+    ):
+        yield service, memory.session(TALK)
+
+
+@pytest.fixture
+def client(served: tuple[Running, Session]) -> Iterator[httpx2.Client]:
+    with served[0].client() as client:
+        yield client
+
+
+@pytest.fixture
+def session(served: tuple[Running, Session]) -> Session:
+    return served[1]
+
+
+def page(client: httpx2.Client, where: str) -> Found:
+    answer = client.get(where)
+    assert answer.status_code == 200, answer.text
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    assert answer.headers["cache-control"] == "no-store"
+    assert dangers(answer.text) == []
+    return read_page(answer.text)
+
+
+def rows(found: Found) -> list[list[str]]:
+    return [[cell.text for cell in row.all("td")] for row in found.all("tr") if row.all("td")]
+
+
+def screens(session: Session) -> list[str]:
+    """An address of every screen."""
+    calls = [each.call for each in session.calls()]
+    at = ("sessions", TALK)
+    return [
+        address(),
+        address("health"),
+        address(*at),
+        address(*at, "calls", calls[3]),
+        address(*at, "calls", calls[3], form="openai"),
+        address(*at, "calls", calls[3], form="anthropic"),
+        address(*at, "calls", calls[3], form="raw"),
+        address(*at, "diff", before=calls[8], after=calls[11]),
+        address(*at, "log"),
+        address(*at, "checkpoints"),
+        address(*at, "recall", query="parcel"),
+        address(*at, "snapshots"),
+        address(*at, "snapshots", 2),
+        address(*at, "snapshots", 2, "file", path="notes/a b.txt"),
+        address(*at, "snapshots", "diff", before=1, after=5),
+    ]
+
+
+def test_sessions_are_those_of_the_store(client: httpx2.Client, session: Session) -> None:
+    found = rows(page(client, "/ui").one("tbody"))
+    status = session.status()
+    assert [row[0] for row in found] == ["second", TALK]
+    assert found[1][1:4] == [f"{status.turns:,}", f"{status.entries:,}", f"{status.tokens:,}"]
+    [narrowed] = rows(page(client, address(name="talk/")).one("tbody"))
+    assert narrowed[0] == TALK
+    assert page(client, address(name="nobody")).all("tbody") == []
+
+
+def test_the_timeline_draws_every_call(client: httpx2.Client, session: Session) -> None:
+    made = [call_point(each) for each in session.calls()]
+    drawn = page(client, address("sessions", TALK)).one("svg", class_="timeline")
+    bars = drawn.all("g", class_="call")
+    assert [bar.attributes["data-call"] for bar in bars] == [call.call for call in made]
+    for bar, call in zip(bars, made, strict=True):
+        parts = {
+            r.attributes["data-part"]: int(r.attributes["data-tokens"]) for r in bar.all("rect")
+        }
+        assert parts == {name: tokens for name, tokens in parts_of(call).items() if tokens}
+        assert sum(parts.values()) == call.tokens
+    marks = [each.attributes["data-mark"] for each in drawn.all(data_mark="")]
+    landed = [b for a, b in pairwise(made) if a.checkpoint != b.checkpoint]
+    cuts = [b for b in made[1:] if b.moved and b not in landed]
+    assert marks.count("checkpoint") == len(landed) == 1
+    assert marks.count("cut") == len(cuts) > 0
+    assert marks.count("cache") == sum(each.kept_prefix < 1 for each in made[1:]) > 0
+    assert len(drawn.all("line", class_="budget")) == len(made)
+
+
+def test_the_timeline_pages(client: httpx2.Client, session: Session) -> None:
+    made = [each.call for each in session.calls()]
+    first = page(client, address("sessions", TALK, after="", most=5))
+    assert [g.attributes["data-call"] for g in first.all("g", class_="call")] == made[:5]
+    [on] = [a.attributes["href"] for a in first.all("a") if a.text == "next"]
+    second = page(client, on)
+    assert [g.attributes["data-call"] for g in second.all("g", class_="call")] == made[5:10]
+    newest = page(client, address("sessions", TALK, most=5))
+    assert [g.attributes["data-call"] for g in newest.all("g", class_="call")] == made[-5:]
+
+
+def test_a_call_shows_what_the_model_saw(client: httpx2.Client, session: Session) -> None:
+    for made in session.calls():
+        explained = session.explain(made.call)
+        seen = call_view(explained)
+        found = page(client, address("sessions", TALK, "calls", made.call))
+        items = found.one("ol", class_="items").all("li")
+        keys = ("data-seq", "data-fate", "data-tokens")
+        drawn = [tuple(item.attributes[key] for key in keys) for item in items]
+        assert drawn == [(str(i.seq), i.fate, str(i.tokens)) for i in seen.items]
+        for item, message in zip(items, explained.messages, strict=True):
+            assert message.text in "".join(pre.text for pre in item.all("pre"))
+        left = [row[0] for each in found.all("table", class_="left-out") for row in rows(each)]
+        assert left == [f"entries {o.first} to {o.last}" for o in seen.left_out]
+        assert f"{made.tokens:,} / {made.allowed:,}" in found.one("main").text
+        assert "proved to be the very messages sent" in found.one("main").text
+    assert any(call_view(session.explain(each.call)).left_out for each in session.calls())
+
+
+def test_counted_stands_beside_reported(client: httpx2.Client, session: Session) -> None:
+    made = next(each for each in session.calls() if each.usage is not None)
+    assert made.usage is not None
+    said = page(client, address("sessions", TALK, "calls", made.call)).one("main").text
+    off = made.tokens / made.usage.input - 1
+    assert f"the provider counted {made.usage.input:,} (0 cached); we are {off:+.1%} off" in said
+
+
+@pytest.mark.parametrize(("form", "wire"), [("openai", openai_chat), ("anthropic", anthropic)])
+def test_a_call_as_its_provider_gets_it(
+    client: httpx2.Client, session: Session, form: str, wire: object
+) -> None:
+    made = session.calls()[-1].call
+    request = (openai_chat if wire is openai_chat else anthropic).request(
+        session.explain(made).messages, max_bytes=0
+    )
+    found = page(client, address("sessions", TALK, "calls", made, form=form))
+    assert json.loads(found.one("pre", class_="json").text) == request.kwargs
+
+
+def test_media_is_shown_as_a_size(client: httpx2.Client, session: Session) -> None:
+    [entry] = [e for e in session.history(limit=100) if len(e.message.parts) == 2]
+    where = address("sessions", TALK, "log", after=entry.seq - 1, upto=entry.seq)
+    found = page(client, where)
+    assert found.one("p", class_="media").text == "4.4 kB of image, not loaded"
+    assert "base64" not in found.text
+    assert found.all("img") == []
+
+
+def test_two_calls_are_compared(client: httpx2.Client, session: Session) -> None:
+    calls = session.calls()
+    checked = 0
+    for before, after in pairwise(calls):
+        first, second = session.explain(before.call), session.explain(after.call)
+        real = diff_calls(first, second)
+        where = address("sessions", TALK, "diff", before=before.call, after=after.call)
+        found = page(client, where)
+        lead = found.one("p", class_="lead").attributes
+        assert (lead["data-same"], lead["data-rebilled"]) == (str(real.same), str(real.rebilled))
+        assert real.first is not None
+        place = found.one("p", data_index="").attributes
+        assert place["data-index"] == str(real.first.index)
+        assert place["data-character"] == str(real.first.character)
+        common = second.messages[real.first.index].text[: real.first.character]
+        inside = session.counter.count_text(common) if common else 0
+        if not second.messages[real.first.index].calls:
+            assert place["data-token"] == str(real.same_tokens + inside)
+            checked += 1
+        old, new = found.one("div", class_="first-difference").all("pre")
+        assert (old.text, new.text) == (real.first.text_before, real.first.text_after)
+        assert not old.one("del").text or old.one("del").text[0] != (new.one("ins").text + " ")[0]
+        for reason in real.reasons:
+            assert reason in found.text
+    assert checked > 5
+
+
+def test_checkpoints_lead_to_their_originals(client: httpx2.Client, session: Session) -> None:
+    [made] = session.checkpoints()
+    found = page(client, address("sessions", TALK, "checkpoints"))
+    article = found.one("article", data_upto=str(made.upto))
+    assert article.one("pre").text == made.text
+    assert SUMMARY in made.text
+    [originals] = [a.attributes["href"] for a in article.all("a") if a.text == "originals"]
+    log = page(client, originals).one("ol", class_="items")
+    seqs = [int(item.attributes["data-seq"]) for item in log.all("li")]
+    assert seqs == list(range(1, made.upto + 1))
+
+
+def test_the_log_pages_through_every_entry(client: httpx2.Client, session: Session) -> None:
+    where, seen = address("sessions", TALK, "log", after=0, limit=7), list[int]()
+    while where:
+        found = page(client, where)
+        seen += [int(item.attributes["data-seq"]) for item in found.one("ol").all("li")]
+        where = next((a.attributes["href"] for a in found.all("a", rel="next")), "")
+    assert seen == [entry.seq for entry in session.history(limit=500)]
+
+
+def test_recall_shows_matches_and_what_a_model_would_get(
+    client: httpx2.Client, session: Session
+) -> None:
+    found = page(
+        client, address("sessions", TALK, "recall", query="question 7", limit=6, tokens=150)
+    )
+    real = session.recall("question 7", limit=6)
+    drawn = rows(found.one("table", class_="matches"))
+    assert [row[0] for row in drawn] == [f"#{each.seq}" for each in real]
+    assert [row[3] for row in drawn] == [f"{each.score:.3f}" for each in real]
+    assert any(mark.text == "7" for mark in found.all("mark"))
+    text = recalled_text(session.recall("question 7", tokens=150))
+    assert found.one("pre", class_="summary").text == text
+    assert int(found.one("p", data_cost="").attributes["data-cost"]) <= 150
+    chinese = page(client, address("sessions", TALK, "recall", query="第 7 个问题"))
+    assert chinese.all("mark")
+
+
+def test_snapshots_and_their_difference(client: httpx2.Client, session: Session) -> None:
+    listed = rows(page(client, address("sessions", TALK, "snapshots")).one("tbody"))
+    assert [row[0] for row in listed] == ["1", "2", "5"]
+    one = page(client, address("sessions", TALK, "snapshots", 2))
+    assert rows(one.one("tbody")) == [
+        [path, f"{size:,}"] for path, size in session.snapshots.files(2).items()
+    ]
+    file = page(client, address("sessions", TALK, "snapshots", 2, "file", path="notes/a b.txt"))
+    assert file.one("pre", class_="file").text == "one\nthree\n"
+    binary = page(client, address("sessions", TALK, "snapshots", 2, "file", path="blob.bin"))
+    assert binary.one("p", class_="media").text == "4 B of bytes, not loaded"
+    real = session.snapshots.diff(1, 5)
+    found = page(client, address("sessions", TALK, "snapshots", "diff", before=1, after=5))
+    drawn = {s.attributes["data-path"]: s for s in found.all("section", data_change="")}
+    assert set(drawn) == {"", *(each.path for each in real.files)}
+    for each in real.files:
+        if each.patch:
+            assert drawn[each.path].one("pre").text == each.patch
+    assert [row for row in rows(found) if row[0] == "step"] == [["step", "1", "5"]]
+
+
+def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session: Session) -> None:
+    del session
+    found = page(client, "/ui/health")
+    assert "sqlite" in found.text
+    answered = rows(found.all("table")[-1])
+    assert ["inspector_health", "200"] in [
+        row[:2] for row in [*answered, *rows(page(client, "/ui/health"))]
+    ]
+
+
+def test_every_screen_speaks_both_languages(client: httpx2.Client, session: Session) -> None:
+    for where in screens(session):
+        english = page(client, where)
+        joined = f"{where}{'&' if '?' in where else '?'}lang=zh"
+        chinese = page(client, joined)
+        assert english.one("html").attributes["lang"] == "en"
+        assert chinese.one("html").attributes["lang"] == "zh"
+        assert len(chinese.all()) == len(english.all())
+        client.cookies.clear()
+
+
+def test_the_language_is_remembered_and_asked_of_the_browser(client: httpx2.Client) -> None:
+    first = client.get("/ui", headers={"accept-language": "fr, zh-CN;q=0.9"})
+    assert read_page(first.text).one("html").attributes["lang"] == "zh"
+    client.get("/ui?lang=zh")
+    assert read_page(client.get("/ui/health").text).one("html").attributes["lang"] == "zh"
+    assert client.get("/ui?lang=fr").status_code == 422
+
+
+def test_what_is_not_there_is_a_page_too(client: httpx2.Client, session: Session) -> None:
+    for where, status in (
+        ("/ui/nothing", 404),
+        (address("sessions", "nobody"), 404),
+        (address("sessions", TALK, "calls", "000000000001-0009"), 404),
+        (address("sessions", TALK, "snapshots", 99), 404),
+        (address("sessions", TALK, "snapshots", "x"), 422),
+        (address("sessions", TALK, "log", after=10**9), 422),
+        (address("sessions", TALK, "log", limit=10**9), 422),
+        (f"{address('sessions', TALK)}?most=1&most=2", 422),
+        (f"{address('sessions', TALK)}?unknown=1", 422),
+        ("/ui/sessions/%FF", 422),
+        ("/ui/assets/..%2Fserving.py", 404),
+    ):
+        answer = client.get(where)
+        assert answer.status_code == status, where
+        assert answer.headers["content-security-policy"] == HEADERS["content-security-policy"]
+        assert dangers(answer.text) == []
+    assert client.post("/ui").status_code == 405
+    assert client.head("/ui").status_code == 200
+    assert client.head("/ui/events").status_code == 405
+    assert session.status().entries
+
+
+def test_assets_are_served_from_the_package(client: httpx2.Client) -> None:
+    for name, kind in ASSETS.items():
+        answer = client.get(address("assets", name))
+        assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+        assert "outside" not in answer.text
+        assert "//" not in answer.text.replace("http://www.w3.org/2000/svg", "").replace("// ", "")
+
+
+def test_looking_changes_nothing(client: httpx2.Client, session: Session) -> None:
+    before = session.status(), [each.call for each in session.calls()]
+    for where in screens(session):
+        page(client, where)
+    assert (session.status(), [each.call for each in session.calls()]) == before
+
+
+@pytest.mark.parametrize("where", ["", "log", "checkpoints"])
+def test_a_call_made_after_the_page_arrives_on_its_stream(tmp_path: Path, where: str) -> None:
+    store = store_at(tmp_path)
+    with Memory(store, scope="acme") as memory:
+        talk = memory.session("live")
+        talk.user("hello")
+        talk.context()
+        with inspected(ServiceOptions(store=store, tenant="acme")) as service:
+            for start in (address(), address("sessions", "live", *filter(None, [where]))):
+                with service.client(timeout=60) as client:
+                    live = page(client, start).one("main").attributes["data-live"]
+                    talk.context()
+                    made = talk.last_call
+                    with client.stream("GET", live) as stream:
+                        told = next(line for line in stream.iter_lines() if made in line)
+                        assert told.startswith("id: ")

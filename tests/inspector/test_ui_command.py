@@ -1,0 +1,83 @@
+"""`turnfold ui` serves pages of a store that exists, to this machine, and nothing that writes; `serve` has them too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.house.source_tree import ROOT
+from tests.inspector.seeded import store_at
+from tests.service.running import PATIENCE, ServiceProcess
+from turnfold.memory import Memory
+
+pytest.importorskip("typer", reason="the command needs the extra 'cli'")
+
+
+@contextmanager
+def ui(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, with its address as the first line it says."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnfold", "ui", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    address = store_at(tmp_path)
+    with Memory(address) as memory:
+        memory.session("talk").user("hello")
+    return address
+
+
+def test_it_prints_its_address_and_serves_pages_only(store: str) -> None:
+    with ui("--store", store, "--port", "0", "--no-browser") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        with httpx2.Client(trust_env=False, verify=False) as client:
+            assert "talk" in client.get(address).text
+            base = address.removesuffix("/ui")
+            for path in ("/v1/sessions", "/v1/sessions/talk/messages", "/metrics"):
+                assert client.get(base + path).status_code == 404
+            assert (
+                client.post(f"{base}/v1/sessions/talk/user", json={"content": "x"}).status_code
+                == 404
+            )
+            assert client.get(address, headers={"host": "outside.invalid"}).status_code == 403
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_it_makes_no_store(tmp_path: Path) -> None:
+    with ui("--store", str(tmp_path / "none.db"), "--port", "0", "--no-browser") as process:
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode not in (0, None)
+    assert "there is no store" in said
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_serve_has_the_inspector_beside_its_api(store: str) -> None:
+    with (
+        ServiceProcess("--store", store) as service,
+        httpx2.Client(trust_env=False, verify=False) as client,
+    ):
+        assert "talk" in client.get(f"{service.url}/ui").text
+        assert client.get(f"{service.url}/v1/sessions").status_code == 200

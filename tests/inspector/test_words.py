@@ -1,0 +1,81 @@
+"""Every label the inspector uses has its Chinese, and no label is there that nothing uses."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Iterator
+
+import pytest
+
+from tests.house.source_tree import ROOT
+from turnfold.service.inspector.frame import TABS
+from turnfold.service.inspector.words import CHINESE, Words, language_of
+
+SOURCE = sorted((ROOT / "src/turnfold/service/inspector").rglob("*.py"))
+COMPUTED = {
+    *TABS,
+    *("added", "removed", "changed"),
+    *("kept", "shrunk", "moved", "injected", "folded", "dropped"),
+    *("system", "user", "assistant", "tool", "tools", "window", "tail", "turn", "free", "summary"),
+    *("neutral", "raw"),
+}
+"""Words that come from the data."""
+
+
+def used() -> Iterator[str]:
+    """Every text in the source; a label is one of them."""
+    for path in SOURCE:
+        if path.name == "words.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def asked() -> Iterator[str]:
+    """What `words(...)` is called with, where that is written there."""
+    for path in SOURCE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "words":
+                first = node.args[0]
+                if isinstance(first, ast.Constant):
+                    yield str(first.value)
+
+
+def test_every_label_has_its_chinese() -> None:
+    assert len(set(asked())) > 60
+    assert set(asked()) - set(CHINESE) == set()
+    assert COMPUTED - set(CHINESE) == set()
+
+
+def test_no_label_is_left_over() -> None:
+    assert set(CHINESE) - set(used()) - COMPUTED == set()
+
+
+@pytest.mark.parametrize("english", CHINESE, ids=lambda each: each[:30])
+def test_twins_have_the_same_figures(english: str) -> None:
+    def figures(text: str) -> set[tuple[str | None, str | None]]:
+        return {(name, form) for _, name, form, _ in string.Formatter().parse(text) if name}
+
+    assert figures(english) == figures(CHINESE[english])
+    assert any("\u4e00" <= sign <= "\u9fff" for sign in CHINESE[english])
+
+
+def test_a_label_without_its_chinese_would_be_noticed() -> None:
+    with pytest.raises(KeyError):
+        Words("zh")("a label nobody translated")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "accepted", "language"),
+    [
+        ("", "", "en"),
+        ("zh", "en", "zh"),
+        ("", "zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("", "fr,en;q=0.5,zh", "en"),
+        ("<script>", "fr", "en"),
+    ],
+)
+def test_which_language_is_spoken(chosen: str, accepted: str, language: str) -> None:
+    assert language_of(chosen, accepted) == language

@@ -1,0 +1,290 @@
+"""Every route, by the table it is made from: without, with wrong and with foreign credentials nothing leaks.
+
+A new operation is in the table or it is not served, so it is tried here without anybody writing a test for it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.routing import Mount
+
+from tests.service.running import Running, make_tokens, running
+from turnfold.memory import Memory
+from turnfold.records import assistant, user
+from turnfold.records.snapshots import Snapshot
+from turnfold.service.answering import CALLER
+from turnfold.service.app import Guarded
+from turnfold.service.bodies import Nothing
+from turnfold.service.events import Events
+from turnfold.service.operations import Asked, NoQuery, Operation, operation
+from turnfold.service.routes import TABLE
+from turnfold.service.routes.watching import Ready
+from turnfold.service.running import ServiceOptions
+from turnfold.service.tokens import Right, TokenFile, new_token
+
+CONTENT = "the parcel 4711 of Dana"
+OPEN = {"healthz", "readyz"}
+"""What anybody may see; the list only shrinks."""
+GUARDED = [each for each in TABLE if each.name not in OPEN]
+BODIES: dict[str, dict[str, object]] = {
+    "system": {"content": "rules"},
+    "say_user": {"content": "hi"},
+    "say_assistant": {"content": "hello"},
+    "say_tool": {"content": "42", "tool_call_id": "c1"},
+    "add": {"messages": [{"role": "user", "content": "hi"}]},
+    "pin": {"content": "rule"},
+    "update_state": {"values": {"a": 1}},
+    "set_state": {"value": 1},
+    "record_usage": {"usage": {"input": 3}},
+    "fork": {"conversation": "copy"},
+    "recall": {"query": "parcel"},
+    "find": {"client_ids": ["k"]},
+    "search": {"query": "parcel Dana"},
+    "set_short_memory": {"session": {}},
+    "note_finding": {"call": {"id": "c", "name": "look", "arguments": "{}"}, "result": "x"},
+    "tool_ran": {"tool": "look"},
+    "take_snapshot": {"context": "x"},
+    "diff_snapshots": {"before": 1, "after": 1},
+    "search_snapshots": {"keyword": "parcel"},
+    "recall_snapshots": {"request": {"turn_numbers": [1]}},
+    "drop_findings": {"tool": "look"},
+    "findings_text": {"tokens": 100},
+}
+QUERIES = {"snapshot_file": {"path": "a.txt"}}
+NAMES = {
+    "turn": "1",
+    "session": "talk",
+    "conversation_id": "short",
+    "number": "1",
+    "name": "a",
+    "key": "p",
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, str]]]:
+    folder = tmp_path_factory.mktemp("admission")
+    store = f"sqlite:///{folder / 'chat.db'}"
+    with Memory(store, scope="acme") as memory:
+        for name in ("talk", "short"):
+            session = memory.session(name)
+            session.add([user(CONTENT), assistant(CONTENT)], client_id="k")
+            session.state.set("a", CONTENT)
+            session.pin(CONTENT, key="p")
+            session.snapshots.take(Snapshot(context=CONTENT, files={"a.txt": CONTENT}))
+            session.findings.note({"id": "c", "name": "look", "arguments": "{}"}, CONTENT)
+            NAMES["call"] = "000000000002-0000"
+            session.context()
+            session.checkpoint(CONTENT, keep_turns=0)
+    file = folder / "tokens.json"
+    made = make_tokens(
+        file,
+        ("all", "acme", ["read", "write", "admin"]),
+        ("reader", "acme", ["read"]),
+        ("writer", "acme", ["write"]),
+        ("foreign", "other", ["read", "write", "admin"]),
+    )
+    late, line = new_token("late", "acme", ["read", "write"], now=time.time() - 9e6, days=1)
+    TokenFile(file).add(line)
+    made["late"] = late
+    with running(ServiceOptions(store=store, tokens_file=file)) as service:
+        yield service, made
+
+
+def asked(client: httpx2.Client, each: Operation) -> tuple[int, str]:
+    """What an operation answers; of a stream, its beginning."""
+    path = re.sub(r"{(\w+)}", lambda found: NAMES[found[1]], each.path)
+    calls = {"before": NAMES["call"], "after": NAMES["call"]}
+    query = calls if each.name == "diff" else QUERIES.get(each.name, {})
+    body = BODIES.get(each.name)
+    with client.stream(each.method, path, params=query, json=body) as answer:
+        if each.answer is Events and answer.status_code == 200:
+            return 200, next(answer.iter_text(), "")
+        return answer.status_code, answer.read().decode() + repr(answer.headers)
+
+
+def leaks_without_a_token(service: Running, made: dict[str, str], each: Operation) -> list[str]:
+    """What can be had of an operation by somebody who may not have it."""
+    found: list[str] = []
+    wrong = made["all"][:-1] + ("0" if made["all"][-1] != "0" else "1")
+    for name, token in (("none", ""), ("wrong", wrong), ("late", made["late"]), ("odd", "xyz")):
+        with service.client(token) as client:
+            status, text = asked(client, each)
+        if status != 401:
+            found.append(f"{each.name}, {name} token: {status}")
+        if CONTENT in text:
+            found.append(f"{each.name}, {name} token: content")
+    return found
+
+
+@pytest.mark.parametrize("each", GUARDED, ids=lambda each: each.name)
+def test_no_route_answers_without_a_token(
+    served: tuple[Running, dict[str, str]], each: Operation
+) -> None:
+    assert leaks_without_a_token(*served, each) == []
+
+
+@pytest.mark.parametrize("each", GUARDED, ids=lambda each: each.name)
+def test_a_token_without_the_right_is_refused(
+    served: tuple[Running, dict[str, str]], each: Operation
+) -> None:
+    service, made = served
+    lacking = {Right.READ: "writer", Right.WRITE: "reader", Right.ADMIN: "writer"}
+    assert each.right is not None
+    with service.client(made[lacking[each.right]]) as client:
+        status, text = asked(client, each)
+    assert status == 403
+    assert CONTENT not in text
+
+
+@pytest.mark.parametrize("each", TABLE, ids=lambda each: each.name)
+def test_another_tenant_sees_and_changes_nothing(
+    served: tuple[Running, dict[str, str]], each: Operation
+) -> None:
+    service, made = served
+    with service.client(made["foreign"]) as client:
+        status, text = asked(client, each)
+    assert status < 500
+    assert CONTENT not in text
+    with service.client(made["reader"]) as client:
+        for name in ("talk", "short"):
+            page = client.get(f"/v1/sessions/{name}/messages").json()
+            assert [entry["message"]["content"] for entry in page["entries"]] == [CONTENT, CONTENT]
+            assert client.get(f"/v1/sessions/{name}/state").json()["values"] == {"a": CONTENT}
+            assert client.get(f"/v1/sessions/{name}/pins").json()["pins"] == {"p": CONTENT}
+            [found] = client.get(f"/v1/sessions/{name}/findings").json()["findings"]
+            assert found["content"] == CONTENT
+        listed = client.get("/v1/sessions").json()["conversations"]
+        assert [each["conversation"] for each in listed] == ["short", "talk"]
+
+
+def test_the_owner_does_see_it(served: tuple[Running, dict[str, str]]) -> None:
+    service, made = served
+    seen = 0
+    with service.client(made["reader"]) as client:
+        for each in TABLE:
+            if each.right is Right.READ and each.answer is not Events:
+                status, text = asked(client, each)
+                assert status == 200, each.name
+                seen += CONTENT in text
+    assert seen >= 10
+
+
+def test_a_route_without_a_check_would_be_found(tmp_path: Path) -> None:
+    @operation("GET", "/v1/sessions/{session}/oops", right=None, answer=Ready)
+    async def oops(asked: Asked[Nothing, NoQuery]) -> Ready:
+        """Forgot to ask."""
+        return Ready(ready=CONTENT in repr(asked.names))
+
+    file = tmp_path / "tokens.json"
+    made = make_tokens(file, ("all", "acme", ["read"]))
+    with running(ServiceOptions(tokens_file=file), table=[*TABLE, oops]) as service:
+        assert leaks_without_a_token(service, {**made, "late": "x"}, oops) != []
+
+
+def test_a_route_that_looks_elsewhere_would_be_found(tmp_path: Path) -> None:
+    @operation("GET", "/v1/peek/{session}", right=Right.READ, answer=Any)  # pyright: ignore[reportArgumentType]
+    async def peek(asked: Asked[Nothing, NoQuery]) -> object:
+        """Look into another tenant."""
+        found = await asked.state.memory("acme").session(asked.names["session"]).history()
+        return [entry.message.text for entry in found]
+
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with Memory(store, scope="acme") as memory:
+        memory.session("talk").user(CONTENT)
+    file = tmp_path / "tokens.json"
+    made = make_tokens(file, ("foreign", "other", ["read"]))
+    options = ServiceOptions(store=store, tokens_file=file)
+    with (
+        running(options, table=[*TABLE, peek]) as service,
+        service.client(made["foreign"]) as client,
+    ):
+        assert CONTENT in asked(client, peek)[1]
+
+
+def test_what_is_mounted_beside_the_api_passes_the_same_gate(tmp_path: Path) -> None:
+    async def beside(scope: Any, receive: Any, send: Any) -> None:
+        del receive
+        tenant = scope[CALLER].tenant.encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": tenant})
+
+    file = tmp_path / "tokens.json"
+    made = make_tokens(file, ("reader", "acme", ["read"]), ("writer", "acme", ["write"]))
+    entered: list[str] = []
+
+    class Beside:
+        async def __aenter__(self) -> None:
+            entered.append("in")
+
+        async def __aexit__(self, *_: object) -> None:
+            entered.append("out")
+
+    state_of: list[Any] = []
+
+    async def guarded_later(scope: Any, receive: Any, send: Any) -> None:
+        await Guarded(beside, state_of[0], right=Right.READ)(scope, receive, send)
+
+    options = ServiceOptions(tokens_file=file)
+    with running(options, mounts=[Mount("/beside", guarded_later)], beside=[Beside]) as service:
+        state_of.append(service.state)
+        with service.client(made["reader"]) as client:
+            assert client.get("/beside/x").text == "acme"
+        with service.client(made["writer"]) as client:
+            assert client.get("/beside/x").status_code == 403
+        with service.client() as client:
+            assert client.get("/beside/x").status_code == 401
+    assert entered == ["in", "out"]
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil:80", ""]
+)
+def test_another_name_in_the_host_header_is_refused(
+    served: tuple[Running, dict[str, str]], host: str
+) -> None:
+    service, made = served
+    with service.client(made["all"]) as client:
+        answer = client.get("/v1/sessions", headers={"host": host})
+    assert answer.status_code in (400, 403)
+    assert CONTENT not in answer.text
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:99", "[::1]:8787", "LOCALHOST:1"])
+def test_names_of_this_machine_are_taken(served: tuple[Running, dict[str, str]], host: str) -> None:
+    service, made = served
+    with service.client(made["all"]) as client:
+        assert client.get("/v1/sessions", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "file://"])
+def test_a_page_of_another_origin_is_refused(
+    served: tuple[Running, dict[str, str]], origin: str
+) -> None:
+    service, made = served
+    with service.client(made["all"]) as client:
+        assert client.get("/healthz", headers={"origin": origin}).status_code == 403
+        assert client.get("/v1/sessions", headers={"origin": origin}).status_code == 403
+
+
+def test_a_page_of_the_service_itself_and_of_allowed_origins_may_ask() -> None:
+    options = ServiceOptions(allow_origins=("https://app.example",), allow_hosts=("mem.example",))
+    with running(options) as service, service.client() as client:
+        own = service.url
+        for origin, shown in ((own, None), ("https://app.example", "https://app.example")):
+            answer = client.get("/v1/sessions", headers={"origin": origin})
+            assert answer.status_code == 200
+            assert answer.headers.get("access-control-allow-origin") == shown
+        problem = client.get("/v1/nowhere", headers={"origin": "https://app.example"})
+        assert problem.headers["access-control-allow-origin"] == "https://app.example"
+        for origin, status in (("https://app.example", 200), ("https://evil.example", 400)):
+            asked_first = {"origin": origin, "access-control-request-method": "POST"}
+            assert client.options("/v1/sessions", headers=asked_first).status_code == status
+        assert client.get("/v1/sessions", headers={"host": "mem.example"}).status_code == 200
