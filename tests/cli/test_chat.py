@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.models.strict_server import Refuse, Say, StrictServer
 from turnfold import Memory
 from turnfold.cli.app import app
 from turnfold.cli.chat.answering import ModelAnswers, Quotes, pick_model
@@ -96,3 +97,61 @@ def test_what_cannot_work_is_told_in_a_line(tmp_path: Path) -> None:
     assert "unknown store" in bad.output
     assert "Traceback" not in bad.output
     assert not list(tmp_path.iterdir())
+
+
+def test_bytes_that_are_no_text_do_not_end_the_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    store = ["--store", address(tmp_path), "--session", "notes"]
+    said = RUN.invoke(
+        app, ["chat", *store], input=b"half a \xe4\xb8 character\n\xe4\xbd\xa0\xe5\xa5\xbd\n"
+    )
+    assert said.exit_code == 0, said.output
+    with Memory(address(tmp_path)) as memory:
+        texts = [entry.message.text for entry in memory.session("notes").history()]
+    assert texts == ["half a \ufffd character", "你好"]
+
+
+def test_an_error_in_a_turn_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    with StrictServer([Refuse(401, "bad key"), Say("hello again")]) as server:
+        given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
+        talked = RUN.invoke(app, ["chat", *given, "--session", "花 园"], input="one\ntwo\n")
+        assert talked.exit_code == 0, talked.output
+        assert "ModelFailed: m refused the call (HTTP 401" in talked.output
+        assert "hello again" in talked.output
+        assert f"turnfold chat {' '.join(given)} --session '花 园'" in talked.output
+        assert server.rejected == []
+
+
+def test_stopping_an_answer_keeps_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(self: ModelAnswers, conversation: str, text: str) -> str:
+        self.memory.session(conversation).user(text)
+        if text == "one":
+            raise KeyboardInterrupt
+        return text
+
+    monkeypatch.setattr(ModelAnswers, "answer", stopped)
+    given = ["--model", "m", "--base-url", "http://localhost:1/v1", "--store", address(tmp_path)]
+    talked = RUN.invoke(app, ["chat", *given, "--session", "s"], input="one\ntwo\n")
+    assert talked.exit_code == 0, talked.output
+    assert "(stopped; what you said is kept)" in talked.output
+    with Memory(address(tmp_path)) as memory:
+        assert len(memory.session("s").history()) == 2
+
+
+def test_what_the_provider_is_not_sent_is_told(tmp_path: Path) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    with Memory(address(tmp_path)) as memory:
+        session = memory.session("s")
+        session.user("hello")
+        session.add({"role": "assistant", "content": [thought, {"type": "text", "text": "hi"}]})
+    with StrictServer([Say("again"), Say("and again")]) as server:
+        given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
+        talked = RUN.invoke(app, ["chat", *given, "--session", "s"], input="one\n")
+        assert "1 changed for openai_chat" in talked.output
+        told = RUN.invoke(app, ["chat", *given, "--session", "s", "--once", "two", "--json"])
+    [change] = json.loads(told.output)["changes"]
+    assert change.startswith("1 left out: Chat Completions takes no thoughts back")

@@ -124,7 +124,7 @@ def test_a_missing_extra_is_named_in_one_line(package: str) -> None:
         "from turnfold.cli import main; main()"
     )
     finished = run("-c", program)
-    assert finished.returncode == 1
+    assert finished.returncode == 4
     assert finished.stdout == ""
     [line] = finished.stderr.splitlines()
     assert "pip install 'turnfold[cli]'" in line

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from turnfold.cli.exit_codes import code_of
 from turnfold.errors import MissingExtra, TurnfoldError
 
 __all__ = ("main",)
@@ -17,20 +18,20 @@ _OF_THE_EXTRA = ("rich", "typer")
 
 
 def main() -> None:
-    """Run the command line; ends with code 2 after an error of turnfold, 1 where the extra is missing."""
+    """Run the command line; ends with the code of `exit_codes` after an error of turnfold."""
     _accept_any_terminal()
     try:
         from turnfold.cli.app import app
 
         app()
     except TurnfoldError as error:
-        _stop(str(error), code=2)
+        _stop(str(error), code=code_of(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
         missing = MissingExtra(package=package, extra="cli", purpose="the turnfold command")
-        _stop(str(missing), code=1)
+        _stop(str(missing), code=code_of(missing))
 
 
 def _accept_any_terminal() -> None:

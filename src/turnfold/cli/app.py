@@ -10,15 +10,25 @@ from typing import Annotated
 import typer
 
 import turnfold
+from turnfold.cli.commands import add_commands
+from turnfold.cli.exit_codes import telling
+from turnfold.cli.mcp import mcp
+from turnfold.cli.serve import serve, tokens
+from turnfold.cli.ui import ui
 
 __all__ = ("LabelLanguage", "app")
 
 app = typer.Typer(
     name="turnfold",
     help="The context memory of LLM agents: the best context that fits the budget, and nothing lost.",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+app.command()(serve)
+app.command()(ui)
+app.command()(mcp)
+app.add_typer(tokens, name="tokens")
 
 
 class LabelLanguage(StrEnum):
@@ -111,9 +121,8 @@ def chat(
 ) -> None:
     """Talk to a model in a session that is kept; without a model, to the memory itself."""
     from turnfold.cli.chat.talk import say_once, talk
-    from turnfold.errors import TurnfoldError
 
-    try:
+    with telling():
         if once is not None or as_json:
             if once is None:
                 raise typer.BadParameter("--json needs --once TEXT")
@@ -136,9 +145,6 @@ def chat(
             system=system,
             tokens=budget,
         )
-    except TurnfoldError as error:
-        typer.echo(f"turnfold: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 @app.command()
@@ -161,13 +167,9 @@ def lint(
 ) -> None:
     """Check a stored history against what its provider takes; exit code 1 when it would be refused."""
     from turnfold.cli.lint import lint_file
-    from turnfold.errors import TurnfoldError
 
-    try:
+    with telling():
         found = lint_file(file, provider)
-    except TurnfoldError as error:
-        typer.echo(f"turnfold: {error}", err=True)
-        raise typer.Exit(2) from None
     if mend is not None:
         mend.write_text(json.dumps(found.mended, ensure_ascii=False, indent=1), "utf-8")
     if as_json:
@@ -180,3 +182,6 @@ def lint(
         typer.echo(f"{found.provider}: {len(found.faults)} faults")
     if found.faults:
         raise typer.Exit(1)
+
+
+add_commands(app)

@@ -12,6 +12,7 @@ from typing import cast
 
 from turnfold.errors import InvalidOption
 from turnfold.wire import Fault, lint, repair
+from turnfold.wire.guessing import guess_provider
 
 __all__ = ("PROVIDERS", "Linted", "guess_provider", "lint_file", "read_payload")
 
@@ -68,36 +69,3 @@ def read_payload(path: Path) -> object:
             raise InvalidOption(f"{path} is neither JSON nor JSON Lines: {error}") from None
     except RecursionError:
         raise InvalidOption(f"{path} is nested too deeply to be a history") from None
-
-
-def guess_provider(payload: object) -> str:
-    """Whose format a payload is in, by what only that one has."""
-    if isinstance(payload, dict):
-        fields = cast("dict[str, object]", payload)
-        if "contents" in fields:
-            return "gemini"
-        if "input" in fields:
-            return "openai_responses"
-        if "system" in fields:
-            return "anthropic"
-        payload = fields.get("messages", ())
-    items = cast("list[object]", payload) if isinstance(payload, list) else []
-    kinds = {str(item.get("type", "")) for item in _objects(items)}
-    if kinds & {"function_call", "function_call_output", "reasoning", "message"}:
-        return "openai_responses"
-    if any("parts" in item for item in _objects(items)):
-        return "gemini"
-    blocks = [b for item in _objects(items) for b in _objects(item.get("content"))]
-    if {str(block.get("type", "")) for block in blocks} & {"tool_use", "tool_result", "thinking"}:
-        return "anthropic"
-    return "openai_chat"
-
-
-def _objects(value: object) -> list[dict[str, object]]:
-    if not isinstance(value, list):
-        return []
-    return [
-        cast("dict[str, object]", item)
-        for item in cast("list[object]", value)
-        if isinstance(item, dict)
-    ]

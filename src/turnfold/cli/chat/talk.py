@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import sys
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
 
 from turnfold.budget import Budget
 from turnfold.cli.chat.answering import Answerer, ModelAnswers, Quotes, pick_model
-from turnfold.errors import ModelFailed, StepsExhausted
+from turnfold.cli.store_address import default_store
+from turnfold.errors import StoreError, TurnfoldError
 from turnfold.memory import Memory
 from turnfold.models import ChatModel
 from turnfold.window import Receipt
@@ -28,17 +28,6 @@ _NO_MODEL = (
     "未配置模型：输入会被保存，并引用匹配的旧内容。"
 )
 _PROMPT = "> "
-
-
-def default_store(environment: dict[str, str] | None = None) -> str:
-    """Where chats are kept: TURNFOLD_STORE, or a file in the user's data folder."""
-    known = dict(os.environ) if environment is None else environment
-    if known.get("TURNFOLD_STORE"):
-        return known["TURNFOLD_STORE"]
-    base = known.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    folder = Path(base) / "turnfold"
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{(folder / 'chat.db').as_posix()}"
 
 
 def talk(
@@ -64,7 +53,8 @@ def talk(
         )
         for line in _lines(console):
             _one_turn(console, answerer, conversation, line)
-        console.print(Text(f"\nto go on: turnfold chat --session {conversation}", style="dim"))
+        again = _to_go_on(conversation, {"model": model, "base-url": base_url, "store": store})
+        console.print(Text(f"\nto go on: {again}", style="dim"))
 
 
 def say_once(
@@ -97,6 +87,7 @@ def say_once(
                 "allowed": receipt.allowed if receipt else 0,
                 "messages": receipt.messages if receipt else 0,
                 "prefix_share": receipt.prefix_share if receipt else 1.0,
+                "changes": [str(change) for change in receipt.changes] if receipt else [],
             },
             ensure_ascii=False,
         )
@@ -106,6 +97,12 @@ def budget_line(receipt: Receipt) -> str:
     """What the call spent, in a line."""
     share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
     return f"{receipt}{share}"
+
+
+def _to_go_on(conversation: str, given: Mapping[str, str | None]) -> str:
+    """The command that goes on with a session: where it is kept belongs to it."""
+    options = "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items() if value)
+    return f"turnfold chat{options} --session {shlex.quote(conversation)}"
 
 
 def _memory(store: str | None, model: ChatModel | None, tokens: int | None) -> Memory:
@@ -131,8 +128,13 @@ def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Con
 def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str) -> None:
     try:
         answer = answerer.answer(conversation, line)
-    except (ModelFailed, StepsExhausted) as error:
+    except StoreError:
+        raise  # nothing can be kept: better to end than to seem to listen
+    except TurnfoldError as error:
         console.print(Text(f"{type(error).__name__}: {error}", style="red"))
+        return
+    except KeyboardInterrupt:
+        console.print(Text("\n(stopped; what you said is kept)", style="yellow"))
         return
     if isinstance(answerer, Quotes):
         console.print(Text(answer or "(nothing like it was said before; kept)"))
@@ -144,10 +146,16 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
 
 def _lines(console: Console) -> Iterator[str]:
     interactive = sys.stdin.isatty()
+    reconfigure = getattr(sys.stdin, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # bytes that are no text are shown as such
     while True:
         if interactive:
             console.print(_PROMPT, end="")
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            return
         if not line:
             return
         if line.strip():

@@ -1,0 +1,15 @@
+"""The commands and their options, one file per family; what they do is imported when they run."""
+
+from __future__ import annotations
+
+import typer
+
+from turnfold.cli.commands import changing, finding, health, looking, moving
+
+__all__ = ("add_commands",)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register every command of this folder."""
+    for family in (looking, finding, changing, moving, health):
+        family.add(app)

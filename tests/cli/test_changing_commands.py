@@ -1,0 +1,300 @@
+"""Checkpoint, fork, export, import, audit, db: what they change, what they refuse, and with which code they end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
+from turnfold import Memory, Scope, user
+from turnfold.cli import auditing_run
+from turnfold.memory import auditing
+from turnfold.memory.drive import drive
+from turnfold.memory.importing import FORMATS
+from turnfold.records import NewEntry
+from turnfold.stores import digest, open_store
+from turnfold.stores.sqlite_engine import Connection, SqliteEngine
+from turnfold.stores.sqlite_schema import MIGRATIONS
+from turnfold.wire import lint
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return seed(tmp_path)
+
+
+def digests(store: str) -> dict[str, str]:
+    held = open_store(store, blocking=True)
+    try:
+        scope = Scope("default")
+        names = [info.conversation for info in drive(held.conversations(scope))]
+        return {name: drive(digest(held, scope, name)) for name in names}
+    finally:
+        drive(held.close())
+
+
+def test_a_checkpoint_by_hand_folds_and_the_log_stays(store: str) -> None:
+    with Memory(store, model=MODEL) as memory:
+        before = memory.session(LONG).history(limit=1000)
+    made = invoke_json(["checkpoint", "ware", "--keep-turns", "1", "--store", store])
+    with Memory(store, model=MODEL) as memory:
+        session = memory.session(LONG)
+        assert session.checkpoints()[-1].id == made["checkpoint"]["id"]
+        assert session.history(limit=1000) == before
+    again = invoke(["checkpoint", "ware", "--keep-turns", "1", "--store", store])
+    assert again.exit_code == 0
+    assert "nothing to fold" in again.stdout
+
+
+def test_a_summary_may_be_given_as_text_file_or_input(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "summary.txt"
+    file.write_text("From a file: 定金 4471.50 欧元", encoding="utf-8")
+    made = invoke_json(
+        ["checkpoint", "ware", "--keep-turns", "3", "--summary", f"@{file}", "--store", store]
+    )
+    assert made["checkpoint"]["text"] == "From a file: 定金 4471.50 欧元"
+    missing = invoke(["checkpoint", "ware", "--summary", "@nowhere.txt", "--store", store])
+    assert missing.exit_code == 3
+
+
+def test_a_fork_is_counted_like_its_original(store: str) -> None:
+    made = invoke_json(["fork", "ware", "branch", "--at", "9", "--store", store])
+    assert (made["forked_from"], made["entries"]) == (LONG, 9)
+    with Memory(store, model=MODEL) as memory:
+        ours = [(e.message, e.tokens) for e in memory.session("branch").history()]
+        theirs = [(e.message, e.tokens) for e in memory.session(LONG).history(limit=9)]
+        heads = {i.conversation: i.head.counter for i in memory.conversations()}
+    assert ours == theirs
+    assert heads["branch"] == heads[LONG]
+    assert invoke(["fork", "ware", "branch", "--store", store]).exit_code == 4
+    assert invoke(["fork", "ware", "other", "--at", "9999", "--store", store]).exit_code == 2
+
+
+def test_our_own_export_comes_back_the_same(store: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "all.jsonl", str(tmp_path / "other.db")
+    done = invoke(["export", "--all", "-o", str(file), "--store", store])
+    assert done.exit_code == 0, done.output
+    assert "2 sessions" in done.stderr
+    assert invoke_json(["import", str(file), "--store", other])["new"] == 2
+    assert digests(f"sqlite:///{other}") == digests(store)
+    assert invoke_json(["import", str(file), "--store", other])["already"] == 2
+    packed = tmp_path / "all.jsonl.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert invoke_json(["import", str(packed), "--store", other])["already"] == 2
+
+
+def test_the_standard_output_gets_the_export_and_nothing_else(store: str) -> None:
+    result = invoke(["export", SHORT, "--store", store])
+    lines = [json.loads(line) for line in result.stdout_bytes.splitlines()]
+    assert lines[0]["format"] == "turnfold-export"
+    assert lines[-1]["line"] == "footer"
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic", "gemini"])
+def test_an_export_for_a_provider_is_one_it_takes_and_reads_back(
+    store: str, tmp_path: Path, name: str
+) -> None:
+    file, other = tmp_path / f"{name}.jsonl", str(tmp_path / f"{name}.db")
+    arguments = ["export", LONG, SHORT, "--format", name, "-o", str(file), "--store", store]
+    done = invoke_json(arguments)
+    assert done["sessions"] == [LONG, SHORT]
+    bodies = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    provider = {"openai": "openai_chat", "openai-responses": "openai_responses"}.get(name, name)
+    for body in bodies:
+        del body["conversation_id"]
+        assert lint(body, provider) == ()
+    found = invoke_json(["import", str(file), "--store", other])
+    assert (found["format"], found["conversations"]) == (name, [LONG, SHORT])
+    with Memory(store) as memory, Memory(f"sqlite:///{other}") as copied:
+        theirs = [e.message.text for e in copied.session(LONG).history(limit=1000)]
+        ours = [e.message.text for e in memory.session(LONG).history(limit=1000)]
+    assert theirs == ours
+
+
+def test_markdown_holds_every_word(store: str) -> None:
+    seen = invoke(["export", LONG, "--format", "markdown", "--store", store]).stdout
+    with Memory(store) as memory:
+        for entry in memory.session(LONG).history(limit=1000):
+            assert entry.message.text in seen
+
+
+def test_a_failed_export_leaves_no_file(store: str, tmp_path: Path) -> None:
+    for name in ("nowhere", ""):
+        arguments = [
+            "export",
+            *([name] if name else []),
+            "-o",
+            str(tmp_path / "x"),
+            "--store",
+            store,
+        ]
+        assert invoke(arguments).exit_code == (3 if name else 2)
+    assert invoke(["export", SHORT, "--format", "pdf", "--store", store]).exit_code == 2
+    assert not (tmp_path / "x").exists()
+
+
+def test_bad_lines_are_named_and_nothing_is_imported(tmp_path: Path) -> None:
+    file, other = tmp_path / "talk.jsonl", tmp_path / "new.db"
+    good = [json.dumps({"role": "user", "content": f"第 {n} 句"}) for n in range(4)]
+    lines = [good[0], '{"role": "us', good[1], '{"content": "no role"}', good[2], "[1, 2]", good[3]]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    refused = invoke(["import", str(file), "--format", "openai", "--store", str(other)])
+    assert refused.exit_code == 1
+    for line in (2, 4, 6):
+        assert f"line {line}:" in refused.stderr
+    assert "Nothing was imported" in refused.stderr
+    assert invoke_json(["sessions", "--store", str(other)])["total"] == 0
+    skipped = invoke(["import", str(file), "--skip-bad", "--store", str(other), "--json"])
+    assert skipped.exit_code == 1
+    done = json.loads(skipped.stdout)
+    assert (done["entries"], done["bad_total"]) == (4, 3)
+    assert [bad["line"] for bad in done["bad"]] == [2, 4, 6]
+    with Memory(f"sqlite:///{other}") as memory:
+        assert len(memory.session("talk").history()) == 4
+
+
+def test_a_file_that_grew_is_imported_again(tmp_path: Path) -> None:
+    file, store = tmp_path / "talk.jsonl", f"sqlite:///{tmp_path / 'new.db'}"
+    said = [
+        json.dumps({"role": role, "content": f"{role} {n}"})
+        for n in range(3)
+        for role in ("user", "assistant")
+    ]
+    file.write_text("\n".join(said[:4]))
+    trial = invoke_json(["import", str(file), "--dry-run", "--store", store])
+    assert (trial["entries"], trial["written"]) == (4, False)
+    assert invoke_json(["sessions", "--store", store])["total"] == 0
+    assert invoke_json(["import", str(file), "--store", store])["new"] == 1
+    file.write_text("\n".join(said))
+    grown = invoke_json(["import", str(file), "--store", store])
+    assert (grown["continued"], grown["entries"]) == (["talk"], 2)
+    assert invoke_json(["import", str(file), "--store", store])["already"] == 1
+    with Memory(store) as memory:
+        assert [e.message.text for e in memory.session("talk").history()][-1] == "assistant 2"
+    file.write_text("\n".join([said[1], *said]))
+    other = invoke(["import", str(file), "--store", store])
+    assert other.exit_code == 4
+    assert "says something else from entry 1 on" in other.stderr
+    renamed = invoke_json(["import", str(file), "--session", "again", "--store", store])
+    assert renamed["conversations"] == ["again"]
+
+
+def test_every_format_is_offered(tmp_path: Path) -> None:
+    helped = invoke(["import", "--help"], width=200).stdout
+    assert all(name in helped for name in FORMATS)
+    assert invoke(["import", str(tmp_path / "no.json"), "--store", "x.db"]).exit_code == 3
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
+    assert invoke(["import", str(empty), "--store", str(tmp_path / "e.db")]).exit_code == 1
+
+
+def test_an_audit_finds_nothing_until_something_is_wrong(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = invoke_json(["audit", "--store", store])
+    assert (found["faults"], len(found["sessions"])) == (0, 2)
+    assert found["entries"] == sum(one["entries"] for one in found["sessions"])
+
+    def lies(*_arguments: object, **_options: object) -> list[auditing.AuditFault]:
+        return [auditing.AuditFault(auditing.AuditRule.DENSE, 3, "stands where 2 should")]
+
+    monkeypatch.setattr(auditing_run, "audit", lies)
+    result = invoke(["audit", "weather", "--store", store])
+    assert result.exit_code == 1
+    assert f"{SHORT}: dense at entry 3" in result.stdout
+
+
+def test_an_audit_sees_a_log_that_was_tampered_with(store: str, tmp_path: Path) -> None:
+    engine = SqliteEngine(str(tmp_path / "seeded.db"), blocking=True)
+    drive(engine.write(lambda c: c.execute("DELETE FROM entry WHERE seq = 3").fetchall()))
+    drive(engine.close())
+    result = invoke(["audit", LONG, "--store", store])
+    assert result.exit_code == 1, result.output
+
+
+def test_the_store_is_where_it_is_said_to_be(store: str, tmp_path: Path) -> None:
+    assert invoke(["db", "path", "--store", store]).stdout.strip() == str(tmp_path / "seeded.db")
+    assert invoke(["db", "path"], TURNFOLD_STORE=store).stdout.strip() == str(
+        tmp_path / "seeded.db"
+    )
+    home = invoke(["db", "path"], XDG_DATA_HOME=str(tmp_path / "data")).stdout.strip()
+    assert home == str(tmp_path / "data" / "turnfold" / "chat.db")
+    assert not (tmp_path / "data").exists()
+    guarded = "postgresql://dana:s3cret@db.example/turns"
+    assert "s3cret" not in invoke(["db", "path", "--store", guarded, "--json"]).output
+
+
+def test_status_tells_the_schema_without_changing_it(store: str, tmp_path: Path) -> None:
+    found = invoke_json(["db", "status", "--store", store])
+    assert found["conversations"] == 2
+    assert found["file"]["applied"] == [name for name, _ in MIGRATIONS]
+    assert (found["file"]["journal_mode"], found["file"]["synchronous"]) == ("wal", 2)
+    old = tmp_path / "old.db"
+    engine = SqliteEngine(str(old), blocking=True)
+
+    def first_release(connection: Connection) -> None:
+        name, script = MIGRATIONS[0]
+        connection.execute("CREATE TABLE migration (name TEXT PRIMARY KEY) STRICT")
+        connection.execute(script)
+        connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+
+    drive(engine.write(first_release))
+    drive(engine.close())
+    for _ in range(2):  # looking does not bring it up to date
+        behind = invoke(["db", "status", "--store", str(old), "--json"])
+        assert behind.exit_code == 1
+        told = json.loads(behind.stdout)
+        assert told["file"]["missing"] == [name for name, _ in MIGRATIONS[1:]]
+    added = invoke_json(["db", "migrate", "--store", str(old)])["added"]
+    assert added == [name for name, _ in MIGRATIONS[1:]]
+    assert invoke_json(["db", "status", "--store", str(old)])["file"]["missing"] == []
+    assert "up to date" in invoke(["db", "migrate", "--store", str(old)]).stdout
+
+
+def test_a_backup_is_the_same_store(store: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    done = invoke_json(["db", "backup", str(copy), "--store", store])
+    assert done["size"] == copy.stat().st_size
+    assert digests(f"sqlite:///{copy}") == digests(store)
+    assert invoke(["db", "backup", str(copy), "--store", store]).exit_code == 2
+
+
+def test_names_that_are_not_there_or_not_alone(store: str) -> None:
+    held = open_store(store, blocking=True)
+    drive(held.append(Scope("default"), "weather-2", [NewEntry(user("hi"))]))
+    drive(held.close())
+    several = invoke(["show", "weather", "--store", store])
+    assert several.exit_code == 2
+    assert "weather-1, weather-2" in several.stderr
+    assert invoke(["show", "weather-1", "--store", store]).exit_code == 0
+    nobody = invoke(["show", "nobody", "--store", store])
+    assert nobody.exit_code == 3
+    assert "turnfold sessions" in nobody.stderr
+    assert invoke(["show", "ware", "--store", store, "--tenant", "other"]).exit_code == 3
+    assert invoke(["explain", "ware", "999999", "--store", store]).exit_code == 3
+    assert invoke(["explain", "ware", "what", "--store", store]).exit_code == 2
+    assert invoke(["explain", "weather-1", "--store", store]).exit_code == 3
+    assert invoke(["show", "@last", "--store", store]).stdout.startswith("weather-2")
+
+
+@pytest.mark.parametrize("command", ["sessions", "top", "audit"])
+def test_a_mistyped_store_is_told_and_not_made(tmp_path: Path, command: str) -> None:
+    missing = tmp_path / "typo.db"
+    result = invoke([command, "--store", str(missing)])
+    assert result.exit_code == 3
+    assert "typo.db" in result.stderr
+    assert "Traceback" not in result.output
+    assert not missing.exists()
+
+
+def test_a_store_that_is_none(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.db"
+    foreign.write_bytes(b"not a database at all" * 100)
+    for command in (["sessions"], ["db", "status"]):
+        result = invoke([*command, "--store", str(foreign)])
+        assert result.exit_code == 4
+        assert "Traceback" not in result.output
+    assert invoke(["sessions", "--store", "mysql://x"]).exit_code == 2

@@ -1,0 +1,304 @@
+"""The commands that look: what they show is what the store holds, at any width, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
+from turnfold import Budget, Memory, Scope
+from turnfold.cli import top_screen
+from turnfold.memory.drive import drive
+from turnfold.stores import digest, open_store
+from turnfold.window import Section
+
+LOOKING = (
+    ["sessions"],
+    ["show", "ware"],
+    ["show", "ware", "--full"],
+    ["context", "ware"],
+    ["context", "ware", "--query", "HT-2026-003"],
+    ["top"],
+    ["top", "ware"],
+    ["explain", "ware"],
+    ["explain", "ware", "--list"],
+    ["diff", "ware"],
+    ["replay", "ware", "--budget", "1000", "--model", MODEL],
+    ["audit"],
+    ["db", "status"],
+)
+ESCAPE = "\x1b"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return seed(tmp_path_factory.mktemp("looking"))
+
+
+@pytest.fixture
+def memory(store: str) -> Iterator[Memory]:
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=TOKENS)) as opened:
+        yield opened
+
+
+def fingerprint(store: str) -> list[str]:
+    held = open_store(store, blocking=True)
+    try:
+        return [drive(digest(held, Scope("default"), name)) for name in (LONG, SHORT)]
+    finally:
+        drive(held.close())
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_looking_writes_nothing(store: str, arguments: list[str]) -> None:
+    before = fingerprint(store)
+    assert invoke([*arguments, "--store", store]).exit_code == 0
+    assert fingerprint(store) == before
+
+
+def test_the_proof_sees_a_command_that_writes(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    before = fingerprint(store)
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=TOKENS)) as memory:
+        memory.session(LONG).context()
+    assert fingerprint(store) != before
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_every_screen_fits_its_width_and_a_pipe_gets_no_escape_codes(
+    store: str, arguments: list[str], width: int
+) -> None:
+    result = invoke([*arguments, "--store", store], width=width)
+    assert result.exit_code == 0, result.output
+    assert ESCAPE not in result.stdout
+    assert result.stdout.strip()
+    too_long = [line for line in result.stdout.splitlines() if cell_len(line) > width]
+    assert too_long == []
+
+
+def test_columns_of_wide_characters_stand_under_each_other(store: str) -> None:
+    lines = invoke(["show", "ware", "-n", "12", "--store", store], width=100).stdout.splitlines()
+    heading = next(line for line in lines if line.startswith("seq"))
+    place = cell_len(heading[: heading.index("text")])
+    rows = lines[lines.index(heading) + 1 :]
+    for row in rows:
+        seen = 0
+        for at, char in enumerate(row):
+            if seen == place:
+                assert row[at - 2 : at] == "  "
+                break
+            seen += cell_len(char)
+        else:
+            pytest.fail(f"nothing stands under 'text': {row!r}")
+
+
+def test_sessions_are_those_of_the_store(store: str, memory: Memory) -> None:
+    found = invoke_json(["sessions", "--store", store])
+    infos = {info.conversation: info for info in memory.conversations()}
+    assert {row["session"] for row in found["sessions"]} == set(infos)
+    for row in found["sessions"]:
+        head = infos[row["session"]].head
+        assert (row["entries"], row["turns"], row["tokens"]) == (head.seq, head.turns, head.tokens)
+    newest = [row["updated"] for row in found["sessions"]]
+    assert newest == sorted(newest, reverse=True)
+    assert found["total"] == 2
+    only = invoke_json(["sessions", "wea", "--store", store])
+    assert [row["session"] for row in only["sessions"]] == [SHORT]
+
+
+def test_show_gives_the_entries_word_for_word(store: str, memory: Memory) -> None:
+    shown = invoke_json(["show", LONG, "--after", "3", "-n", "4", "--store", store])
+    entries = memory.session(LONG).history(after=3, limit=4)
+    assert [row["seq"] for row in shown["entries"]] == [4, 5, 6, 7]
+    assert [row["message"] for row in shown["entries"]] == [e.message.model_dump() for e in entries]
+    newest = invoke_json(["show", LONG, "-n", "2", "--store", store])
+    assert newest["entries"][-1]["seq"] == newest["status"]["entries"]
+
+
+def test_the_context_is_the_one_the_next_call_gets(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    view = invoke_json(["context", "ware", "--store", store])
+    with Memory(
+        store, model=MODEL, budget=Budget(max_tokens=TOKENS), checkpoint="manual"
+    ) as memory:
+        session = memory.session(LONG)
+        last = session.calls(limit=1000)[-1]
+        context = session.context()
+        live = session.checkpoints()[-1]
+    receipt = context.receipt
+    assert view["tokens"] == receipt.tokens
+    assert view["allowed"] == TOKENS
+    assert view["sections"] == {str(s): receipt.sections[s] for s in Section}
+    assert view["delta"] == receipt.tokens - last.tokens
+    assert (view["checkpoint"], view["checkpoint_upto"]) == (live.id, live.upto)
+    assert view["calls"][-1]["call"] == last.call
+    biggest = [item["tokens"] for item in view["biggest"]]
+    assert biggest == sorted(context.costs, reverse=True)[: len(biggest)]
+    assert view["counter"].startswith("o200k_base")
+
+
+def test_the_context_draws_what_it_says(store: str) -> None:
+    seen = invoke(["context", "ware", "--store", store], width=80).stdout
+    view = invoke_json(["context", "ware", "--store", store])
+    assert f"{view['tokens']:,} ({view['tokens'] / view['allowed']:.0%})" in seen
+    assert f"{view['checkpoint']} @ {view['checkpoint_upto']}" in seen
+    assert "^75%" in seen
+    for name, tokens in view["sections"].items():
+        assert not tokens or f"{name} {tokens:,}" in seen
+    chinese = invoke(["context", "ware", "--store", store], LC_ALL="zh_CN.UTF-8").stdout
+    assert "预算 1,500" in chinese
+    assert f"{view['checkpoint']} @" in chinese
+
+
+def test_a_smaller_budget_and_a_query_change_the_view(store: str) -> None:
+    small = invoke_json(["context", "ware", "--budget", "900", "--store", store])
+    assert small["allowed"] == 900
+    assert small["tokens"] <= 900
+    asked = invoke_json(["context", "ware", "--query", "HT-2026-002", "--store", store])
+    plain = invoke_json(["context", "ware", "--store", store])
+    assert asked["sections"]["tail"] > plain["sections"]["tail"]
+
+
+def test_top_adds_up(store: str, memory: Memory) -> None:
+    head = next(i.head for i in memory.conversations() if i.conversation == LONG)
+    found = invoke_json(["top", LONG, "-n", "3", "--store", store])
+    assert found["tokens"] == head.tokens
+    assert found["entries"] == head.seq
+    assert sum(row["tokens"] for row in found["roles"]) == head.tokens
+    entries = memory.session(LONG).history(limit=1000)
+    costliest = sorted((e.tokens for e in entries), reverse=True)[:3]
+    assert [row["tokens"] for row in found["costliest"]] == costliest
+    assert [row["name"] for row in found["tools"]] == ["look_up"]
+    whole = invoke_json(["top", "--store", store])
+    assert [row["name"] for row in whole["conversations"]] == [LONG, SHORT]
+
+
+def test_top_looks_again_as_often_as_it_is_told(store: str) -> None:
+    result = invoke(["top", "--watch", "0", "--times", "3", "--json", "--store", store])
+    assert result.stdout.count('"conversations"') == 3
+    waited: list[float] = []
+    looked: list[int] = []
+
+    def look() -> top_screen.Top:
+        looked.append(1)
+        return top_screen.Top(session="", tokens=0, entries=0)
+
+    top_screen.watch_top(look, seconds=7.0, times=2, json=True, pause=waited.append)
+    assert (len(looked), waited) == (2, [7.0])
+
+
+def test_explain_lists_every_message_with_its_fate(store: str, memory: Memory) -> None:
+    session = memory.session(LONG)
+    last = session.calls(limit=1000)[-1]
+    explained = session.explain(last.call)
+    view = invoke_json(["explain", LONG, "--store", store])
+    assert view["exact"] is True
+    assert view["point"]["call"] == last.call
+    assert [item["role"] for item in view["items"]] == [m.role for m in explained.messages]
+    assert sum(item["tokens"] for item in view["items"]) == sum(view["point"]["sections"].values())
+    by_seq = {entry.seq: entry.message for entry in session.history(limit=1000)}
+    for item, message in zip(view["items"], explained.messages, strict=True):
+        if item["seq"]:
+            assert by_seq[item["seq"]] == message
+        else:
+            assert item["fate"] == "injected"
+    sent = {item["seq"] for item in view["items"]} - {0}
+    left = {s for one in view["left_out"] for s in range(one["first"], one["last"] + 1)}
+    assert sent | left == set(range(1, last.seq + 1))
+    assert not sent & left
+    assert all(one["reason"] for one in view["left_out"])
+
+
+def test_calls_are_named_by_seq_number_or_place(store: str, memory: Memory) -> None:
+    made = memory.session(LONG).calls(limit=1000)
+    listed = invoke_json(["explain", LONG, "--list", "-n", "4", "--store", store])
+    assert [call["call"] for call in listed["calls"]] == [m.call for m in made[-4:]]
+    for name in (str(made[3].seq), f"{made[3].seq}-0", made[3].call):
+        found = invoke_json(["explain", LONG, name, "--store", store])
+        assert found["point"]["call"] == made[3].call
+    before = invoke_json(["explain", LONG, "@prev", "--store", store])
+    assert before["point"]["call"] == made[-2].call
+
+
+def test_diff_finds_the_first_difference(store: str, memory: Memory) -> None:
+    session = memory.session(LONG)
+    made = session.calls(limit=1000)
+    folds = [at for at in range(1, len(made)) if made[at].checkpoint != made[at - 1].checkpoint]
+    first, second = made[folds[0] - 1].call, made[folds[0]].call
+    found = invoke_json(["diff", LONG, first, second, "--store", store])
+    truth = session.diff(first, second)
+    assert found["same"] == truth.shared_messages == found["first"]["index"]
+    assert len(found["gone"]) == len(truth.gone)
+    assert len(found["new"]) == len(truth.new)
+    assert any("checkpoint" in reason for reason in found["reasons"])
+    after = session.explain(second)
+    assert found["rebilled"] == sum(after.costs[truth.shared_messages :])
+    one = invoke_json(["diff", LONG, second, "--store", store])
+    assert one["before"]["call"] == first
+    usual = invoke_json(["diff", LONG, "--store", store])
+    assert (usual["before"]["call"], usual["after"]["call"]) == (made[-2].call, made[-1].call)
+
+
+def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'hostile.db'}"
+    hostile = "\x1b[2Jgone\x1b]0;title\x07 \u202e [bold]not markup[/bold]\r back"
+    with Memory(store) as memory:
+        memory.session("hostile\x1b[31m").user(hostile)
+        memory.session("hostile\x1b[31m").context()
+    for arguments in (["sessions"], ["show", "host"], ["show", "host", "--full"], ["context", "host"],
+                      ["top"], ["top", "host"], ["explain", "host"]):  # fmt: skip
+        seen = invoke([*arguments, "--store", store], width=200).stdout
+        assert ESCAPE not in seen
+        assert "\x07" not in seen
+        assert "\r" not in seen
+        assert "\u202e" not in seen
+    assert "[bold]not markup[/bold]" in invoke(["show", "host", "--store", store]).stdout
+    told = invoke(["explain", "host", "7", "--store", store])
+    assert told.exit_code == 3
+    assert ESCAPE not in told.stderr
+
+
+@pytest.mark.parametrize("arguments", LOOKING[:-1], ids=" ".join)
+def test_colours_are_for_those_who_want_them(store: str, arguments: list[str]) -> None:
+    wanted = invoke([*arguments, "--store", store], FORCE_COLOR="1", TERM="xterm-256color")
+    refused = invoke([*arguments, "--store", store], FORCE_COLOR="1", NO_COLOR="1")
+    assert ESCAPE in wanted.stdout
+    assert ESCAPE not in refused.stdout
+
+
+def test_replay_runs_every_budget_and_strategy(store: str) -> None:
+    found = invoke_json(
+        ["replay", LONG, "--budget", "900", "--budget", "1500", "--strategy", "fold",
+         "--strategy", "everything", "--model", MODEL, "--store", store]
+    )  # fmt: skip
+    assert [(r["budget"], r["strategy"]) for r in found["rows"]] == [
+        (900, "fold"), (900, "everything"), (1500, "fold"), (1500, "everything"),
+    ]  # fmt: skip
+    for row in found["rows"]:
+        assert row["calls"] == 24
+        assert row["violations"] == 0
+        assert (row["over_budget"] == 0) == (row["strategy"] == "fold")
+        assert row["cost"]["date"] == found["prices"]
+        assert 0 < row["cost"]["total"] <= row["cost"]["without_cache"]
+    assert found["rows"][0]["folds"] > 0
+
+
+def test_replay_reads_a_file_too(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "hi 你好"}, {"role": "assistant", "content": "hello"}]
+    file = tmp_path / "talks.jsonl"
+    file.write_text("\n".join(json.dumps({"id": f"t{n}", "messages": talk}) for n in range(3)))
+    several = invoke(["replay", str(file), "--budget", "500"])
+    assert several.exit_code == 2
+    assert "3 conversations" in several.stderr
+    one = invoke_json(["replay", str(file), "--session", "t1", "--budget", "500"])
+    assert (one["source"], one["entries"], one["rows"][0]["cost"]) == ("t1", 2, None)
+    none = invoke(["replay", str(file), "--session", "zz"])
+    assert none.exit_code == 3
+    unpriced = invoke(["replay", str(file), "--session", "t1", "--model", "nobodys-model"])
+    assert unpriced.exit_code == 0
+    assert "no cost" in unpriced.stderr

@@ -1,0 +1,210 @@
+"""Two languages for every label, an honest doctor, codes that mean what they say, completion, and patience."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
+from tests.house.source_tree import PACKAGE, python_files
+from turnfold import errors
+from turnfold.cli import screen, store_address
+from turnfold.cli.app import app
+from turnfold.cli.budget_bar import band, sparkline, tick_line
+from turnfold.cli.commands.options import _complete_session
+from turnfold.cli.doctor import checks
+from turnfold.cli.exit_codes import ExitCode, code_of, telling
+from turnfold.cli.words import CHINESE, label
+from turnfold.memory.inspecting import CallPoint
+from turnfold.stores import sqlite_engine
+
+
+def labels_in(text: str) -> set[str]:
+    """Every literal that is given to `label`, or stands in a list of headings."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Name(id="label"), args=[ast.Constant(value=said), *_]):
+                found.add(str(said))
+            case (
+                ast.Call(func=ast.Name(id="columns"), args=[_, ast.Tuple(elts=heads), *_])
+                | ast.Assign(
+                    targets=[ast.Name(id="heads")],
+                    value=ast.Tuple(elts=heads) | ast.List(elts=heads),
+                )
+            ):
+                found |= {str(head.value) for head in heads if isinstance(head, ast.Constant)}
+            case _:
+                pass
+    return found
+
+
+def test_every_label_has_its_chinese() -> None:
+    used = set[str]().union(
+        *(labels_in(p.read_text("utf-8")) for p in python_files(PACKAGE / "cli"))
+    )
+    assert len(used) > 40
+    assert used - set(CHINESE) == set()
+    assert labels_in('label("nowhere")\nheads = ["a", "b"]') == {"nowhere", "a", "b"}
+
+
+def test_a_sentence_has_the_same_slots_in_both_languages() -> None:
+    for english, chinese in CHINESE.items():
+        ours, theirs = english.split("{")[1:], chinese.split("{")[1:]
+        assert sorted(s.partition("}")[0] for s in ours) == sorted(
+            s.partition("}")[0] for s in theirs
+        )
+    assert label("budget", {"LC_ALL": "zh_TW.UTF-8"}) == "预算"
+    assert label("budget", {"LANG": "de_DE"}) == "budget"
+
+
+def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    found = invoke_json(["doctor", "--store", store])
+    names = [one["name"] for one in found["findings"]]
+    assert found["ok"] is True
+    assert {"python", "sqlite", "store", "terminal", "extra cli", "tokenizer o200k_base"} <= set(
+        names
+    )
+    drawn = invoke(["doctor", "--store", store]).stdout
+    assert "all is well" in drawn
+    assert "一切正常" in invoke(["doctor", "--store", store], LC_ALL="zh_CN.UTF-8").stdout
+
+
+def test_the_doctor_says_what_is_wrong_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"nonsense" * 1000)
+    result = invoke(["doctor", "--store", str(broken), "--json"])
+    assert result.exit_code == 1
+    findings = {one["name"]: one for one in json.loads(result.stdout)["findings"]}
+    assert findings["store"]["state"] == "bad"
+    monkeypatch.setattr(checks, "sqlite_version", lambda: "3.40.0")
+    old = {f.name: f for f in checks.examine(str(tmp_path / "new.db"), "default")}
+    assert (old["sqlite"].state, "upgrade apsw" in old["sqlite"].remedy) == ("bad", True)
+    assert old["store"].state == "note"
+    assert not (tmp_path / "new.db").exists()
+    assert sqlite_engine.sqlite_version() != "3.40.0"
+
+
+def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_name: str) -> None:
+        raise RuntimeError("no vocabulary")
+
+    monkeypatch.setattr(checks, "Encoding", fail)
+    found = [f for f in checks.examine(None, "default") if f.name.startswith("tokenizer")]
+    assert found
+    assert all(one.state == "bad" and "no vocabulary" in one.detail for one in found)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFound("x"), ExitCode.NOT_FOUND),
+        (errors.InvalidExport("x", line=3), ExitCode.PROBLEMS),
+        (errors.Conflict("x"), ExitCode.FAILED),
+        (errors.StoreUnavailable("x"), ExitCode.FAILED),
+        (errors.MissingExtra(package="p", extra="e", purpose="q"), ExitCode.FAILED),
+        (errors.InvalidOption("x"), ExitCode.USAGE),
+        (errors.InvalidBudget("x"), ExitCode.USAGE),
+        (errors.UnknownModel("x"), ExitCode.USAGE),
+    ],
+)
+def test_every_error_has_its_code(
+    error: errors.TurnfoldError, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(error) == code
+    with pytest.raises(SystemExit) as ended, telling():
+        raise error
+    assert ended.value.code == code
+    assert capsys.readouterr().err.startswith("turnfold: ")
+
+
+def test_what_nobody_foresaw_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), telling():
+        _ = 1 / 0
+
+
+def test_sessions_are_completed(tmp_path: Path) -> None:
+    class Typed:
+        params = {"store": seed(tmp_path), "tenant": "default"}  # noqa: RUF012
+
+    assert _complete_session(Typed(), "wa") == [LONG]  # type: ignore[arg-type]
+    assert _complete_session(Typed(), "") == [LONG, SHORT]  # type: ignore[arg-type]
+    Typed.params["store"] = str(tmp_path / "nowhere.db")
+    assert _complete_session(Typed(), "wa") == []  # type: ignore[arg-type]
+
+
+def test_the_shell_is_offered_completion() -> None:
+    assert "--install-completion" in invoke(["--help"]).stdout
+    typed = {"_TURNFOLD_COMPLETE": "complete_bash", "COMP_WORDS": "turnfold se", "COMP_CWORD": "1"}
+    offered = CliRunner().invoke(app, [], env=typed, prog_name="turnfold").stdout.split()
+    assert "sessions" in offered
+    assert "fork" not in offered
+
+
+def point(tokens: int, checkpoint: str = "") -> CallPoint:
+    return CallPoint(
+        call="c", seq=1, created=0, tokens=tokens, allowed=100, certainty="exact", counter="x", sections={},
+        tools=0, messages=1, kept_prefix=1.0, shared=0, moved=False, checkpoint=checkpoint, folded=0,
+        dropped=0, shrunk=0, reported_input=None, reported_cached=None,
+    )  # fmt: skip
+
+
+def test_the_line_of_calls_rises_and_marks_a_checkpoint() -> None:
+    calls = [point(0), point(50), point(100), point(20, "k")]
+    assert sparkline(calls, width=40, plain=False) == "▁▅█⟲▂"
+    assert sparkline(calls, width=40, plain=True) == "_=#|."
+    assert sparkline(calls, width=2, plain=True) == "|."
+    assert sparkline([], width=10, plain=True) == ""
+
+
+@pytest.mark.parametrize("width", [8, 40, 200])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.75, 0.99, 1.0])
+def test_the_tick_points_at_its_place(width: int, share: float) -> None:
+    line = tick_line(share, width, plain=True).plain
+    assert line.index("^") == min(int(share * width), width - 1)
+    assert len(line) <= width
+
+
+def test_the_fuller_the_redder() -> None:
+    assert [band(share) for share in (0.1, 0.6, 0.8, 0.95, 1.2)] == [
+        "green", "yellow", "dark_orange", "red", "red",
+    ]  # fmt: skip
+
+
+def test_progress_waits_a_second_and_needs_somebody_to_see_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(screen.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    reporter = screen.Reporter("working")
+    reporter.report(1, 10)
+    assert reporter._progress is None
+    now[0] += 1.5
+    reporter.report(5, 10)
+    assert reporter._progress is not None
+    assert reporter._progress.tasks[0].completed == 5
+    reporter.close()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    unseen = screen.Reporter("working")
+    now[0] += 60
+    unseen.report(5, 10)
+    assert unseen._progress is None
+
+
+def test_addresses_and_paths_mean_the_same(tmp_path: Path) -> None:
+    spaced = tmp_path / "my chats 会话.db"
+    address = store_address.address_of(str(spaced))
+    assert store_address.file_of(address) == spaced
+    assert store_address.file_of("sqlite://") is None
+    assert store_address.file_of("postgresql://h/x") is None
+    assert store_address.shown_address("postgresql://u:p@h:5/x") == "postgresql://u:***@h:5/x"
+    assert store_address.shown_address(address) == address
