@@ -8,6 +8,9 @@ BIN := .venv/bin
 RUN_READY := .venv/.ready-run
 TEST_READY := .venv/.ready-test
 BENCH_READY := .venv-bench/.ready
+CLAUDE_READY := .venv-claude/.ready
+DOCS_READY := .venv-docs/.ready
+BROWSER_READY := .venv-browser/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -15,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow bench format lock clean
+.PHONY: help demo test test-slow test-claude test-browser bench docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +40,17 @@ test: $(TEST_READY) ## every check: ruff, formatting, pyright, import-linter, py
 test-slow: $(TEST_READY) ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow -n $(WORKERS) --maxprocesses 4 --timeout 3600
 
+test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
+	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude
+
+test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
+	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser
+
 bench: $(BENCH_READY) ## measure turnfold beside its peers, in an environment of its own
 	@.venv-bench/bin/python -m bench
+
+docs: $(DOCS_READY) ## build the documentation, English and Chinese, into build/site
+	@.venv-docs/bin/python -m tools.docs_site
 
 format: $(TEST_READY) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero --quiet
@@ -47,10 +59,13 @@ format: $(TEST_READY) ## format the code and mend what ruff can mend
 lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,run,the run-time closure with the extra cli)
 	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
+	$(call pin,claude,what `make test-claude` needs,--extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
 	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
+	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
+	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-bench build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-browser .venv-claude .venv-docs build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml requirements/run.txt
@@ -63,6 +78,18 @@ $(TEST_READY): pyproject.toml requirements/run.txt requirements/test.txt
 
 $(BENCH_READY): pyproject.toml requirements/bench.txt
 	$(call install,.venv-bench,bench)
+	@touch $@
+
+$(DOCS_READY): pyproject.toml requirements/docs.txt
+	$(call install,.venv-docs,docs)
+	@touch $@
+
+$(BROWSER_READY): pyproject.toml requirements/browser.txt
+	$(call install,.venv-browser,browser)
+	@touch $@
+
+$(CLAUDE_READY): pyproject.toml requirements/claude.txt
+	$(call install,.venv-claude,claude)
 	@touch $@
 
 # $(call install,environment,requirements): uv takes seconds where pip takes a minute; where uv cannot be

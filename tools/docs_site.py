@@ -1,0 +1,210 @@
+"""Builds the documentation: `make docs`, or `python -m tools.docs_site` where Zensical is installed.
+
+The pages are gathered under build/docs, the reference and the pages kept elsewhere in the project beside them, and
+built into build/site: English at its root, Chinese under zh/. The gathering is ours because Zensical reads one folder
+per language, and a page should stand where the project links to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.docs_pages import (
+    DOCS,
+    LANGUAGES,
+    ROOT,
+    first_sentence,
+    join_lines,
+    pages,
+    relink,
+    site_place,
+    title,
+)
+from tools.docs_reference import FOLDERS, reference_page
+
+__all__ = ("config_for", "gather", "llms_text", "main", "navigation")
+
+STAGE = ROOT / "build" / "docs"
+SITE = ROOT / "build" / "site"
+GENERATED_NOTE = {
+    "en": "Written from the source by `tools/docs_reference.py`.",
+    "zh": "由 `tools/docs_reference.py` 从源码生成；说明文字是源码里的英文。",
+}
+TABLES_HEAD = {
+    "en": "# Benchmark tables",
+    "zh": "# 基准测试的全部表格\n\n> 本页由 `python -m bench --write` 写成，说明为英文；"
+    "中文概述见[基准测试](benchmarks.md)。",
+}
+SEARCHED_FOR = {"en": ("checkpoint", "budget", "预算"), "zh": ("检查点", "预算", "折叠")}
+"""Words a search must be able to find: checked in the built index."""
+
+
+def main() -> None:
+    """Gather, build both languages, check what was built, and say where it is."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    shutil.rmtree(SITE, ignore_errors=True)
+    base = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
+    for language in LANGUAGES:
+        texts = gather(language)
+        _write_pages(language, texts)
+        config = STAGE.parent / f"mkdocs.{language}.yml"
+        config.write_text(
+            json.dumps(config_for(base, language, texts), ensure_ascii=False, indent=1),
+            encoding="utf-8",
+        )
+        _zensical(config)
+        _write_llms(language, base, texts)
+        _finish_search(language)
+    _join_twins()
+    sys.stdout.write(
+        f"the documentation is in {SITE.relative_to(ROOT)}: open index.html and zh/index.html\n"
+    )
+
+
+def gather(language: str) -> dict[str, str]:
+    """Every page of a language by its name on the site, links moved to where they lead there."""
+    sources = pages(language) | {"benchmark-tables.md": DOCS / "benchmarks.md"}
+    texts = {
+        name: join_lines(relink(path.read_text(encoding="utf-8"), site_place(name, path, sources)))
+        for name, path in sources.items()
+    }
+    _, _, tables = texts["benchmark-tables.md"].partition("\n")
+    texts["benchmark-tables.md"] = TABLES_HEAD[language] + "\n" + tables
+    for folder in FOLDERS:
+        texts[f"reference/{folder}.md"] = reference_page(
+            folder, heading=f"turnfold.{folder}", note=GENERATED_NOTE[language]
+        )
+    return texts
+
+
+def navigation(nav: list[Any], texts: dict[str, str]) -> list[Any]:
+    """The navigation with titles: a page's is its first heading, a folder's that of its index."""
+    told: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, str):
+            told.append({title(texts[entry]): entry})
+        else:
+            [(folder, inside)] = entry.items()
+            told.append({title(texts[f"{folder}/index.md"]): navigation(inside, texts)})
+    return told
+
+
+def _with_generated(nav: list[Any]) -> list[Any]:
+    """The shared navigation and the pages that are made while building."""
+    after = nav.index("benchmarks.md") + 1
+    made = [f"reference/{folder}.md" for folder in FOLDERS]
+    whole = [*nav[:after], "benchmark-tables.md", *nav[after:]]
+    return [
+        {"reference": [*entry["reference"], *made]}
+        if isinstance(entry, dict) and "reference" in entry
+        else entry
+        for entry in whole
+    ]
+
+
+def config_for(base: dict[str, Any], language: str, texts: dict[str, str]) -> dict[str, Any]:
+    """The settings of one language; JSON is YAML, so any MkDocs-like tool reads it."""
+    return base | {
+        "docs_dir": f"docs/{language}",
+        "site_dir": "site" if language == "en" else f"site/{language}",
+        "theme": base["theme"] | {"language": language},
+        "extra": {
+            "generator": False,
+            "alternate": [
+                {"name": "English", "link": "./" if language == "en" else "../", "lang": "en"},
+                {"name": "中文", "link": "./zh/" if language == "en" else "./", "lang": "zh"},
+            ],
+        },
+        "nav": navigation(_with_generated(base["nav"]), texts),
+    }
+
+
+def _write_pages(language: str, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        path = STAGE / language / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    shutil.copytree(DOCS / "images", STAGE / language / "images")
+
+
+def _zensical(config: Path) -> None:
+    command = [
+        Path(sys.executable).parent / "zensical",
+        "build",
+        "--strict",
+        "--clean",
+        "-f",
+        config,
+    ]
+    subprocess.run([str(part) for part in command], check=True, cwd=STAGE.parent)
+
+
+def _place(language: str) -> Path:
+    return SITE if language == "en" else SITE / language
+
+
+def llms_text(base: dict[str, Any], texts: dict[str, str]) -> str:
+    """What the site holds, for a reader that is a program: one line a page."""
+    lines = [f"# {base['site_name']}", "", f"> {first_sentence(texts['index.md'])}", ""]
+    for name in _flat(_with_generated(base["nav"])):
+        address = name.removesuffix("index.md").removesuffix(".md")
+        lines.append(f"- [{title(texts[name])}]({address or './'}): {first_sentence(texts[name])}")
+    return "\n".join(lines) + "\n"
+
+
+def _flat(nav: list[Any]) -> list[str]:
+    return [
+        name
+        for entry in nav
+        for name in ([entry] if isinstance(entry, str) else _flat(next(iter(entry.values()))))
+    ]
+
+
+def _write_llms(language: str, base: dict[str, Any], texts: dict[str, str]) -> None:
+    place = _place(language)
+    (place / "llms.txt").write_text(llms_text(base, texts), encoding="utf-8")
+    whole = [texts[name].strip() for name in _flat(base["nav"]) if not name.startswith("reference")]
+    (place / "llms-full.txt").write_text("\n\n---\n\n".join(whole) + "\n", encoding="utf-8")
+
+
+def _finish_search(language: str) -> None:
+    """Let the local search divide Chinese text into words on both sites, and see that it can find what people look for.
+
+    Zensical's search does so where zh is among the languages of its index, and names only the language of the theme.
+    """
+    path = _place(language) / "search.json"
+    index = json.loads(path.read_text(encoding="utf-8"))
+    index["config"]["lang"] = [language, *(one for one in LANGUAGES if one != language)]
+    path.write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+    text = "\n".join(f"{item['title']} {item['text']}" for item in index["items"])
+    if missing := [word for word in SEARCHED_FOR[language] if word not in text]:
+        sys.exit(f"the search index of {language} lacks {', '.join(missing)}")
+
+
+def _join_twins() -> None:
+    """Let the switch of languages lead to the same page; left alone it leads to the first one."""
+    for page in SITE.rglob("index.html"):
+        inside = page.relative_to(SITE).parent
+        name = inside.relative_to("zh") if inside.parts[:1] == ("zh",) else inside
+        html = page.read_text(encoding="utf-8")
+        for language in LANGUAGES:
+            twin = os.path.relpath(_place(language) / name, page.parent)
+            html = re.sub(
+                rf'href="[^"]*" hreflang="{language}"',
+                f'href="{twin}/" hreflang="{language}"',
+                html,
+            )
+        page.write_text(html, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
