@@ -156,14 +156,22 @@ class Follower:
         )
         if not alone:
             return
+        added = done.head.tokens - self.head.tokens
         self._generation, self.head = done.head.generation, done.head
+        level = [each.window for each in self._opened.values() if each.window.seq == done.first - 1]
+        if not level:
+            return
+        # The store has counted it already, and counting is most of what an append costs.
+        if len(messages) == 1 and done.head.counter == self.counter.name:
+            costs = [added]
+        else:
+            costs = [self.counter.count_message(message) for message in messages]
         fresh = [
-            Numbered(seq, message, self.counter.count_message(message))
-            for seq, message in enumerate(messages, done.first)
+            Numbered(seq, message, cost)
+            for seq, (message, cost) in enumerate(zip(messages, costs, strict=True), done.first)
         ]
-        for opened in self._opened.values():
-            if opened.window.seq == done.first - 1:
-                opened.window.extend(fresh)
+        for window in level:
+            window.extend(fresh)
 
     def _named(self, budget: Budget) -> str:
         if self._key[0] is not budget:
