@@ -7,7 +7,7 @@ budget: counted exactly, valid for the provider, stable for its prompt cache. No
 
 from __future__ import annotations
 
-from importlib import import_module
+from turnfold.late_names import late_names
 
 TYPE_CHECKING = (
     False  # checkers know the name; importing it from typing would cost more than all the rest
@@ -175,17 +175,5 @@ _HOMES = {
     "turnfold.tokens": "TokenCounter counter_for register_model shutdown_token_executor",
     "turnfold.window": "Context Receipt Transcript assemble check",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'turnfold' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted((*__all__, "__version__"))
+__getattr__, __dir__ = late_names(__name__, _HOMES)

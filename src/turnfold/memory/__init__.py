@@ -5,8 +5,9 @@ Each is loaded when it is named: who uses a `MessageMemory` in the process loads
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from turnfold.late_names import late_names
 
 if TYPE_CHECKING:
     from turnfold.memory.agent_memory import AgentMemory, AgentMemoryConfig, ContentChunk
@@ -167,17 +168,5 @@ _HOMES = {
     "turnfold.recall.findings": "FindingRule",
     "turnfold.records": "Finding Usage",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'turnfold.memory' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -6,9 +6,9 @@ not used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from turnfold.late_names import late_names
 from turnfold.models.protocol import Answer, ChatModel, Prompt, ToolSchemas
 
 if TYPE_CHECKING:
@@ -29,23 +29,11 @@ __all__ = (
     "ToolSchemas",
 )
 
-_HOME_OF = {
-    "Anthropic": "turnfold.models.anthropic",
-    "Embedder": "turnfold.models.embedding",
-    "LocalEmbedder": "turnfold.models.embedding",
-    "OpenAIChat": "turnfold.models.openai_chat",
-    "OpenAIResponses": "turnfold.models.openai_responses",
+_HOMES = {
+    "turnfold.models.anthropic": "Anthropic",
+    "turnfold.models.embedding": "Embedder LocalEmbedder",
+    "turnfold.models.openai_chat": "OpenAIChat",
+    "turnfold.models.openai_responses": "OpenAIResponses",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'turnfold.models' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__, _HOMES)

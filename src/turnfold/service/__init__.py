@@ -5,8 +5,9 @@ Nothing is imported until it is named: the forms on the wire are shared with the
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from turnfold.late_names import late_names
 
 if TYPE_CHECKING:
     from turnfold.service.app import Guarded, make_app
@@ -20,17 +21,5 @@ _HOMES = {
     "turnfold.service.running": "ServiceOptions make_state run serve",
     "turnfold.service.state": "ServiceState",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'turnfold.service' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__, _HOMES)

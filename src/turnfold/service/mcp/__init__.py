@@ -6,8 +6,9 @@ of a session.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from turnfold.late_names import late_names
 
 if TYPE_CHECKING:
     from turnfold.service.mcp.serving import mcp_beside, run_http, run_stdio
@@ -15,22 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ("McpOptions", "mcp_beside", "run_http", "run_stdio")
 
-_HOME_OF = {
-    "McpOptions": "turnfold.service.mcp.visiting",
-    "mcp_beside": "turnfold.service.mcp.serving",
-    "run_http": "turnfold.service.mcp.serving",
-    "run_stdio": "turnfold.service.mcp.serving",
+_HOMES = {
+    "turnfold.service.mcp.visiting": "McpOptions",
+    "turnfold.service.mcp.serving": "mcp_beside run_http run_stdio",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'turnfold.service.mcp' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__, _HOMES)
