@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold.errors import InvalidRecord
-from turnfold.recall.snapshots import chunking, pack, read_listing, unpack
+from turnfold.recall.snapshots import KeptItem, chunking, pack, read_listing, rebuilt, unpack
 from turnfold.recall.snapshots.chunking import LONGEST_CHUNK, chunks_of
 from turnfold.recall.snapshots.listing import ListedItem, Ref, write_listing
 from turnfold.records.snapshots import LARGEST_SNAPSHOT, Snapshot, content_digest
@@ -251,3 +251,22 @@ def test_an_id_is_made_of_the_content_and_not_of_the_time() -> None:
         Snapshot(turn=1, context="c", state={"a": 2, "b": 1}, files={"a": b"x"}),
     ]
     assert len({one.id, *(other.id for other in others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [KeptItem("state", "", text=True, data=b"[" * 100_000)],
+        [KeptItem("state", "", text=True, data=b"{")],
+        [KeptItem("context", "", text=True, data=b"\xff")],
+        [KeptItem("file", "a.py", text=True, data=b"\xff")],
+        [
+            KeptItem("file", "a.py", text=True, data=b"1"),
+            KeptItem("file", "a.py", text=True, data=b"2"),
+        ],
+    ],
+    ids=["nested without end", "no JSON", "no text", "a file that is no text", "there twice"],
+)
+def test_items_that_make_no_snapshot_are_refused(items: list[KeptItem]) -> None:
+    with pytest.raises(InvalidRecord, match="turn 3"):
+        rebuilt(items, turn=3, summary="", insights=(), links=(), created=0, where="turn 3")

@@ -172,3 +172,18 @@ def test_a_store_that_is_gone_is_not_ready_and_unavailable(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["type"] == "urn:turnfold:problem:store-unavailable"
     assert "db.internal" not in answer.text
+
+
+def test_without_a_store_it_serves_the_one_every_command_speaks_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[ServiceOptions] = []
+    monkeypatch.setattr(
+        "turnfold.service.running.run", lambda options, **_beside: asked.append(options)
+    )
+    monkeypatch.setenv("TURNFOLD_STORE", str(tmp_path / "mine.db"))
+    for arguments in ([], ["--store", str(tmp_path / "other.db")]):
+        assert CliRunner().invoke(app, ["serve", *arguments]).exit_code == 0
+    assert [each.store for each in asked] == [
+        f"sqlite:///{tmp_path / name}" for name in ("mine.db", "other.db")
+    ]

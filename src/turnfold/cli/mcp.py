@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import StoreOption, TenantOption
+from turnfold.cli.commands.options import (
+    AllowedHosts,
+    AllowedOrigins,
+    ListenHost,
+    ListenPort,
+    StoreOption,
+    TenantOption,
+    TokensAsked,
+)
 
 __all__ = ("mcp",)
 
@@ -18,16 +25,6 @@ _Session = Annotated[
 _Most = Annotated[int, typer.Option(help="Tokens of one answer; the rest can be asked for.")]
 _Http = Annotated[
     bool, typer.Option("--http", help="Listen at http://HOST:PORT/mcp instead of stdin.")
-]
-_TokensFile = Annotated[
-    Path | None, typer.Option(help="Ask for tokens; needed off loopback.", metavar="PATH")
-]
-_Hosts = Annotated[
-    list[str] | None,
-    typer.Option(help="A name the server is called by; '*' for any.", metavar="NAME"),
-]
-_Origins = Annotated[
-    list[str] | None, typer.Option(help="A web page's origin that may ask.", metavar="ORIGIN")
 ]
 
 
@@ -39,11 +36,11 @@ def mcp(
     model: Annotated[str, typer.Option(help="Count tokens as this model does.")] = "",
     max_tokens: _Most = 4_000,
     http: _Http = False,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes one that is free.")] = 8788,
-    tokens_file: _TokensFile = None,
-    allow_host: _Hosts = None,
-    allow_origin: _Origins = None,
+    host: ListenHost = "127.0.0.1",
+    port: ListenPort = 8788,
+    tokens_file: TokensAsked = None,
+    allow_host: AllowedHosts = None,
+    allow_origin: AllowedOrigins = None,
 ) -> None:
     """Serve the memory to MCP clients: recall, search, remember.
 

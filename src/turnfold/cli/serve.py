@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnfold.cli.commands.options import (
+    AllowedHosts,
+    AllowedOrigins,
+    ListenHost,
+    ListenPort,
+    StoreOption,
+    TokensAsked,
+)
+
 if TYPE_CHECKING:
     from turnfold.service.running import Beside
     from turnfold.service.state import ServiceState
 
 __all__ = ("serve", "tokens")
 
-_Url = Annotated[str, typer.Option(help="Where conversations are kept.", metavar="URL")]
 _Cache = Annotated[str | None, typer.Option(help="A Redis in front of it.", metavar="URL")]
-_AskForTokens = Annotated[
-    Path | None, typer.Option(help="Ask for tokens; needed off loopback.", metavar="PATH")
-]
-_Hosts = Annotated[
-    list[str] | None,
-    typer.Option(help="A name the service is called by; '*' for any.", metavar="NAME"),
-]
-_Origins = Annotated[
-    list[str] | None, typer.Option(help="A web page's origin that may ask.", metavar="ORIGIN")
-]
 _Tenant = Annotated[str, typer.Option(help="Whose conversations, where no tokens are asked for.")]
 _Model = Annotated[str, typer.Option(help="Count tokens as this model does.")]
 _Tokens = Annotated[int | None, typer.Option(help="Tokens of a call that does not say.")]
@@ -49,13 +47,13 @@ tokens = typer.Typer(help="Make, list and revoke the tokens of a service.", no_a
 
 def serve(
     *,
-    store: _Url = "sqlite:///turnfold.db",
+    store: StoreOption = None,
     cache: _Cache = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes one that is free.")] = 8787,
-    tokens_file: _AskForTokens = None,
-    allow_host: _Hosts = None,
-    allow_origin: _Origins = None,
+    host: ListenHost = "127.0.0.1",
+    port: ListenPort = 8787,
+    tokens_file: TokensAsked = None,
+    allow_host: AllowedHosts = None,
+    allow_origin: AllowedOrigins = None,
     tenant: _Tenant = "default",
     model: _Model = "",
     budget: _Tokens = None,
@@ -69,6 +67,7 @@ def serve(
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it well, twice ends it now."""
     from turnfold.budget import Budget
+    from turnfold.cli.store_address import address_of, default_store
     from turnfold.service.inspector import inspector_beside
     from turnfold.service.limits import Limits
     from turnfold.service.running import ServiceOptions, run
@@ -79,7 +78,7 @@ def serve(
     )
     run(
         ServiceOptions(
-            store=store,
+            store=address_of(store) if store else default_store(),
             cache=cache,
             host=host,
             port=port,

@@ -71,7 +71,7 @@ def openapi(table: Sequence[Operation]) -> dict[str, object]:
 def _anything(kind: type) -> dict[str, object]:
     if kind is object:
         return {"description": "Any JSON value"}
-    raise NotImplementedError
+    raise NotImplementedError  # so msgspec is told that a type has no schema; it then names the type
 
 
 def _types(table: Iterable[Operation]) -> Iterable[type]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = (
+    "AllowedHosts",
+    "AllowedOrigins",
     "BudgetOption",
     "JsonOption",
+    "ListenHost",
+    "ListenPort",
     "ModelOption",
     "SessionArgument",
     "StoreOption",
     "TenantOption",
+    "TokensAsked",
 )
 
 _OFFERED = 50
@@ -57,4 +63,16 @@ SessionArgument = Annotated[
         metavar="SESSION",
         autocompletion=_complete_session,
     ),
+]
+ListenHost = Annotated[str, typer.Option(help="Where to listen.")]
+ListenPort = Annotated[int, typer.Option(help="0 takes one that is free.")]
+TokensAsked = Annotated[
+    Path | None, typer.Option(help="Ask for tokens; needed off loopback.", metavar="PATH")
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(help="A name the service is called by; '*' for any.", metavar="NAME"),
+]
+AllowedOrigins = Annotated[
+    list[str] | None, typer.Option(help="A web page's origin that may ask.", metavar="ORIGIN")
 ]

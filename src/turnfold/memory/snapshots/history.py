@@ -17,6 +17,7 @@ from turnfold.errors import Conflict, InvalidOption, InvalidRecord
 from turnfold.memory.snapshots.recalling import RecalledContext, SnapshotHit, WorkspaceRecall
 from turnfold.memory.snapshots.shelf import SnapshotShelf
 from turnfold.recall.snapshots import (
+    KeptItem,
     ListedItem,
     Packed,
     RecallRequest,
@@ -27,6 +28,7 @@ from turnfold.recall.snapshots import (
     as_request,
     compare_contents,
     pack,
+    rebuilt,
     show_changes,
     state_changes,
 )
@@ -238,28 +240,18 @@ def snapshot_of(
     head: SnapshotHead, items: Iterable[ListedItem], contents: Iterable[bytes]
 ) -> Snapshot:
     """The snapshot of a document, proved against its id."""
-    held = {
-        (item.kind, item.path): (item, data) for item, data in zip(items, contents, strict=True)
-    }
-    context = held.get(("context", ""))
-    state = held.get(_STATE)
-    try:
-        snapshot = Snapshot(
-            turn=head.turn,
-            context=context[1].decode() if context else "",
-            files={
-                path: data.decode() if item.text else data
-                for (kind, path), (item, data) in held.items()
-                if kind == "file"
-            },
-            state=cast("dict[str, object]", json.loads(state[1])) if state else {},
-            summary=head.summary,
-            insights=head.insights,
-            links=head.links,
-            created=head.created,
-        )
-    except ValueError as error:  # not text, not JSON, or not what a snapshot may hold
-        raise InvalidRecord(f"not a snapshot: {error}", path=f"turn {head.turn}") from None
+    snapshot = rebuilt(
+        (
+            KeptItem(item.kind, item.path, item.text, data)
+            for item, data in zip(items, contents, strict=True)
+        ),
+        turn=head.turn,
+        summary=head.summary,
+        insights=head.insights,
+        links=head.links,
+        created=head.created,
+        where=f"turn {head.turn}",
+    )
     if snapshot.id != head.id:
         raise InvalidRecord(
             f"it is {snapshot.id}, not the {head.id} it says it is",

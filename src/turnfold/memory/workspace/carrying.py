@@ -6,7 +6,6 @@ digest, every context against its id, every summary against its context, before 
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ import msgspec
 from turnfold.errors import InvalidRecord
 from turnfold.memory.snapshots.keys import SNAPSHOT, turn_key
 from turnfold.memory.workspace.values import MemorySummary, summary_id, write_summary
-from turnfold.recall.snapshots import ListedItem, chunks_of, pack
+from turnfold.recall.snapshots import KeptItem, ListedItem, chunks_of, pack, rebuilt
 from turnfold.records import Document
 from turnfold.records.snapshots import (
     LARGEST_SNAPSHOT,
@@ -199,30 +198,23 @@ def _prove(name: str, context: _Context, pieces: Mapping[str, bytes]) -> None:
 
 
 def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
-    held = {
-        (item.kind, item.path): (item, b"".join(pieces[name] for name in item.pieces))
-        for item in context.items
-    }
-    rendered, state = held.get(("context", "")), held.get(("state", ""))
-    try:
-        snapshot = Snapshot(
-            turn=context.turn_number,
-            context=rendered[1].decode() if rendered else "",
-            files={
-                path: data.decode() if item.text else data
-                for (kind, path), (item, data) in held.items()
-                if kind == "file"
-            },
-            state=cast("dict[str, object]", json.loads(state[1])) if state else {},
-            summary=context.summary,
-            insights=context.insights,
-            links=context.links,
-            created=context.timestamp,
-        )
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"not a context: {error}", path=f"contexts.{context.id}") from None
-    if snapshot.id != context.id or len(held) != len(context.items):
-        raise InvalidRecord("its content is not what its id says", path=f"contexts.{context.id}")
+    where = f"contexts.{context.id}"
+    snapshot = rebuilt(
+        (
+            KeptItem(
+                item.kind, item.path, item.text, b"".join(map(pieces.__getitem__, item.pieces))
+            )
+            for item in context.items
+        ),
+        turn=context.turn_number,
+        summary=context.summary,
+        insights=context.insights,
+        links=context.links,
+        created=context.timestamp,
+        where=where,
+    )
+    if snapshot.id != context.id:
+        raise InvalidRecord("its content is not what its id says", path=where)
     return snapshot
 
 

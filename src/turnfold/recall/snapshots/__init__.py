@@ -11,6 +11,7 @@ from turnfold.recall.snapshots.diffing import (
 )
 from turnfold.recall.snapshots.listing import ListedItem, Ref, read_listing
 from turnfold.recall.snapshots.packing import Packed, SnapshotHead, StoredSnapshot, pack, unpack
+from turnfold.recall.snapshots.rebuilding import KeptItem, rebuilt
 from turnfold.recall.snapshots.rendering import (
     FEWEST_TOKENS,
     Part,
@@ -24,6 +25,7 @@ __all__ = (
     "FEWEST_TOKENS",
     "MOST_ASKED",
     "ItemChange",
+    "KeptItem",
     "ListedItem",
     "Packed",
     "Part",
@@ -38,6 +40,7 @@ __all__ = (
     "focused",
     "pack",
     "read_listing",
+    "rebuilt",
     "show_changes",
     "show_parts",
     "state_changes",
