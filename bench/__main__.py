@@ -8,23 +8,22 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.peers import versions
+from bench.hosts import Guests
 from bench.report import Report, as_markdown, as_text
 
+BESIDE_PEERS = ("imports", "memory", "window", "context", "prefix", "stores_read")
+"""Those that ask peers, each in its own environment."""
 BENCHES = (
-    "imports",
-    "memory",
+    *BESIDE_PEERS,
     "counting",
-    "prefix",
-    "window",
     "stores_append",
-    "stores_read",
     "stores_servers",
-    "context",
     "sessions",
     "coverage",
     "findings",
@@ -33,6 +32,7 @@ BENCHES = (
     "snapshots",
     "service",
 )
+_OURS = ("apsw", "msgspec", "splintr-rs", "tiktoken", "turnfold")
 _LAST_SECTION = "## What is not measured\n"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
@@ -43,17 +43,23 @@ def main() -> None:
     if options.list:
         print("\n".join(f"{name:14} {_bench(name).QUESTION}" for name in BENCHES))
         return
-    print(_circumstances(quick=options.quick), flush=True)
-    reports: list[Report] = []
-    for name in options.names or BENCHES:
-        begin = time.perf_counter()
-        report = _bench(name).run(quick=options.quick)
-        print(f"\n{as_text(report)}\n({time.perf_counter() - begin:.0f} s)", flush=True)
-        reports.append(report)
+    with Guests(only=frozenset(options.peer)) as guests:
+        names = options.names or BENCHES
+        circumstances = _circumstances(guests, names, quick=options.quick)
+        print(circumstances, flush=True)
+        reports = [_reported(name, guests, quick=options.quick) for name in names]
     if options.json:
-        _write_json(options.json, reports, quick=options.quick)
+        _write_json(options.json, reports, circumstances)
     if options.write:
-        _write_page(reports)
+        _write_page(reports, circumstances)
+
+
+def _reported(name: str, guests: Guests, *, quick: bool) -> Report:
+    begin = time.perf_counter()
+    asked = (guests,) if name in BESIDE_PEERS else ()
+    report: Report = _bench(name).run(*asked, quick=quick)
+    print(f"\n{as_text(report)}\n({time.perf_counter() - begin:.0f} s)", flush=True)
+    return report
 
 
 def _options() -> argparse.Namespace:
@@ -63,6 +69,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="say what each one answers, and stop")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer rounds")
+    parser.add_argument(
+        "--peer", action="append", default=[], metavar="FILE", help="only these of bench/peers"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument(
         "--write", action="store_true", help="put the tables into docs/benchmarks.md"
@@ -79,16 +88,20 @@ def _bench(name: str) -> Any:  # noqa: ANN401 (a module with QUESTION and run)
     return import_module(f"bench.{name}")
 
 
-def _circumstances(*, quick: bool) -> str:
-    packages = ", ".join(f"{name} {number}" for name, number in versions().items())
+def _circumstances(guests: Guests, names: Sequence[str], *, quick: bool) -> str:
+    """The machine and every version, peers' only where a bench asks them."""
+    found = {name: version(name) for name in _OURS}
+    if set(names) & set(BESIDE_PEERS):
+        found |= guests.versions()
+    packages = ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
     cores = f"{os.cpu_count()} cores"
     kind = "quick run" if quick else "full run"
     return f"{kind}, {cores}, {platform.machine()}, Python {platform.python_version()}; {packages}"
 
 
-def _write_json(path: Path, reports: list[Report], *, quick: bool) -> None:
+def _write_json(path: Path, reports: list[Report], circumstances: str) -> None:
     content = {
-        "circumstances": _circumstances(quick=quick),
+        "circumstances": circumstances,
         "benches": {
             report.name: {
                 "targets": [[each.verdict, each.claim, each.measured] for each in report.targets],
@@ -100,14 +113,14 @@ def _write_json(path: Path, reports: list[Report], *, quick: bool) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _write_page(reports: list[Report]) -> None:
+def _write_page(reports: list[Report], circumstances: str) -> None:
     """Replace what stands between the markers of each benchmark that was run; a new one gets a section."""
     page = PAGE.read_text(encoding="utf-8")
     for report in reports:
         if _marker(report.name) not in page:
             page = _with_section(page, report)
     sections = {report.name: as_markdown(report) for report in reports}
-    sections["circumstances"] = f"{_circumstances(quick=False)}."
+    sections["circumstances"] = f"{circumstances}."
     for name, text in sections.items():
         start, end = _marker(name), _marker(name, end=True)
         head, found, rest = page.partition(start)

@@ -1,9 +1,10 @@
-"""What a peer has to offer to be measured: one file in `peers` with the tuples named here.
+"""What a peer has to offer to be measured: one file in `peers` with `NEEDS` and any of the tuples named here.
 
-`CONTENDERS` build windows, `HELD` are message types whose size in memory is weighed, `IMPORTS` are statements a fresh
-interpreter runs, `REOPENED` are stores opened again after a restart, `STORED` build windows from a store. A peer may
-leave any of them out. Peers receive and give back plain `Item`s, so that all of them work on the same conversation and
-are judged by the same judge.
+`NEEDS` are the requirements of its environment. `CONTENDERS` build windows, `HELD` are message types whose size in
+memory is weighed, `IMPORTS` are statements a fresh interpreter runs, `REOPENED` are stores opened again after a
+restart, `STORED` build windows from a store, `APPENDED` append to one, `SUMMARISED` fold old messages by a model,
+`FOUND` search what no longer fits, `COUNTED` count tokens. Peers receive and give back plain `Item`s, so that all of
+them work on the same conversation and are judged by the same judge.
 """
 
 from __future__ import annotations
@@ -13,7 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ("Call", "Contender", "Held", "Item", "Reopened", "Session", "Stored", "StoredSession")
+__all__ = (
+    "Appended",
+    "Appender",
+    "Ask",
+    "Call",
+    "Contender",
+    "Counted",
+    "Found",
+    "Held",
+    "Item",
+    "Reopened",
+    "Session",
+    "Stored",
+    "StoredSession",
+    "Summarised",
+    "Turn",
+)
 
 
 class Call(NamedTuple):
@@ -65,6 +82,10 @@ class Contender:
     """False where building a window throws the rest of the history away."""
     replays: bool = True
     """Whether it takes part in the replay of traces; variants with the same windows need not."""
+    timed: bool = True
+    """Whether its windows are timed; variants that only differ in what they send need not be."""
+    low_mark: float = 0.0
+    """Of ours: how far a cut goes, where it is not the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +151,96 @@ class Stored:
     """False where the messages read are a number the user guessed, so that tokens are trimmed but not sought."""
     largest: int = 1_000_000
     """Messages beyond which one call takes too long to wait for."""
+
+
+class Turn(NamedTuple):
+    """What one writer says to a conversation in one go: it is stored whole and durably, or not at all."""
+
+    talk: str
+    name: str
+    """Names the turn, for a contender that knows a repetition by it."""
+    items: tuple[Item, ...]
+
+
+class Appender(Protocol):
+    """An open store that is written to."""
+
+    def append(self, turn: Turn, /) -> None:
+        """Store one turn; it is durable when this returns."""
+        ...
+
+    def append_all(self, writers: Sequence[Sequence[Turn]], /) -> None:
+        """What each writer says, in its order, all writers at once: tasks or threads, as suits the contender."""
+        ...
+
+    def texts(self, talk: str, /) -> list[str]:
+        """The texts of a conversation, in order, as the store has them."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """One way to append to a file, durably."""
+
+    name: str
+    package: str
+    open: Callable[[Path], Appender]
+    """Opens the file, and makes it where it is not there."""
+    note: str = ""
+    """What was done, in words; settings that decide whether a write is durable among them."""
+    ours: bool = False
+    raw: bool = False
+    """A raw limit rather than a peer."""
+    largest: int = 1_000_000
+    """Turns beyond which it takes too long to wait for."""
+
+
+Ask = Callable[[str], str]
+"""The model that summarises: a prompt in, a text out. It may raise, as a model does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarised:
+    """One way to fold what no longer fits into a summary by a model."""
+
+    name: str
+    package: str
+    convert: Callable[[Sequence[Item]], list[Any]]
+    """Items as the contender's messages."""
+    open: Callable[[int, Ask], Session]
+    """An empty conversation for a budget of so many tokens, with the model to ask."""
+    read: Callable[[Sequence[Any]], list[Item]]
+    """A window as items."""
+    note: str = ""
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One way to search what was said and no longer fits."""
+
+    name: str
+    package: str
+    open: Callable[[Path, Sequence[Item]], Callable[[str, int], list[str]]]
+    """Stores a conversation; gives what searches it: a question and a number of results to texts, best first."""
+    note: str = ""
+    ours: bool = False
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One way to count the tokens of a text."""
+
+    name: str
+    package: str
+    count: Callable[[str], int]
+    claims: str = "estimate"
+    """What it says of its figure: `exact`, `bound` or `estimate`."""
+    note: str = ""
+    ours: bool = False
+    raw: bool = False

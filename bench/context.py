@@ -8,27 +8,23 @@ the budget itself. Everything is timed by the clock, because durable writes wait
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter, process_time
 
-from bench.contender import Item, Stored, StoredSession
-from bench.judge import Record, call_due
-from bench.peers import absent, stored
-from bench.peers.turnfold_itself import SessionOnDisk
+from bench.hosts import Guests, Lane, Offered, PeerFailed
+from bench.judge import Record
 from bench.report import Report, Table, Target, duration
 from bench.stores_turns import scratch
 from bench.timing import Samples, growth, ratio, shown_sizes
-from bench.workload import Stretch, stretch
 
 __all__ = ("QUESTION", "run")
 
 QUESTION = "the next context from a SQLite file (8,000 tokens), warm and cold"
 BUDGET = 8_000
 TAIL = 600
-LONGEST_INVENTED = 100_000
-"""A longer history repeats one of this length: its newest messages are the same."""
+COMPARED = 100_000
+"""Messages at which everybody is compared; a longer history repeats one of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +37,16 @@ class _Plan:
     """Seconds of warm calls per contender and size, not counting the first round."""
 
 
-FULL = _Plan(sizes=(1_000, 10_000, 100_000, 1_000_000), rounds=5, calls=60, patience=6.0)
-QUICK = _Plan(sizes=(1_000, 10_000), rounds=3, calls=30, patience=3.0)
+FULL = _Plan(sizes=(1_500, 15_000, COMPARED, 1_000_000), rounds=5, calls=60, patience=6.0)
+QUICK = _Plan(sizes=(1_500, 15_000), rounds=3, calls=30, patience=3.0)
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Run:
     """One contender at one size."""
 
-    contender: Stored
-    path: Path
-    tail: list[Item]
+    offered: Offered
+    lane: Lane | None = None
     warm: Samples = field(default_factory=Samples)
     """One message appended and the window built."""
     window: Samples = field(default_factory=Samples)
@@ -59,132 +54,126 @@ class _Lane:
     processor: Samples = field(default_factory=Samples)
     cold: Samples = field(default_factory=Samples)
     record: Record = field(default_factory=Record)
-    session: StoredSession | None = None
-    taken: int = 0
+    failure: str = ""
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do something with it, and remember its failure instead of a time."""
+        if not self.failure:
+            try:
+                work()
+            except PeerFailed as failed:
+                self.failure = str(failed)
+
+    def open(self, guests: Guests, path: Path, size: int) -> None:
+        """Make the lane and store the history; not timed."""
+        self.lane = guests.lane(
+            self.offered, "stored", path=path, size=size, longest=COMPARED, tail=TAIL,
+            budget=BUDGET, zh=0.3,
+        )  # fmt: skip
+        self.lane.ask("seed")
 
     def start(self) -> None:
         """Open the file as somebody new and build a window."""
-        if self.session is not None:
-            self.session.close()
-        begin = perf_counter()
-        self.session = self.contender.open(self.path, BUDGET)
-        self.session.window()
-        self.cold.rounds.append([perf_counter() - begin])
+        assert self.lane is not None
+        self.cold.rounds.append([self.lane.ask("cold")])
 
     def round(self, calls: int) -> None:
-        """A round of warm calls, each judged after it was timed."""
-        assert self.session is not None
-        both: list[float] = []
-        alone: list[float] = []
-        worked: list[float] = []
-        for _ in range(min(calls, len(self.tail) - self.taken)):
-            item = self.tail[self.taken]
-            used, begin = process_time(), perf_counter()
-            self.session.add(item)
-            added = perf_counter()
-            window = self.session.window()
-            end = perf_counter()
-            worked.append(process_time() - used)
-            both.append(end - begin)
-            alone.append(end - added)
-            self._judge(window)
-        self.warm.rounds.append(both)
-        self.window.rounds.append(alone)
-        self.processor.rounds.append(worked)
+        """A round of warm calls."""
+        assert self.lane is not None
+        found = self.lane.ask("round", calls)
+        self.warm.rounds.append(found.both)
+        self.window.rounds.append(found.window)
+        self.processor.rounds.append(found.processor)
 
     def forget(self) -> None:
         """Begin again with the times of warm calls."""
         for samples in (self.warm, self.window, self.processor):
             samples.rounds.clear()
 
-    def _judge(self, window: Sequence[object]) -> None:
-        self.taken += 1
-        said = self.tail[: self.taken]
-        if call_due(said):
-            items = self.contender.read(window)
-            self.record.judge(items, newest=said[-1], budget=BUDGET)
+    def finish(self) -> None:
+        """Take its record and let go of it."""
+        assert self.lane is not None
+        self.record = self.lane.ask("record")
+        self.lane.close()
 
 
-Lanes = dict[str, dict[int, _Lane]]
+Runs = dict[str, dict[int, _Run]]
 
 
-def run(*, quick: bool) -> Report:
+def run(guests: Guests, *, quick: bool) -> Report:
     """Measure everybody at every size."""
     plan = QUICK if quick else FULL
-    lanes: Lanes = {each.name: {} for each in stored()}
+    everybody = guests.offered("stored")
+    runs: Runs = {each.name: {} for each in everybody}
     with scratch() as folder:
         for size in plan.sizes:
-            talk = _talk(size)
-            for number, each in enumerate(stored()):
-                if size <= each.largest:
+            for number, each in enumerate(everybody):
+                if size <= each.facts["largest"]:
+                    one = runs[each.name][size] = _Run(each)
                     path = folder / f"{number}-{size}.db"
-                    each.seed(path, talk.history)
-                    lanes[each.name][size] = _Lane(each, path, talk.tail)
-        measured = [lane for sizes in lanes.values() for lane in sizes.values()]
+                    one.attempt(lambda one=one, path=path, size=size: one.open(guests, path, size))
+        measured = [one for sizes in runs.values() for one in sizes.values()]
         _measure(measured, plan)
-        report = _report(plan, lanes)
-        report.tables.append(_costs_table(measured[0]))
-        for lane in measured:
-            if lane.session is not None:
-                lane.session.close()
+        asked = measured[0].lane.ask("asked", 40) if measured[0].lane else {}
+        for one in measured:
+            one.attempt(one.finish)
+    report = _report(plan, runs, guests)
+    report.tables.append(_costs_table(asked))
     return report
 
 
-def _talk(size: int) -> Stretch:
-    part = min(size, LONGEST_INVENTED)
-    talk = stretch(part, tail=TAIL, longest=LONGEST_INVENTED)
-    system, *said = talk.history
-    return Stretch([system, *(said * (size // part))], talk.tail)
-
-
-def _measure(lanes: Sequence[_Lane], plan: _Plan) -> None:
+def _measure(runs: Sequence[_Run], plan: _Plan) -> None:
     for number in range(4):
-        for lane in lanes:
-            if number < 2 or lane.cold.median < 1.0:
-                lane.start()
+        for one in runs:
+            if number < 2 or (one.cold.rounds and one.cold.median < 1.0):
+                one.attempt(one.start)
             if number == 0:  # code and vocabulary were loaded
-                lane.cold.rounds.clear()
-    for lane in lanes:
-        lane.round(2)  # the first calls after a cold one are not counted
-        lane.forget()
+                one.cold.rounds.clear()
+    for one in runs:
+        one.attempt(lambda one=one: one.round(2))  # the first after a cold one are not counted
+        one.forget()
     for _ in range(plan.rounds):
-        for lane in lanes:
-            if lane.warm.total < plan.patience:
-                guess = lane.warm.median if lane.warm.rounds else lane.cold.median
-                lane.round(max(1, min(plan.calls, int(plan.patience / plan.rounds / guess))))
+        for one in runs:
+            if not one.failure and one.warm.total < plan.patience:
+                guess = one.warm.median if one.warm.rounds else one.cold.median
+                calls = max(1, min(plan.calls, int(plan.patience / plan.rounds / guess)))
+                one.attempt(lambda one=one, calls=calls: one.round(calls))
 
 
-def _report(plan: _Plan, lanes: Lanes) -> Report:
+def _report(plan: _Plan, runs: Runs, guests: Guests) -> Report:
     report = Report("context", QUESTION)
     exponents = {
-        name: growth({size: lane.window.median for size, lane in sizes.items()})
-        for name, sizes in lanes.items()
+        name: growth({size: one.window.median for size, one in sizes.items() if one.window.rounds})
+        for name, sizes in runs.items()
     }
-    report.tables = [_warm_table(plan, lanes, exponents), _cold_table(plan, lanes)]
-    report.targets = _targets(plan, lanes)
+    report.tables = [_warm_table(plan, runs, exponents, guests), _cold_table(plan, runs)]
+    report.targets = _targets(plan, runs)
     report.figures = {
         name: {
             str(size): {
-                "warm": lane.warm.figures(),
-                "window": {**lane.window.figures(), "p99": lane.window.percentile(0.99)},
-                "processor": lane.processor.figures(),
-                "cold": lane.cold.figures(),
-                "windows": lane.record.shown(),
+                "warm": one.warm.figures(),
+                "window": {**one.window.figures(), "p99": one.window.percentile(0.99)},
+                "processor": one.processor.figures(),
+                "cold": one.cold.figures(),
+                "windows": one.record.shown(),
             }
-            for size, lane in sizes.items()
+            if one.warm.rounds
+            else {"failure": one.failure}
+            for size, one in sizes.items()
         }
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
     }
     return report
 
 
-def _warm_table(plan: _Plan, lanes: Lanes, exponents: dict[str, float]) -> Table:
+def _warm_table(plan: _Plan, runs: Runs, exponents: dict[str, float], guests: Guests) -> Table:
     rows: list[list[str]] = []
-    for name, sizes in lanes.items():
+    for name, sizes in runs.items():
         for what in ("window", "warm", "processor"):
             label = {"window": "window alone", "warm": "append + window", "processor": "processor"}
             cells = [
-                _spread(getattr(sizes[size], what)) if size in sizes else "" for size in plan.sizes
+                _cell(sizes[size], getattr(sizes[size], what)) if size in sizes else ""
+                for size in plan.sizes
             ]
             first = what == "window"
             rows.append(
@@ -198,39 +187,46 @@ def _warm_table(plan: _Plan, lanes: Lanes, exponents: dict[str, float]) -> Table
     notes = [
         "by the clock, 50th (99th) percentile; processor: of the append and the window, all threads of the process",
         "exponent: slope of log(time of the window) over log(messages)",
-        *(f"{each.name}: {each.note}" for each in stored()),
-        *(f"left out, package not installed: {name}" for name in absent()),
+        *(f"{each.name}: {each.facts['note']}" for each in guests.offered("stored")),
+        *guests.notes(),
     ]
     columns = ["warm", *shown_sizes(plan.sizes), "exponent", "windows"]
     return Table("Warm, by messages in the file", columns, rows, notes)
 
 
-def _spread(samples: Samples) -> str:
+def _cell(one: _Run, samples: Samples) -> str:
+    if not samples.rounds:
+        return f"failed: {one.failure[:60]}"
     return f"{duration(samples.median)} ({duration(samples.percentile(0.99))})"
 
 
-def _cold_table(plan: _Plan, lanes: Lanes) -> Table:
+def _cold_table(plan: _Plan, runs: Runs) -> Table:
     rows = [
         [
             name,
-            *(duration(sizes[size].cold.median) if size in sizes else "" for size in plan.sizes),
+            *(
+                duration(sizes[size].cold.median)
+                if size in sizes and sizes[size].cold.rounds
+                else ""
+                for size in plan.sizes
+            ),
         ]
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
     ]
     notes = ["the file opened by somebody new, and the first window; imports are not part of it"]
     return Table("Cold, by messages in the file", ["cold", *shown_sizes(plan.sizes)], rows, notes)
 
 
-def _record(sizes: dict[int, _Lane]) -> Record:
+def _record(sizes: dict[int, _Run]) -> Record:
     total = Record()
-    for lane in sizes.values():
-        total.add(lane.record)
+    for one in sizes.values():
+        total.add(one.record)
     return total
 
 
-def _targets(plan: _Plan, lanes: Lanes) -> list[Target]:
+def _targets(plan: _Plan, runs: Runs) -> list[Target]:
     least, most = min(plan.sizes), max(plan.sizes)
-    ours = {name: sizes for name, sizes in lanes.items() if sizes[least].contender.ours}
+    ours = {name: sizes for name, sizes in runs.items() if sizes[least].offered.ours}
     targets: list[Target] = []
     for name, sizes in ours.items():
         slowest = max(plan.sizes, key=lambda size: sizes[size].window.median)
@@ -240,53 +236,41 @@ def _targets(plan: _Plan, lanes: Lanes) -> list[Target]:
         record = _record(sizes)
         claim = f"{name}: every window valid and within budget"
         targets.append(Target(claim, record.shown(), record.clean))
-    size = min(most, LONGEST_INVENTED)
+    size = min(most, COMPARED)
     for budgeted in (True, False):
-        best = _best(lanes, size, budgeted=budgeted)
-        targets += [_faster(lanes, name, best, size, wanted=budgeted) for name in ours]
+        best = _best(runs, size, budgeted=budgeted)
+        targets += [_faster(runs, name, best, size, wanted=budgeted) for name in ours]
     return targets
 
 
-def _best(lanes: Lanes, size: int, *, budgeted: bool) -> str:
+def _best(runs: Runs, size: int, *, budgeted: bool) -> str:
     good = [
         name
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
         if size in sizes
-        and not sizes[size].contender.ours
-        and sizes[size].contender.budgeted == budgeted
+        and not sizes[size].offered.ours
+        and sizes[size].offered.facts["budgeted"] == budgeted
+        and sizes[size].warm.rounds
         and _record(sizes).clean
     ]
-    return min(good, key=lambda name: lanes[name][size].warm.median, default="")
+    return min(good, key=lambda name: runs[name][size].warm.median, default="")
 
 
-def _faster(lanes: Lanes, name: str, best: str, size: int, *, wanted: bool) -> Target:
+def _faster(runs: Runs, name: str, best: str, size: int, *, wanted: bool) -> Target:
     if not best:
         return Target(f"{name}: faster than the best peer", "no peer's windows were all good", None)
-    measured = ratio(lanes[best][size].warm, lanes[name][size].warm)
-    worked = ratio(lanes[best][size].processor, lanes[name][size].processor)
+    measured = ratio(runs[best][size].warm, runs[name][size].warm)
+    worked = ratio(runs[best][size].processor, runs[name][size].processor)
     shown = f"{measured}; of the processor {worked}"
     if wanted:
-        full = size == LONGEST_INVENTED
+        full = size == COMPARED
         claim = f"{name}, append + window: >= 20x faster at {size:,} than the best peer ({best})"
         return Target(claim, shown, measured.middle >= 20 if full else None)
     return Target(f"{name}, append + window: against {best} at {size:,}, no target", shown, None)
 
 
-def _costs_table(lane: _Lane) -> Table:
+def _costs_table(asked: dict[str, tuple[float, float]]) -> Table:
     """What one context() asks of its store, and how long each answer takes."""
-    assert isinstance(lane.session, SessionOnDisk)
-    meter = lane.session.memory.meter
-    began = {name: (each.count, each.total) for name, each in meter.values.items()}
-    made = 0
-    for item in lane.tail[lane.taken : lane.taken + 40]:
-        lane.session.add(item)
-        lane.session.window()
-        made += 1
-    rows: list[list[str]] = []
-    for name in ("database_read_seconds", "database_write_seconds"):
-        count, total = began[name]
-        now = meter.values[name]
-        asked = now.count - count
-        rows.append([name, f"{asked / made:.2f}", duration((now.total - total) / max(asked, 1))])
+    rows = [[name, f"{times:.2f}", duration(mean)] for name, (times, mean) in asked.items()]
     notes = ["per message appended and context built; the append itself is one of the writes"]
     return Table("What is asked of the store", ["verb", "calls", "mean time"], rows, notes)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 
-from bench.peers import imports
+from bench.hosts import Guests
 from bench.report import Report, Table, Target, duration
 
 __all__ = ("QUESTION", "run")
@@ -26,13 +25,21 @@ print(*sorted(name for name in loaded - set(sys.stdlib_module_names) if not name
 """
 
 
-def run(*, quick: bool) -> Report:
+def run(guests: Guests, *, quick: bool) -> Report:
     """Start interpreters, taking turns."""
-    statements = imports()
-    wall, processor = _take_turns((_BARE, *statements), rounds=3 if quick else 15)
-    costs = {text: _beyond(wall[text], wall[_BARE]) for text in statements}
-    work = {text: _beyond(processor[text], processor[_BARE]) for text in statements}
-    packages = {text: _start(_LOADED.format(statement=text)).split() for text in statements}
+    pythons = dict(guests.imports())
+    statements = list(pythons)
+    works = [(_BARE, python) for python in dict.fromkeys(pythons.values())]
+    wall, processor = _take_turns([*works, *pythons.items()], rounds=3 if quick else 15)
+    bare = {text: (_BARE, python) for text, python in pythons.items()}
+    costs = {text: _beyond(wall[text, pythons[text]], wall[bare[text]]) for text in statements}
+    work = {
+        text: _beyond(processor[text, pythons[text]], processor[bare[text]]) for text in statements
+    }
+    packages = {
+        text: _start(_LOADED.format(statement=text), python).split()
+        for text, python in pythons.items()
+    }
     cost = costs["import turnfold"]
     rows = [
         [f"`{text}`", duration(costs[text]), duration(work[text]), _named(packages[text])]
@@ -43,10 +50,12 @@ def run(*, quick: bool) -> Report:
         QUESTION,
         tables=[
             Table(
-                f"Fresh interpreters (the bare one takes {duration(median(wall[_BARE]))})",
+                f"Fresh interpreters (the bare one takes {duration(median(wall[works[0]]))})",
                 ["statement", "time", "processor time", "packages loaded"],
                 rows,
-                ["median over rounds of the difference to the bare interpreter of the same round"],
+                [
+                    "median over rounds of the difference to the bare interpreter of the same environment"
+                ],
             )
         ],
         targets=[
@@ -59,19 +68,21 @@ def run(*, quick: bool) -> Report:
     )
 
 
-def _take_turns(
-    statements: Sequence[str], *, rounds: int
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+Works = dict[tuple[str, str], list[float]]
+"""Samples of a statement in an interpreter."""
+
+
+def _take_turns(works: Sequence[tuple[str, str]], *, rounds: int) -> tuple[Works, Works]:
     """Seconds by the clock and of the processor, for every statement, a sample a round."""
-    wall: dict[str, list[float]] = {text: [] for text in statements}
-    processor: dict[str, list[float]] = {text: [] for text in statements}
+    wall: Works = {each: [] for each in works}
+    processor: Works = {each: [] for each in works}
     for number in range(rounds + 1):
-        for text in statements:
+        for each in works:
             begin, worked = perf_counter(), _processor_time()
-            _start(text)
+            _start(*each)
             if number:  # the first round writes and warms caches
-                wall[text].append(perf_counter() - begin)
-                processor[text].append(_processor_time() - worked)
+                wall[each].append(perf_counter() - begin)
+                processor[each].append(_processor_time() - worked)
     return wall, processor
 
 
@@ -81,9 +92,9 @@ def _processor_time() -> float:
     return used.children_user + used.children_system
 
 
-def _start(statement: str) -> str:
+def _start(statement: str, python: str) -> str:
     finished = subprocess.run(  # noqa: S603 (statements written in the files of this folder)
-        [sys.executable, "-c", statement], capture_output=True, check=True, encoding="utf-8"
+        [python, "-c", statement], capture_output=True, check=True, encoding="utf-8"
     )
     return finished.stdout
 

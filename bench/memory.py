@@ -6,11 +6,7 @@ made to hold them are weighed.
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-
-from bench.contender import Held, Item
-from bench.peers import held
+from bench.hosts import Guests, PeerFailed
 from bench.report import Report, Table, Target
 from bench.workload import transcript
 
@@ -18,47 +14,34 @@ __all__ = ("QUESTION", "run")
 
 QUESTION = "bytes per message held, beyond its text"
 MESSAGES = 10_000
+MEASURE = "LangChain message"
 
 
-def run(*, quick: bool) -> Report:
+def run(guests: Guests, *, quick: bool) -> Report:
     """Weigh every way to hold the same messages."""
-    items = transcript(MESSAGES // 5 if quick else MESSAGES, seed=3)
+    messages = MESSAGES // 5 if quick else MESSAGES
+    weights: dict[str, float] = {}
+    notes = guests.notes()
+    for each in guests.offered("held"):
+        try:
+            weights[each.name] = guests.lane(each, "held", messages=messages).ask("weigh")
+        except PeerFailed as failed:
+            notes.append(f"failed: {each.name}: {failed}")
+    items = transcript(messages, seed=3)
     tools = sum(bool(item.calls or item.answers) for item in items) / len(items)
-    weights = {each.name: _weigh(each, items) for each in held()}
-    peer = weights["LangChain message"]
-    rows = [[name, f"{weight:,.0f}", f"{weight / peer:.2f}"] for name, weight in weights.items()]
-    ours = [each.name for each in held() if each.ours]
-    return Report(
-        "memory",
-        QUESTION,
-        tables=[
-            Table(
-                f"{len(items):,} messages, {tools:.0%} of them tool calls and results",
-                ["held as", "bytes per message", "of LangChain's"],
-                rows,
-            )
-        ],
-        targets=[
-            Target(
-                f"{name}: at most half of LangChain's",
-                f"{weights[name]:,.0f} of {peer:,.0f} bytes",
-                weights[name] <= peer / 2,
-            )
-            for name in ours
-        ],
-        figures=dict(weights),
+    peer = weights.get(MEASURE)
+    rows = [
+        [name, f"{weight:,.0f}", f"{weight / peer:.2f}" if peer else "-"]
+        for name, weight in weights.items()
+    ]
+    title = f"{len(items):,} messages, {tools:.0%} of them tool calls and results"
+    report = Report("memory", QUESTION, figures=dict(weights))
+    report.tables.append(
+        Table(title, ["held as", "bytes per message", "of LangChain's"], rows, notes)
     )
-
-
-def _weigh(each: Held, items: list[Item]) -> float:
-    each.build(each.prepare(items[:50]))  # what is made once per process is not part of a message
-    prepared = each.prepare(items)
-    gc.collect()
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
-    kept = each.build(prepared)
-    gc.collect()
-    after, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    del kept
-    return (after - before) / len(items)
+    for each in guests.offered("held"):
+        if each.ours and peer and each.name in weights:
+            shown = f"{weights[each.name]:,.0f} of {peer:,.0f} bytes"
+            claim = f"{each.name}: at most half of LangChain's"
+            report.targets.append(Target(claim, shown, weights[each.name] <= peer / 2))
+    return report

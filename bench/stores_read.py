@@ -8,16 +8,14 @@ part of it, and the operating system has the files in its cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 
-from bench.contender import Reopened
-from bench.peers import absent, reopened
+from bench.hosts import Guests, Lane, Offered, PeerFailed
 from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, TALK, counter, fill, scratch, turns
 from bench.timing import Samples, growth, ratio, shown_sizes
-from bench.workload import stretch
 from turnfold import Message
 from turnfold.memory.drive import drive
 from turnfold.stores.sqlite_store import SqliteStore
@@ -41,14 +39,14 @@ FULL = _Plan(sizes=(1_000, 10_000, 100_000, 1_000_000), rounds=15, calls=40, res
 QUICK = _Plan(sizes=(1_000, 10_000, 100_000), rounds=5, calls=20, restart=10_000)
 
 
-def run(*, quick: bool) -> Report:
+def run(guests: Guests, *, quick: bool) -> Report:
     """Measure the tail by size, and the first window after a restart beside the peers'."""
     plan = QUICK if quick else FULL
     report = Report("stores_read", QUESTION)
     with scratch() as folder:
         _tail(report, plan, folder)
     with scratch() as folder:
-        _restart(report, plan, folder)
+        _restart(report, plan, folder, guests)
     return report
 
 
@@ -93,37 +91,40 @@ def _tail(report: Report, plan: _Plan, folder: Path) -> None:
 
 @dataclass(slots=True)
 class _Restart:
-    contender: Reopened
-    path: Path
-    clock: Samples
-    processor: Samples
+    offered: Offered
+    lane: Lane
+    clock: Samples = field(default_factory=Samples)
+    processor: Samples = field(default_factory=Samples)
     messages: int = 0
 
     def round(self) -> None:
-        worked, begin = process_time(), perf_counter()
-        self.messages, close = self.contender.reopen(self.path)
-        self.clock.rounds.append([perf_counter() - begin])
-        self.processor.rounds.append([process_time() - worked])
-        close()
+        opening = self.lane.ask("open")
+        self.messages = opening.messages
+        self.clock.rounds.append([opening.clock])
+        self.processor.rounds.append([opening.processor])
 
 
-def _restart(report: Report, plan: _Plan, folder: Path) -> None:
-    items = stretch(plan.restart, tail=8, longest=plan.restart).history
+def _restart(report: Report, plan: _Plan, folder: Path, guests: Guests) -> None:
     restarts: list[_Restart] = []
-    for number, each in enumerate(reopened()):
-        path = folder / f"{number}.db"
-        each.seed(path, items)
-        restarts.append(_Restart(each, path, Samples(), Samples()))
-    for number in range(plan.rounds // 3 + 1):
+    failures = guests.notes()
+    for number, each in enumerate(guests.offered("reopened")):
+        try:
+            lane = guests.lane(each, "reopened", path=folder / f"{number}.db", size=plan.restart)
+            restarts.append(_Restart(each, lane))
+            restarts[-1].round()  # the first time code and vocabulary are loaded
+        except PeerFailed as failed:
+            failures.append(f"failed: {each.name}: {failed}")
+            restarts = [one for one in restarts if one.offered != each]
+    for restart in restarts:
+        restart.clock.rounds.clear()
+        restart.processor.rounds.clear()
+    for _ in range(plan.rounds // 3):
         for restart in restarts:
             restart.round()
-            if not number:  # the first time code and vocabulary are loaded
-                restart.clock.rounds.clear()
-                restart.processor.rounds.clear()
     ours, peers = restarts[0], restarts[1:]
     rows = [
         [
-            restart.contender.name,
+            restart.offered.name,
             restart.clock.shown(),
             duration(restart.processor.median),
             f"{restart.messages:,}",
@@ -132,13 +133,13 @@ def _restart(report: Report, plan: _Plan, folder: Path) -> None:
         for restart in restarts
     ]
     columns = ["opened again", "time", "processor", "messages got", "turnfold's share"]
-    notes = [f"{each.contender.name}: {each.contender.note}" for each in restarts]
-    notes += [f"left out, package not installed: {name}" for name in absent()]
+    notes = [f"{each.offered.name}: {each.offered.facts['note']}" for each in restarts]
+    notes += failures
     title = f"First window after a restart, {plan.restart:,} messages held"
     report.tables.append(Table(title, columns, rows, notes))
     for peer in peers:
         measured = ratio(ours.clock, peer.clock).middle
-        claim = f"first window after a restart: < 5 % of {peer.contender.name}"
+        claim = f"first window after a restart: < 5 % of {peer.offered.name}"
         met = measured < 0.05 if plan is FULL else None
         report.targets.append(Target(claim, f"{measured:.2%}", met))
-    report.figures["restart"] = {each.contender.name: each.clock.figures() for each in restarts}
+    report.figures["restart"] = {each.offered.name: each.clock.figures() for each in restarts}

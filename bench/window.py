@@ -7,17 +7,13 @@ differs. Every warm window is judged where a call is due; the best peer is the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import process_time
-from typing import Any
 
-from bench.contender import Contender, Item, Session
-from bench.judge import Record, call_due
-from bench.peers import absent, contenders
+from bench.hosts import Guests, Lane, Offered, PeerFailed
+from bench.judge import Record
 from bench.report import Report, Table, Target, duration
-from bench.timing import Samples, frozen_heap, growth, ratio, shown_sizes
-from bench.workload import stretch
+from bench.timing import Samples, growth, ratio, shown_sizes
 
 __all__ = ("QUESTION", "run")
 
@@ -26,6 +22,8 @@ BUDGET = 8_000
 TAIL = 600
 TOO_SLOW = 60.0
 """Seconds a call may take; what is expected to take longer is extrapolated and marked."""
+COMPARED = 100_000
+"""Messages up to which everybody is measured; beyond that only turnfold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,84 +34,123 @@ class _Plan:
     """Warm calls of a round, fewer for the slow."""
     patience: float
     """Seconds of warm calls per contender and size, not counting the first round."""
+    shares: Sequence[float]
+    """Of Chinese, at which the smallest size above a thousand is measured again."""
 
 
-FULL = _Plan(sizes=(100, 1_000, 10_000, 100_000), rounds=7, calls=60, patience=6.0)
-QUICK = _Plan(sizes=(100, 1_000, 10_000), rounds=5, calls=40, patience=1.2)
+FULL = _Plan(
+    sizes=(1_500, 15_000, COMPARED, 1_000_000),
+    rounds=7,
+    calls=60,
+    patience=6.0,
+    shares=(0.0, 0.3, 1.0),
+)
+QUICK = _Plan(sizes=(1_500, 15_000), rounds=5, calls=40, patience=1.2, shares=(0.0, 1.0))
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Run:
     """One contender at one size."""
 
-    contender: Contender
-    history: list[Item]
-    tail: list[Item]
-    messages: list[Any] = field(default_factory=list[Any])
-    arriving: list[Any] = field(default_factory=list[Any])
-    session: Session | None = None
+    offered: Offered
+    lane: Lane | None = None
     cold: Samples = field(default_factory=Samples)
     warm: Samples = field(default_factory=Samples)
     record: Record = field(default_factory=Record)
     expected: float = 0.0
     """Seconds a call would take, where it was not tried."""
-    taken: int = 0
+    failure: str = ""
+    skipped: bool = False
 
-    def prepare(self) -> None:
-        """Convert everything, untimed."""
-        converted = self.contender.convert([*self.history, *self.tail])
-        self.messages = converted[: -len(self.tail)]
-        self.arriving = converted[-len(self.tail) :]
+    @property
+    def tried(self) -> bool:
+        """Whether there is anything to ask of it."""
+        return not (self.expected or self.failure or self.skipped)
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do something with it, and remember its failure instead of a time."""
+        if self.tried:
+            try:
+                work()
+            except PeerFailed as failed:
+                self.failure = str(failed)
+
+    def open(self, guests: Guests, size: int, longest: int, zh: float) -> None:
+        """Make the lane; converting messages is not timed."""
+        self.lane = guests.lane(
+            self.offered, "window", size=size, longest=longest, tail=TAIL, budget=BUDGET, zh=zh
+        )
 
     def start(self) -> None:
-        """One cold call; its conversation is the one that goes on."""
-        begin = process_time()
-        self.session = self.contender.open(self.messages, BUDGET)
-        self.session.window()
-        self.cold.rounds.append([process_time() - begin])
-        self.taken = 0
+        """One cold call."""
+        assert self.lane is not None
+        self.cold.rounds.append([self.lane.ask("cold")])
 
     def round(self, calls: int) -> None:
-        """A round of warm calls, each judged after it was timed."""
-        assert self.session is not None
-        samples: list[float] = []
-        for _ in range(calls):
-            message = self.arriving[self.taken]
-            begin = process_time()
-            self.session.add(message)
-            window = self.session.window()
-            samples.append(process_time() - begin)
-            self._judge(window)
-        self.warm.rounds.append(samples)
+        """A round of warm calls."""
+        assert self.lane is not None
+        self.warm.rounds.append(self.lane.ask("round", calls))
 
-    def _judge(self, window: Sequence[Any]) -> None:
-        self.taken += 1
-        said = self.tail[: self.taken]
-        if call_due(said):
-            items = self.contender.read(window)
-            self.record.judge(items, newest=said[-1], budget=BUDGET)
+    def finish(self) -> None:
+        """Take its record and let go of it."""
+        assert self.lane is not None
+        self.record = self.lane.ask("record")
+        self.lane.close()
 
 
-def run(*, quick: bool) -> Report:
-    """Measure everybody at every size."""
+Runs = dict[str, dict[int, _Run]]
+
+
+def run(guests: Guests, *, quick: bool) -> Report:
+    """Measure everybody at every size, and at every share of Chinese."""
     plan = QUICK if quick else FULL
-    lanes: dict[str, dict[int, _Lane]] = {each.name: {} for each in contenders()}
+    everybody = [each for each in guests.offered("windows") if each.facts["timed"]]
+    runs: Runs = {each.name: {} for each in everybody}
     for size in plan.sizes:
-        talk = stretch(size, tail=TAIL, longest=max(plan.sizes))
-        for each in contenders():
-            lane = _Lane(each, talk.history, talk.tail)
-            lane.expected = _expected(lanes[each.name], size)
-            lanes[each.name][size] = lane
-        _measure_cold([sizes[size] for sizes in lanes.values() if not sizes[size].expected])
-    tried = [lane for sizes in lanes.values() for lane in sizes.values() if not lane.expected]
-    with frozen_heap():
-        _measure_warm(tried, plan)
-    return _report(plan, lanes)
+        for each in everybody:
+            skipped = size > COMPARED and each.name != everybody[0].name
+            expected = 0.0 if skipped else _expected(runs[each.name], size)
+            one = _Run(each, expected=expected, skipped=skipped)
+            runs[each.name][size] = one
+            one.attempt(lambda one=one, size=size: one.open(guests, size, COMPARED, 0.3))
+        _measure_cold([sizes[size] for sizes in runs.values()])
+    _measure_warm(guests, [one for sizes in runs.values() for one in sizes.values()], plan)
+    report = _report(plan, runs, guests)
+    report.tables.append(_by_share(guests, plan, everybody))
+    return report
 
 
-def _expected(known: dict[int, _Lane], size: int) -> float:
+def _by_share(guests: Guests, plan: _Plan, everybody: Sequence[Offered]) -> Table:
+    """The same at one size with less and with more Chinese."""
+    size = plan.sizes[0]
+    runs = {(each.name, zh): _Run(each) for each in everybody for zh in plan.shares}
+    for (_, zh), one in runs.items():
+        one.attempt(lambda one=one, zh=zh: one.open(guests, size, COMPARED, zh))
+    _measure_cold(list(runs.values()))
+    _measure_warm(guests, list(runs.values()), plan)
+    rows = [
+        [
+            each.name,
+            *(_warm_cell(runs[each.name, zh]) for zh in plan.shares),
+            *(runs[each.name, zh].record.shown() for zh in plan.shares),
+        ]
+        for each in everybody
+    ]
+    columns = [
+        "warm",
+        *(f"{zh:.0%} Chinese" for zh in plan.shares),
+        *(f"windows, {zh:.0%}" for zh in plan.shares),
+    ]
+    return Table(f"Warm at {size:,} messages, by the share of Chinese", columns, rows)
+
+
+def _expected(known: dict[int, _Run], size: int) -> float:
     """Seconds a call would take where that is too long to try, from the growth so far; 0 where it is not."""
-    seconds = {each: lane.expected or lane.cold.median for each, lane in known.items()}
+    seconds = {
+        each: one.expected or one.cold.median
+        for each, one in known.items()
+        if one.expected or one.cold.rounds
+    }
     if not seconds:
         return 0.0
     exponent = growth(seconds, start=min(seconds)) if len(seconds) > 1 else 1.0
@@ -122,98 +159,100 @@ def _expected(known: dict[int, _Lane], size: int) -> float:
     return expected if expected > TOO_SLOW else 0.0
 
 
-def _measure_cold(lanes: Sequence[_Lane]) -> None:
-    for lane in lanes:
-        lane.prepare()
-    with frozen_heap():
-        for number in range(3):
-            for lane in lanes:
-                if number == 0 or lane.cold.median < 1.0:
-                    lane.start()
+def _measure_cold(runs: Sequence[_Run]) -> None:
+    for number in range(3):
+        for one in runs:
+            if number == 0 or (one.cold.rounds and one.cold.median < 1.0):
+                one.attempt(one.start)
 
 
-def _measure_warm(lanes: Sequence[_Lane], plan: _Plan) -> None:
-    for number in range(plan.rounds + 1):
-        for lane in lanes:
-            if number == 0:
-                lane.round(1)  # the first call after a cold one is not counted
-                lane.warm.rounds.clear()
-            elif lane.warm.total < plan.patience or len(lane.warm.rounds) < 2:
-                guess = lane.warm.median if lane.warm.rounds else lane.cold.median
-                lane.round(max(1, min(plan.calls, int(plan.patience / plan.rounds / guess))))
+def _measure_warm(guests: Guests, runs: Sequence[_Run], plan: _Plan) -> None:
+    with guests.frozen_heaps():
+        for number in range(plan.rounds + 1):
+            for one in runs:
+                if number == 0:
+                    one.attempt(lambda one=one: one.round(1))
+                    one.warm.rounds.clear()  # the first call after a cold one is not counted
+                elif one.tried and (one.warm.total < plan.patience or len(one.warm.rounds) < 2):
+                    guess = one.warm.median if one.warm.rounds else one.cold.median
+                    calls = max(1, min(plan.calls, int(plan.patience / plan.rounds / guess)))
+                    one.attempt(lambda one=one, calls=calls: one.round(calls))
+    for one in runs:
+        one.attempt(one.finish)
 
 
-def _report(plan: _Plan, lanes: dict[str, dict[int, _Lane]]) -> Report:
+def _report(plan: _Plan, runs: Runs, guests: Guests) -> Report:
     report = Report("window", QUESTION)
-    exponents = {name: _growth(sizes) for name, sizes in lanes.items()}
-    report.tables = [_warm_table(plan, lanes, exponents), _cold_table(plan, lanes)]
-    report.targets = _targets(plan, lanes, exponents)
+    exponents = {name: _growth(sizes) for name, sizes in runs.items()}
+    report.tables = [_warm_table(plan, runs, exponents, guests), _cold_table(plan, runs)]
+    report.targets = _targets(plan, runs, exponents)
     report.figures = {
         name: {
             str(size): {
-                "warm": lane.warm.figures() if lane.warm.rounds else None,
-                "cold": lane.cold.figures() if lane.cold.rounds else None,
-                "expected": lane.expected or None,
-                "windows": lane.record.shown(),
+                "warm": one.warm.figures() if one.warm.rounds else None,
+                "cold": one.cold.figures() if one.cold.rounds else None,
+                "expected": one.expected or None,
+                "failure": one.failure or None,
+                "windows": one.record.shown(),
             }
-            for size, lane in sizes.items()
+            for size, one in sizes.items()
         }
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
     }
     return report
 
 
-def _growth(sizes: dict[int, _Lane]) -> float:
-    return growth({size: lane.warm.median for size, lane in sizes.items() if lane.warm.rounds})
+def _growth(sizes: dict[int, _Run]) -> float:
+    return growth({size: one.warm.median for size, one in sizes.items() if one.warm.rounds})
 
 
-def _total_record(sizes: dict[int, _Lane]) -> Record:
+def _total_record(sizes: dict[int, _Run]) -> Record:
     total = Record()
-    for lane in sizes.values():
-        total.add(lane.record)
+    for one in sizes.values():
+        total.add(one.record)
     return total
 
 
-def _warm_table(
-    plan: _Plan, lanes: dict[str, dict[int, _Lane]], exponents: dict[str, float]
-) -> Table:
+def _warm_table(plan: _Plan, runs: Runs, exponents: dict[str, float], guests: Guests) -> Table:
     rows = [
         [
             name,
             *(_warm_cell(sizes[size]) for size in plan.sizes),
             f"{exponents[name]:+.2f}",
             _total_record(sizes).shown(),
-            "yes" if sizes[plan.sizes[0]].contender.keeps_history else "no",
+            "yes" if sizes[plan.sizes[0]].offered.facts["keeps_history"] else "no",
         ]
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
     ]
     notes = [
         "processor time, median (10th to 90th percentile), of one message appended and the window built",
         "exponent: slope of log(time) over log(messages) from 1,000 messages up",
         "a window is good when its pairs are whole, the newest message is in it and it is within the budget",
         "history kept: no = the cut replaces the history, so these hold a window and not the whole conversation",
-        *(f"left out, package not installed: {name}" for name in absent()),
+        *guests.notes(),
     ]
     columns = ["warm", *shown_sizes(plan.sizes), "exponent", "windows", "history kept"]
     return Table("Warm, by messages held", columns, rows, notes)
 
 
-def _warm_cell(lane: _Lane) -> str:
-    return lane.warm.shown() if lane.warm.rounds else f"est. {duration(lane.expected)}"
+def _warm_cell(one: _Run) -> str:
+    if one.skipped:
+        return ""
+    if one.failure:
+        return f"failed: {one.failure[:60]}"
+    return one.warm.shown() if one.warm.rounds else f"est. {duration(one.expected)}"
 
 
-def _cold_table(plan: _Plan, lanes: dict[str, dict[int, _Lane]]) -> Table:
+def _cold_table(plan: _Plan, runs: Runs) -> Table:
     rows = [
         [
             name,
             *(
-                duration(lane.cold.median)
-                if lane.cold.rounds
-                else f"est. {duration(lane.expected)}"
-                for lane in (sizes[size] for size in plan.sizes)
+                duration(one.cold.median) if one.cold.rounds else _warm_cell(one)
+                for one in (sizes[size] for size in plan.sizes)
             ),
         ]
-        for name, sizes in lanes.items()
+        for name, sizes in runs.items()
     ]
     notes = [
         "processor time of a conversation made from a list of messages, and its first window; median of up to 3"
@@ -221,12 +260,10 @@ def _cold_table(plan: _Plan, lanes: dict[str, dict[int, _Lane]]) -> Table:
     return Table("Cold, by messages held", ["cold", *shown_sizes(plan.sizes)], rows, notes)
 
 
-def _targets(
-    plan: _Plan, lanes: dict[str, dict[int, _Lane]], exponents: dict[str, float]
-) -> list[Target]:
-    largest = max(plan.sizes)
-    full = largest == max(FULL.sizes)
-    ours = [name for name, sizes in lanes.items() if sizes[largest].contender.ours]
+def _targets(plan: _Plan, runs: Runs, exponents: dict[str, float]) -> list[Target]:
+    largest = min(max(plan.sizes), COMPARED)
+    full = plan is FULL
+    ours = [name for name, sizes in runs.items() if sizes[largest].offered.ours]
     targets = [
         Target(
             f"{name}: |growth exponent| < 0.1",
@@ -235,35 +272,35 @@ def _targets(
         )
         for name in ours
     ]
-    records = {name: _total_record(lanes[name]) for name in ours}
+    records = {name: _total_record(runs[name]) for name in ours}
     targets += [
         Target(f"{name}: every window valid and within budget", record.shown(), record.clean)
         for name, record in records.items()
     ]
     for keeps in (True, False):
-        best = _best_peer(lanes, largest, keeps=keeps)
-        targets += [_faster(lanes, name, best, wanted=full and keeps) for name in ours[:2]]
+        best = _best_peer(runs, largest, keeps=keeps)
+        targets += [_faster(runs, name, best, wanted=full and keeps) for name in ours[:2]]
     return targets
 
 
-def _best_peer(lanes: dict[str, dict[int, _Lane]], size: int, *, keeps: bool) -> str:
+def _best_peer(runs: Runs, size: int, *, keeps: bool) -> str:
     """The fastest peer whose windows were all good."""
     good = [
         name
-        for name, sizes in lanes.items()
-        if not sizes[size].contender.ours
-        and sizes[size].contender.keeps_history == keeps
+        for name, sizes in runs.items()
+        if not sizes[size].offered.ours
+        and sizes[size].offered.facts["keeps_history"] == keeps
         and sizes[size].warm.rounds
         and _total_record(sizes).clean
     ]
-    return min(good, key=lambda name: lanes[name][size].warm.median, default="")
+    return min(good, key=lambda name: runs[name][size].warm.median, default="")
 
 
-def _faster(lanes: dict[str, dict[int, _Lane]], name: str, best: str, *, wanted: bool) -> Target:
-    size = max(lanes[name])
+def _faster(runs: Runs, name: str, best: str, *, wanted: bool) -> Target:
+    size = min(max(runs[name]), COMPARED)
     if not best:
         return Target(f"{name}: faster than the best peer", "no peer's windows were all good", None)
-    measured = ratio(lanes[best][size].warm, lanes[name][size].warm)
+    measured = ratio(runs[best][size].warm, runs[name][size].warm)
     if wanted:
         claim = f"{name}: >= 100x faster at {size:,} than the best peer with good windows ({best})"
         return Target(claim, str(measured), measured.middle >= 100)

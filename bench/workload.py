@@ -52,9 +52,16 @@ def transcript(messages: int, *, zh: float = 0.3, seed: int = 7, calls: float = 
     return items
 
 
-def stretch(messages: int, *, tail: int, longest: int) -> Stretch:
-    """The last `messages` messages of a conversation of `longest`, and the `tail` that follows."""
-    items = _long_conversation(longest + tail + 8)
+def stretch(messages: int, *, tail: int, longest: int, zh: float = 0.3) -> Stretch:
+    """The last `messages` messages of a conversation of `longest`, and the `tail` that follows.
+
+    More messages than `longest` are the same conversation several times over.
+    """
+    if messages > longest:
+        once = stretch(longest, tail=tail, longest=longest, zh=zh)
+        said = once.history[1:]
+        return Stretch([once.history[0], *(said * (messages // longest))], once.tail)
+    items = _long_conversation(longest + tail + 8, zh)
     end = longest + 1
     while items[end].role != "user":
         end += 1
@@ -83,8 +90,8 @@ def _invented(seed: int) -> Trace:
 
 
 @cache
-def _long_conversation(messages: int) -> list[Item]:
-    return transcript(messages)
+def _long_conversation(messages: int, zh: float) -> list[Item]:
+    return transcript(messages, zh=zh)
 
 
 def _said(random: Random, *, zh: float, sentences: int) -> str:

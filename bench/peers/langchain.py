@@ -25,6 +25,8 @@ from bench.raw_tiktoken import count_text
 
 __all__ = ("CONTENDERS", "HELD", "IMPORTS")
 
+NEEDS = ("langchain-core==1.7.2",)
+
 _Counter = Callable[[Sequence[BaseMessage]], int]
 _TYPES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,

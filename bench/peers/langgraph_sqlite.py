@@ -19,6 +19,8 @@ from bench.peers.langchain import CONTENDERS
 
 __all__ = ("REOPENED", "STORED")
 
+NEEDS = ("langchain-core==1.7.2", "langgraph-checkpoint-sqlite==3.1.2")
+
 _THREAD: dict[str, Any] = {"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}
 
 

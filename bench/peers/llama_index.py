@@ -23,6 +23,8 @@ from bench.raw_tiktoken import encoder
 
 __all__ = ("STORED",)
 
+NEEDS = ("llama-index-core==0.14.25", "aiosqlite==0.22.1")
+
 _SEEDED_SHARE = 0.9
 """Of the limit that the active messages take after seeding."""
 

@@ -19,6 +19,8 @@ from bench.judge import PER_ANSWER, item_tokens
 
 __all__ = ("REOPENED", "STORED")
 
+NEEDS = ("openai-agents==0.24.0",)
+
 _GUESS = 400
 """Items a user might read, hoping that they hold as many tokens as the budget allows."""
 

@@ -34,6 +34,8 @@ from bench.raw_tiktoken import count_text
 
 __all__ = ("CONTENDERS", "HELD", "IMPORTS")
 
+NEEDS = ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim==2.62.0")
+
 _Tokenizer = Callable[[str], int]
 
 

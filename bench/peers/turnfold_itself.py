@@ -33,8 +33,9 @@ __all__ = (
     "TranscriptSession",
     "as_items",
     "as_turnfold",
-    "marked_session",
 )
+
+NEEDS = None
 
 MODEL = "gpt-4o"
 BUDGET = 8_000
@@ -80,11 +81,6 @@ class _MemorySession:
 
     def window(self) -> Sequence[Message]:
         return self.memory.get_messages_within_budget(self.budget)
-
-
-def marked_session(budget: int, low: float) -> TranscriptSession:
-    """An empty conversation whose windows are cut to `low` of the budget."""
-    return TranscriptSession(Budget(max_tokens=budget, marks=WaterMarks(low=low)))
 
 
 def as_turnfold(items: Sequence[Item]) -> list[Message]:
@@ -172,6 +168,23 @@ def _prepared_transcript(items: Sequence[Item]) -> tuple[Transcript, Sequence[It
     return log, items
 
 
+def _marked(low: float) -> Contender:
+    """Windows that are cut to `low` of the budget."""
+    marks = WaterMarks(low=low)
+    return Contender(
+        name=f"turnfold, low mark {low}",
+        package="turnfold",
+        convert=as_turnfold,
+        open=lambda messages, budget: _fill(
+            TranscriptSession(Budget(max_tokens=budget, marks=marks)), messages
+        ),
+        read=as_items,
+        ours=True,
+        timed=False,
+        low_mark=low,
+    )
+
+
 CONTENDERS = (
     Contender(
         name="turnfold Transcript + assemble",
@@ -198,6 +211,7 @@ CONTENDERS = (
         ours=True,
         replays=False,
     ),
+    *(_marked(low) for low in (0.25, 0.5, 0.75, 1.0)),
 )
 
 HELD = (
@@ -253,6 +267,14 @@ class SessionOnDisk:
     def window(self) -> Sequence[Message]:
         """The messages of the next context, of which there is a manifest in the file."""
         return self.session.context().messages
+
+    def meter(self) -> dict[str, tuple[int, float]]:
+        """How often the store was asked so far, and for how long."""
+        values = self.memory.meter.values
+        return {
+            name: (values[name].count, values[name].total)
+            for name in ("database_read_seconds", "database_write_seconds")
+        }
 
     def close(self) -> None:
         """Close the file."""

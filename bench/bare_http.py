@@ -1,0 +1,39 @@
+"""Keep-alive connections with nothing around them: what is timed is the service that answers, not a client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.parse import urlsplit
+
+__all__ = ("BareConnections",)
+
+
+class BareConnections:
+    """One connection for each asker to one service."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._where = parts.hostname, parts.port
+        self._links: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    async def ask(self, asker: str, method: str, path: str, body: object) -> bytes:
+        """Send one request and read its answer; anything but 200 is an error of the benchmark."""
+        if asker not in self._links:
+            self._links[asker] = await asyncio.open_connection(*self._where)
+        reader, writer = self._links[asker]
+        content = json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        size = next(
+            line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length")
+        )
+        found = await reader.readexactly(int(size.split(b":")[1]))
+        assert answer.startswith(b"HTTP/1.1 200"), answer + found
+        return found
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for _, writer in self._links.values():
+            writer.close()

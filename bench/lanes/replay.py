@@ -1,0 +1,152 @@
+"""One contender: traces replayed call by call, each window judged and compared with the one before.
+
+Providers charge a fraction for the part of a prompt that repeats the previous one from its beginning. A trace takes
+part where it is longer than the budget (else nobody cuts anything) and its system prompt leaves a quarter of it free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from statistics import fmean
+from time import process_time
+from typing import NamedTuple
+
+from bench.contender import Contender, Item, Session
+from bench.judge import Record, call_due, item_tokens, tokens_of
+from bench.workload import Trace, traces
+
+__all__ = ("Lane", "Sent", "Tally", "chosen_traces")
+
+
+class Sent(NamedTuple):
+    """One call: what was sent, how much of it repeats the call before, and what was answered. Tokens."""
+
+    trace: int
+    prompt: int
+    repeated: int
+    answer: int
+    usable: bool
+    """False where no provider would take it or it misses what is to be answered."""
+    inside: bool
+    """Whether it goes on with the turn of the call before."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the calls of one contender at one budget sent."""
+
+    record: Record = field(default_factory=Record)
+    kept: list[float] = field(default_factory=list[float])
+    """Share of the previous prompt that the next one begins with, where both were usable."""
+    kept_inside: list[float] = field(default_factory=list[float])
+    """The same for calls inside a turn."""
+    kept_full: list[float] = field(default_factory=list[float])
+    """The same for calls whose whole conversation no longer fits: before that nobody cuts."""
+    calls: list[Sent] = field(default_factory=list[Sent])
+    seconds: float = 0.0
+
+    @property
+    def prompt(self) -> float:
+        """Mean tokens of a usable prompt."""
+        return fmean([call.prompt for call in self.calls if call.usable] or [0])
+
+    @property
+    def fresh(self) -> float:
+        """Mean tokens of a usable prompt that do not repeat the one before; first calls are all fresh."""
+        return fmean([call.prompt - call.repeated for call in self.calls if call.usable] or [0])
+
+
+class Lane:
+    """One contender at one budget."""
+
+    def __init__(self, contender: Contender, *, budget: int, sample: int) -> None:
+        self._contender = contender
+        self._budget = budget
+        self._traces = chosen_traces(budget, sample)
+
+    def replay(self) -> Tally:
+        """All traces."""
+        tally = Tally()
+        begin = process_time()
+        for number, trace in enumerate(self._traces):
+            _replay(self._contender, trace.items, self._budget, tally, number)
+        tally.seconds = process_time() - begin
+        return tally
+
+
+def chosen_traces(budget: int, sample: int) -> list[Trace]:
+    """The traces that take part at a budget."""
+    return [trace for trace in _all_traces(sample) if _takes_part(trace.items, budget)]
+
+
+@cache
+def _all_traces(sample: int) -> list[Trace]:
+    return traces(sample=sample)
+
+
+def _takes_part(items: Sequence[Item], budget: int) -> bool:
+    system = sum(item_tokens(item) for item in items if item.role == "system")
+    return tokens_of(items) > budget and system <= budget * 3 // 4
+
+
+def _replay(
+    each: Contender, items: Sequence[Item], budget: int, tally: Tally, number_of_trace: int
+) -> None:
+    messages = each.convert(items)
+    merged = len(items) - len(messages)
+    session = each.open(messages[:0], budget)
+    before: list[Item] | None = None
+    tokens = sum(map(item_tokens, items[:merged]))
+    for number, message in enumerate(messages, start=merged):
+        session.add(message)
+        tokens += item_tokens(items[number])
+        if number + 1 < len(items) and call_due(items[: number + 1]):
+            window = _window(each, session, tally)
+            good = window is not None and tally.record.judge(
+                window, newest=items[number], budget=budget
+            )
+            inside = items[number].role == "tool"
+            _take(tally, window or [], before, good=good, inside=inside, full=tokens > budget,
+                  answer=item_tokens(items[number + 1]), trace=number_of_trace)  # fmt: skip
+            before = window if good else None
+
+
+def _take(
+    tally: Tally,
+    window: list[Item],
+    before: list[Item] | None,
+    *,
+    good: bool,
+    inside: bool,
+    full: bool,
+    answer: int,
+    trace: int,
+) -> None:
+    shared = _shared(before, window) if good and before else 0
+    tally.calls.append(Sent(trace, tokens_of(window), shared, answer, good, inside))
+    if good and before:
+        share = shared / sum(map(item_tokens, before))
+        tally.kept.append(share)
+        tally.kept_inside += [share] if inside else []
+        tally.kept_full += [share] if full else []
+
+
+def _window(each: Contender, session: Session, tally: Tally) -> list[Item] | None:
+    """The window as items; a refusal is noted, and is no window."""
+    try:
+        return each.read(session.window())
+    except Exception:
+        tally.record.windows += 1
+        tally.record.refused += 1
+        return None
+
+
+def _shared(before: Sequence[Item], window: Sequence[Item]) -> int:
+    tokens = 0
+    for ours, theirs in zip(window, before, strict=False):
+        if ours != theirs:
+            break
+        tokens += item_tokens(ours)
+    return tokens
