@@ -165,7 +165,7 @@ def test_a_recount_and_good_folds_hold_no_content(
 ) -> None:
     address = f"sqlite:///{tmp_path / 'chat.db'}"
     with Memory(address, budget=SMALL) as memory:
-        talk(memory.session(PERSON), 12)
+        talk(memory.session(PERSON), 24)
     with Memory(address, budget=SMALL, model="gpt-4o") as memory:
         session = memory.session(PERSON)
         talk(session, 2)

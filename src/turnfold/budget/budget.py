@@ -55,12 +55,17 @@ class WaterMarks:
     call."""
     snap: float = 0.5
     """A cut moves on to the next turn where at least this part of the low mark still remains. 1.0 never moves it."""
+    folded: float = 0.3
+    """Part that stays verbatim when older turns are folded, never more than `low`. A fold changes the prompt from the
+    summary on, and its summary speaks for what went: fewer and deeper folds keep the prompt's beginning longer."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.snap <= 1.0:
             raise InvalidBudget(f"snap {self.snap} must lie between 0 and 1")
         if not 0.0 < self.low <= 1.0:
             raise InvalidBudget(f"low mark {self.low} must lie above 0 and at most at 1")
+        if not 0.0 < self.folded <= 1.0:
+            raise InvalidBudget(f"folded mark {self.folded} must lie above 0 and at most at 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,8 @@ class LiveWindow:
         self, budget: Budget, around: Around, *, threshold: float, keep_turns: int
     ) -> int:
         """The last seq to fold when folding is due; before the anchor when there is nothing worth it."""
-        room = self._room(budget, around)
+        marks = budget.marks
+        room = self._room(budget, around, low=min(marks.low, marks.folded))
         view = anchored_view(self._transcript, self._anchor(around))
         due = int(threshold * budget.tokens) - (budget.tokens - room.tokens)
         start = fold_span(view, room, due=due, keep_turns=keep_turns)
@@ -199,13 +200,13 @@ class LiveWindow:
         head = transcript.position_of(turn) if span is not None and 0 <= turn < span else None
         self._rebase(anchor, position, head, reason)
 
-    def _room(self, budget: Budget, around: Around) -> Room:
+    def _room(self, budget: Budget, around: Around, *, low: float = 0.0) -> Room:
         transcript = self._transcript
         transcript.system = [entry.message for entry in around.system]
         fixed = price(
             transcript, budget, summary=around.summary, tail=around.tail, tools=around.tools
         )
-        return fixed.room(budget)
+        return fixed.room(budget, low=low)
 
     def _anchor(self, around: Around) -> Anchor:
         caps = tuple((self._position_of(seq), cap) for seq, cap in sorted(self.caps.items()))

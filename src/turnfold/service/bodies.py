@@ -147,7 +147,7 @@ class BudgetBody(_Body):
     max_messages: Count = 0
     max_bytes: Count = 0
     shares: dict[Literal["system", "summary", "tail"], float] = {}
-    marks: dict[Literal["low", "snap"], float] = {}
+    marks: dict[Literal["low", "snap", "folded"], float] = {}
 
     def budget(self) -> Budget:
         """The budget of these numbers; `InvalidBudget` for those that cannot work together."""
@@ -172,7 +172,7 @@ class BudgetBody(_Body):
             max_messages=budget.max_messages,
             max_bytes=budget.max_bytes,
             shares={"system": shares.system, "summary": shares.summary, "tail": shares.tail},
-            marks={"low": marks.low, "snap": marks.snap},
+            marks={"low": marks.low, "snap": marks.snap, "folded": marks.folded},
         )
 
 

@@ -1,9 +1,9 @@
 """When history is to be folded, and which part of it.
 
 Folding is due when the counted tokens reach a share of what a call may spend, whatever was folded before. What stays
-verbatim is what the low mark holds, from a turn boundary on where there is one; the newest turns asked for stay beyond
-that as long as the fold still frees enough to be worth a changed prompt. Where system message, pins and tools alone
-come near the threshold, a window within its low mark is left alone: folding it again would free nothing.
+verbatim is what the mark for folds holds, from a turn boundary on where there is one; the newest turns asked for stay
+beyond that as long as the fold still frees enough to be worth a changed prompt. Where system message, pins and tools
+alone come near the threshold, a window within that mark is left alone: folding it again would free nothing.
 """
 
 from __future__ import annotations

@@ -51,13 +51,13 @@ class Fixed:
     shortened: tuple[str, ...]
     """What had to be shortened to its share, in words."""
 
-    def room(self, budget: Budget) -> Room:
-        """What they leave for the conversation."""
+    def room(self, budget: Budget, *, low: float = 0.0) -> Room:
+        """What they leave for the conversation; `low` takes the place of the budget's low mark."""
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
         messages = budget.max_messages and budget.max_messages - sum(self.counts().values())
         size = budget.max_bytes and budget.max_bytes - sum(self.sizes().values())
-        low = budget.marks.low
+        low = low or budget.marks.low
         return Room(
             tokens=tokens,
             low=max(int(tokens * low), 1),
