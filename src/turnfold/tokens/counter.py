@@ -130,29 +130,21 @@ class TokenCounter:
             total += self._count(freeze(dict(schema), path=f"tools[{index}]")) + self.framing.schema
         return total
 
+    @property
+    def certainty(self) -> Certainty:
+        """How far the count of plain messages can be trusted."""
+        return weakest(self.text.certainty, self.framing.certainty)
+
     def certainty_of(self, message: Message) -> Certainty:
         """How far the count of this message can be trusted."""
-        base = weakest(self.text.certainty, self.framing.certainty)
-        if _is_guesswork(message.parts) or _said(message.extra):
+        parts, base = message.parts, self.certainty
+        if len(parts) == 1 and type(parts[0]) is TextPart and not (parts[0].extra or message.extra):
+            return base
+        if _is_guesswork(parts) or _said(message.extra):
             return Certainty.ESTIMATE
-        if all(type(part) is TextPart for part in message.parts):
+        if all(type(part) is TextPart for part in parts):
             return base
         return weakest(base, Certainty.BOUND)
-
-    def certainty_of_all(self, messages: Iterable[Message]) -> Certainty:
-        """How far the sum of their counts can be trusted; looks closely only at what is not plain text."""
-        base = worst = weakest(self.text.certainty, self.framing.certainty)
-        for message in messages:
-            if worst is Certainty.ESTIMATE:
-                break
-            parts = message.parts
-            if len(parts) == 1 and type(parts[0]) is TextPart and not parts[0].extra:
-                if not message.extra:
-                    continue
-            elif not parts and not message.extra:
-                continue
-            worst = weakest(worst, self.certainty_of(message))
-        return weakest(base, worst)
 
     def count(
         self, messages: Iterable[Message], *, tools: Sequence[Mapping[str, object]] = ()
@@ -160,7 +152,7 @@ class TokenCounter:
         """Tokens of a whole call: messages, tool schemas and reply opening, with its certainty."""
         total = self.reply + self.count_tools(tools)
         certainty = Certainty.BOUND if tools else Certainty.EXACT
-        certainty = weakest(certainty, self.text.certainty, self.framing.certainty)
+        certainty = weakest(certainty, self.certainty)
         for message in messages:
             total += self.count_message(message)
             certainty = weakest(certainty, self.certainty_of(message))

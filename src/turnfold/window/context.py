@@ -15,6 +15,7 @@ from typing import NamedTuple
 from turnfold.budget import Budget
 from turnfold.records import Message
 from turnfold.tokens import Certainty, TokenCounter, weakest
+from turnfold.window.trusted import Trusted
 
 __all__ = (
     "Anchor",
@@ -196,7 +197,7 @@ class Context:
     """Everything one call sends. Immutable; `receipt` accounts for it."""
 
     __slots__ = (
-        "_exact", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
+        "_known", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
         "moved", "positions", "previous", "shared", "tokens", "tools", "wired",
     )  # fmt: skip
 
@@ -238,13 +239,14 @@ class Context:
         self.previous = 0
         self.wired: Wired | None = None
         """How it looks to the provider it was built for; set once, when it is built."""
-        self._exact = 0  # messages at the beginning that are known to be counted exactly
+        self._known = Trusted()  # how far the counts of its beginning can be trusted
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
         """Measure how much of the previous call's prompt this one repeats; called once, when it is built."""
         same = shared_messages(self.messages, previous.messages)
-        self._exact = min(same, previous._exact)
+        if previous.counter is self.counter:
+            self._known = previous._known.beginning(same)
         self.shared = sum(self.costs[:same])
         self.previous = sum(previous.costs)
 
@@ -262,13 +264,11 @@ class Context:
 
     def _account(self) -> Receipt:
         schemas = Certainty.BOUND if self.tools else Certainty.EXACT
-        certainty = self.counter.certainty_of_all(self.messages[self._exact :])
-        if certainty is Certainty.EXACT:
-            self._exact = len(self.messages)
+        self._known = self._known.extended(self.messages, self.counter)
         return Receipt(
             tokens=self.tokens,
             allowed=self.budget.tokens,
-            certainty=weakest(schemas, certainty),
+            certainty=weakest(schemas, self.counter.certainty, self._known.certainty),
             sections={
                 section: sum(self.costs[first:last])
                 for section, (first, last) in self._bounds().items()
