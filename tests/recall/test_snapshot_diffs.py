@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnfold.recall.snapshots import compare_contents, diffing, show_changes, state_changes
@@ -145,6 +145,7 @@ def test_state_changes_name_every_value_that_is_another() -> None:
 
 
 @given(st.integers(64, 600), st.integers(1, 30), st.integers(1, 200))
+@example(tokens=527, files=11, length=1)
 @settings(max_examples=60, deadline=None)
 def test_what_is_shown_of_a_diff_never_costs_more_than_allowed(
     tokens: int, files: int, length: int
@@ -157,8 +158,13 @@ def test_what_is_shown_of_a_diff_never_costs_more_than_allowed(
     text, cut = show_changes("Turn 1 -> turn 2", changes, [], tokens=tokens, count=count)
     assert count(text) <= tokens
     assert text
-    whole = "".join(change.patch for change in changes)
-    assert cut == (any(change.patch.strip() not in text for change in changes)), len(whole)
+    names = [f"{change.change} {change.path}" for change in changes]
+    missing = [
+        part for part in (*names, *(each.patch.strip() for each in changes)) if part not in text
+    ]
+    assert cut == bool(missing)
+    if any(name not in text for name in names):  # every name comes before any line of a patch
+        assert not any(each.patch.strip() in text for each in changes)
 
 
 def test_no_change_says_so() -> None:

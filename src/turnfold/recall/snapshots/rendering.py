@@ -50,6 +50,8 @@ class Part:
     """The arguments that bring the whole back; lines are added to them."""
     begun: bool = False
     """Whether the lines before `first` were left out without having been asked to be."""
+    foremost: bool = False
+    """Whether it is shown whole before others get a share."""
 
 
 def show_parts(
@@ -101,12 +103,12 @@ def _shown(
 
 
 def _filled(parts: Sequence[Part], room: int, count: _Count) -> tuple[list[str], bool]:
-    """Every part with its share of the room; what a short one leaves goes to the rest."""
+    """Every part with its share of the room, the foremost with all it needs; what one leaves goes to the rest."""
     bodies: dict[int, str] = {}
     cut = False
-    shortest_first = sorted(range(len(parts)), key=lambda at: len(parts[at].text))
-    for served, at in enumerate(shortest_first):
-        share = room // (len(parts) - served)
+    order = sorted(range(len(parts)), key=lambda at: (not parts[at].foremost, len(parts[at].text)))
+    for served, at in enumerate(order):
+        share = room if parts[at].foremost else room // (len(parts) - served)
         body, whole = _body(parts[at], share, count)
         bodies[at] = body
         cut = cut or not whole
@@ -170,7 +172,7 @@ def show_changes(
     names = [
         f"{change.change} {change.path or 'the context'}{_sizes(change)}" for change in changes
     ]
-    parts = [Part(title, "\n".join([*names, *state]))]
+    parts = [Part(title, "\n".join([*names, *state]), foremost=True)]
     parts += [
         Part(f"== {change.path or 'the context'}", change.patch)
         for change in changes
