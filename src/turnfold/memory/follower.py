@@ -183,7 +183,11 @@ class Follower:
         key = self._named(budget)
         opened = self._opened.get(key)
         # What another process would find in the store decides, never what this one happens to hold.
-        if opened is None or opened.covered != self.covered or await self._outrun(opened, budget):
+        if (
+            opened is None
+            or opened.covered != self.covered
+            or (opened.seen != self.head.seq and await self._outrun(opened, budget))
+        ):
             await self.refresh()  # what is read now must belong together
             opened = self._opened[key] = await self._open(key, budget)
             while len(self._opened) > _MOST_WINDOWS:
@@ -194,8 +198,6 @@ class Follower:
 
     async def _outrun(self, opened: _Opened, budget: Budget) -> bool:
         """Whether so much was written since the anchor that another process would begin anew."""
-        if opened.seen == self.head.seq:
-            return False
         opened.seen = self.head.seq
         anchor = opened.window.anchor
         if opened.before[0] != anchor:

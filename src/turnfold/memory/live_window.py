@@ -228,6 +228,7 @@ class LiveWindow:
         old = self._transcript
         self.head = None if head is None else self._entry(head)
         self._transcript = Transcript(self.counter)
+        self._transcript.memo.update(old.memo)  # what stands around the window costs what it did
         if self.head is not None:
             self._transcript.add(self.head.message, self.head.tokens, number=self.head.seq)
         for at in range(position, len(old.messages)):
@@ -259,9 +260,9 @@ class LiveWindow:
             (around.cleared + 1, covered + 1, Outcome.FOLDED, folded),
             (covered + 1, self.anchor, Outcome.DROPPED, self.reason or "before the anchor"),
         ):
-            yield from (
-                Fate(left, right, outcome, why) for left, right in _around(start, stop, sent)
-            )
+            if start < stop:
+                for left, right in _around(start, stop, sent):
+                    yield Fate(left, right, outcome, why)
 
     def _numbered(self, fates: Iterable[Fate]) -> Iterator[Fate]:
         """Fates by position as fates by seq; a stretch of positions may be several stretches of seqs."""

@@ -12,6 +12,8 @@ __all__ = ("entries_of",)
 
 def entries_of(messages: object, client_id: str) -> list[NewEntry]:
     """One message or several, each under its client id; entries that bring their own are taken as they are."""
+    if isinstance(messages, Message):  # what nearly every call brings
+        return [NewEntry(messages, client_id)]
     if isinstance(messages, list | tuple) and messages:
         given = cast("Sequence[object]", messages)
         if all(isinstance(one, NewEntry) for one in given):
@@ -25,6 +27,6 @@ def entries_of(messages: object, client_id: str) -> list[NewEntry]:
 
 
 def _said(messages: object) -> list[Message]:
-    if isinstance(messages, str | Mapping | Message) or not isinstance(messages, Iterable):
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Iterable):
         return [as_message(cast("object", messages))]
     return as_messages(cast("Iterable[object]", messages))

@@ -242,7 +242,10 @@ class SqliteEngine:
         group: list[Job] = []
         committing = False
         try:
-            self._decide_to_wait()
+            # Asked before the transaction begins: SQLite changes its mind only between two.
+            waits = not self._jobs or self._jobs[0].kind.lasting
+            if waits != self._waits:
+                self._wait(waits=waits)
             self._begin()
             group = self._take()  # as late as can be: whoever came meanwhile shares the commit
             self._run(group)
@@ -271,20 +274,18 @@ class SqliteEngine:
         if self._writer.data_version() != self._version:
             self.doubts += 1
 
-    def _decide_to_wait(self) -> None:
-        # Before the transaction begins: SQLite changes its mind only between two.
-        waits = not self._jobs or self._jobs[0].kind.lasting
-        if waits != self._waits:
-            if self._writer.in_transaction:
-                self._undo()
-            if waits:
-                self._writer.execute(_WAITING).fetchall()
-            else:
-                self._writer.execute(_NOT_WAITING).fetchall()
-            self._waits = waits
+    def _wait(self, *, waits: bool) -> None:
+        """Wait for the disk at commits from now on, or no longer."""
+        if self._writer.in_transaction:
+            self._undo()
+        if waits:
+            self._writer.execute(_WAITING).fetchall()
+        else:
+            self._writer.execute(_NOT_WAITING).fetchall()
+        self._waits = waits
 
     def _run(self, group: list[Job]) -> None:
-        same, others = _split(group)
+        same, others = (group, []) if len(group) == 1 else _split(group)
         if not self._run_together(same, only=not others):
             self._begin()
             others = group
@@ -420,8 +421,6 @@ class SqliteEngine:
 
 def _split(group: list[Job]) -> tuple[list[Job], list[Job]]:
     """The jobs that can run first without a savepoint, because only they would be undone; and the others."""
-    if len(group) == 1:
-        return group, []
     kind = group[0].kind if group else SINGLE
     if kind is SINGLE:
         return [], group

@@ -47,7 +47,7 @@ class TokenCounter:
     `name` identifies everything that can change a count; caches and stored sums are keyed by it.
     """
 
-    __slots__ = ("_count", "framing", "images", "name", "text")
+    __slots__ = ("_count", "certainty", "framing", "images", "name", "text")
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class TokenCounter:
         self.framing = framing
         self.images = images
         self.name = f"{text.name}+{framing.name}+{images.name}"
+        self.certainty = weakest(text.certainty, framing.certainty)
+        """How far the count of plain messages can be trusted."""
         self._count = text.count
 
     @property
@@ -129,11 +131,6 @@ class TokenCounter:
         for index, schema in enumerate(tools):
             total += self._count(freeze(dict(schema), path=f"tools[{index}]")) + self.framing.schema
         return total
-
-    @property
-    def certainty(self) -> Certainty:
-        """How far the count of plain messages can be trusted."""
-        return weakest(self.text.certainty, self.framing.certainty)
 
     def certainty_of(self, message: Message) -> Certainty:
         """How far the count of this message can be trusted."""

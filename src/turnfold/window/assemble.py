@@ -287,26 +287,31 @@ def _shown(
 ) -> tuple[Sequence[Message], Sequence[int], Sequence[int], int]:
     """Messages, costs and positions of the window, and where in them the newest turn begins."""
     transcript = view.transcript
-    first = transcript.position_of(start)
-    if head is None and not view.caps and transcript.regular_from(start):
-        # Shown exactly as logged: slices do, with no work per message.
-        costs = transcript.costs[first:]
-        edge = transcript.position_of(turn) - first
-        return transcript.messages[first:], costs, range(first, len(transcript.messages)), edge
-    older = list(view.between(start, turn))
-    newer = list(view.between(turn, transcript.spans))
-    in_turn = head is not None and transcript.turn_of(turn) != turn
-    pieces = [*older, *newer] if head is None else [head, *older, *newer]
-    edge = len(older) if head is None or in_turn else len(older) + 1
-    return (
-        [piece.message for piece in pieces],
-        [piece.tokens for piece in pieces],
-        [piece.position for piece in pieces],
-        edge,
-    )
+    first, ends = transcript.position_of(start), transcript.spans
+    # What is shown exactly as logged is a slice, with no work per message; the rest is looked at piece by piece.
+    plain = start if view.caps else transcript.regular_until(start)
+    stop = transcript.position_of(plain)
+    messages, costs = transcript.messages[first:stop], transcript.costs[first:stop]
+    edge = transcript.position_of(min(plain, turn)) - first
+    if head is None and plain == ends:
+        return messages, costs, range(first, stop), edge
+    older = list(view.between(plain, turn)) if plain < turn else []
+    pieces = [*older, *view.between(max(plain, turn), ends)]
+    messages += [piece.message for piece in pieces]
+    costs.extend([piece.tokens for piece in pieces])
+    positions = [*range(first, stop), *(piece.position for piece in pieces)]
+    edge += len(older)
+    if head is not None:
+        messages.insert(0, head.message)
+        costs.insert(0, head.tokens)
+        positions.insert(0, head.position)
+        edge += transcript.turn_of(turn) == turn
+    return messages, costs, positions, edge
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
+    if not view.caps:
+        return ()
     shown = {head.position} if head is not None else set[int]()
     return tuple(
         sorted(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold.budget import Budget
@@ -248,12 +249,13 @@ class Context:
         if previous.counter is self.counter:
             self._known = previous._known.beginning(same)
         self.shared = sum(self.costs[:same])
-        self.previous = sum(previous.costs)
+        self.previous = previous.tokens - previous.tools - previous.counter.reply
 
     def section(self, section: Section) -> tuple[Message, ...]:
         """The messages of one section."""
-        first, last = self._bounds()[section]
-        return self.messages[first:last]
+        at = _SECTIONS.index(section)
+        edges = (0, *self.ends, len(self.messages))
+        return self.messages[edges[at] : edges[at + 1]]
 
     @property
     def receipt(self) -> Receipt:
@@ -269,10 +271,7 @@ class Context:
             tokens=self.tokens,
             allowed=self.budget.tokens,
             certainty=weakest(schemas, self.counter.certainty, self._known.certainty),
-            sections={
-                section: sum(self.costs[first:last])
-                for section, (first, last) in self._bounds().items()
-            },
+            sections=dict(zip(_SECTIONS, self._section_costs(), strict=True)),
             tools=self.tools,
             reply=self.counter.reply,
             messages=len(self.messages),
@@ -283,9 +282,9 @@ class Context:
             wired=self.wired,
         )
 
-    def _bounds(self) -> dict[Section, tuple[int, int]]:
-        edges = (0, *self.ends, len(self.messages))
-        return {section: (edges[i], edges[i + 1]) for i, section in enumerate(_SECTIONS)}
+    def _section_costs(self) -> list[int]:
+        edges = (0, *self.ends, len(self.costs))
+        return [sum(self.costs[first:last]) for first, last in pairwise(edges)]
 
     def __repr__(self) -> str:
         return f"<Context {self.receipt}>"

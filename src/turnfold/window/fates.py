@@ -23,14 +23,12 @@ def list_fates(view: SpanView, *, start: int, head: int, reason: str) -> tuple[F
     """The fates of a window that begins with span `start`, in log order."""
     transcript = view.transcript
     first = transcript.position_of(start)
+    fates = [*_before(view, first, head, reason), *_unanswered(transcript, start)]
     misplaced = list(_misplaced(transcript, start))
-    settled = {fate.start for fate in misplaced if fate.outcome is not Outcome.MOVED}
-    fates = [
-        *_before(view, first, head, reason),
-        *misplaced,
-        *_unanswered(transcript, start),
-        *(fate for fate in _shrunk(view, first, head) if fate.start not in settled),
-    ]
+    fates += misplaced
+    if view.caps:
+        settled = {fate.start for fate in misplaced if fate.outcome is not Outcome.MOVED}
+        fates += [fate for fate in _shrunk(view, first, head) if fate.start not in settled]
     return tuple(sorted(fates))
 
 

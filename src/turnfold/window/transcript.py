@@ -143,7 +143,7 @@ class Transcript:
 
     def position_of(self, span: int) -> int:
         """Log position where a span starts; the end of the log for the span after the last."""
-        return self.grouper.firsts[span] if span < self.spans else len(self.messages)
+        return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
     def home_of(self, position: int) -> int:
         """Log position of the newest span that a misplaced message is shown with, or its own."""
@@ -170,6 +170,17 @@ class Transcript:
         """Whether everything from a span on is shown exactly as logged."""
         newest_unanswered = next(reversed(self.grouper.unanswered), -1)
         return max(self.irregular_from, newest_unanswered) < span
+
+    def regular_until(self, span: int) -> int:
+        """The span up to which everything from `span` on is surely shown exactly as logged; `spans` when all is."""
+        if self.irregular_from >= span:
+            return span
+        first = self.spans
+        for unanswered in reversed(self.grouper.unanswered):
+            if unanswered < span:
+                break
+            first = unanswered
+        return first
 
     def pieces(self, span: int) -> Iterator[Piece]:
         """What the view shows of a span, in order."""

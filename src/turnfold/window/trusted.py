@@ -33,7 +33,8 @@ class Trusted(NamedTuple):
 
     def beginning(self, messages: int) -> Trusted:
         """The same of so many messages at most."""
-        return Trusted(*(min(messages, each) for each in self))
+        looked, exact, bounded = self
+        return Trusted(min(messages, looked), min(messages, exact), min(messages, bounded))
 
     def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> Trusted:
         """The same of all these messages, of which those looked at are the beginning."""
