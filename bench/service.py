@@ -2,22 +2,25 @@
 
 The service is `turnfold serve` in a process of its own, on SQLite, durable on every answer. Three lanes do the same
 work: the memory in this process, bare keep-alive connections (what the service itself can do), and the Python client
-(what a program gets). Whoever asks shares the processors with who answers, so served figures are those of both.
+(what a program gets). A fourth asks a served peer over the same bare connections. Whoever asks shares the processors
+with who answers, so served figures are those of both.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
+from bench.bare_http import BareConnections
 from bench.report import Report, Table, Target, duration
+from bench.service_peer import NAME as PEER
+from bench.service_peer import PeerAbsent, served_peer
 from bench.stores_turns import scratch, turns
 from turnfold.budget import Budget
 from turnfold.client import AsyncRemoteMemory, AsyncRemoteShortMemory
@@ -28,6 +31,11 @@ __all__ = ("QUESTION", "run")
 QUESTION = "What does the way over HTTP cost?"
 CLIENTS = 50
 BUDGET = 4_000
+_NOTES = (
+    "Ours: SQLite on disk, every write synced; one service process; the asker is on the same machine.",
+    "The peer: one process; its Redis keeps nothing on disk; no model is called.",
+    "Its PUT replaces the working memory, so a write sends the whole talk again; it reads by its prompt endpoint.",
+)
 Step = Callable[[str, str, str], Awaitable[object]]
 
 
@@ -45,6 +53,15 @@ class Lane:
         """Requests a second."""
         return (len(self.write) + len(self.context)) / self.seconds
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """For machines."""
+        return {
+            "requests_per_second": self.rate,
+            "write_p99": _percentile(self.write, 0.99),
+            "context_p99": _percentile(self.context, 0.99),
+        }
+
     def row(self, embedded: Lane) -> list[str]:
         """Its figures, and how they stand to those of the embedded memory."""
         return [
@@ -57,36 +74,46 @@ class Lane:
 
 
 def run(*, quick: bool) -> Report:
-    """Measure the three lanes, round by round, each time on a fresh file."""
+    """Measure the lanes, round by round, each time on a fresh file."""
     report = Report("service", QUESTION)
     many, rounds = (10, 1) if quick else (20, 5)
-    lanes = [Lane("embedded"), Lane("served, bare connections"), Lane("served, Python client")]
+    lanes = [
+        Lane("embedded"),
+        Lane("served, bare connections"),
+        Lane("served, Python client"),
+        Lane(f"{PEER}, bare connections"),
+    ]
+    absent = ""
     for _ in range(rounds):
-        for lane, measure in zip(lanes, (_embedded, _bare, _client), strict=True):
+        for lane, measure in zip(lanes, (_embedded, _bare, _client), strict=False):
             measure(lane, many)
-    report.tables.append(
-        Table(
-            f"{CLIENTS} clients, {rounds} x {many} turns each: write_turn, then context ({BUDGET:,} tokens)",
-            (
-                "lane", "requests/s", "of embedded", "write p50", "write p99", "context p50",
-                "context p99",
-            ),
-            [lane.row(lanes[0]) for lane in lanes],
-            ["SQLite on disk, every write synced; one service process; the asker is on the same machine."],
-        )
-    )  # fmt: skip
-    report.targets.append(
-        Target("a served peer beside it", "none was installed here: left out", None)
-    )
-    report.figures = {
-        lane.name: {
-            "requests_per_second": lane.rate,
-            "write_p99": _percentile(lane.write, 0.99),
-            "context_p99": _percentile(lane.context, 0.99),
-        }
-        for lane in lanes
-    }
+        if not absent:
+            absent = _asked_peer(lanes[-1], many)
+    measured = lanes[:-1] if absent else lanes
+    report.tables.append(_table(measured, many, rounds))
+    report.targets.append(_beside(lanes[1], lanes[3], absent))
+    report.figures = {lane.name: lane.figures for lane in measured}
     return report
+
+
+def _table(lanes: list[Lane], many: int, rounds: int) -> Table:
+    return Table(
+        f"{CLIENTS} clients, {rounds} x {many} turns each: write_turn, then context ({BUDGET:,} tokens)",
+        (
+            "lane", "requests/s", "of embedded", "write p50", "write p99", "context p50",
+            "context p99",
+        ),
+        [lane.row(lanes[0]) for lane in lanes],
+        _NOTES if len(lanes) > 3 else _NOTES[:1],
+    )  # fmt: skip
+
+
+def _beside(ours: Lane, peer: Lane, absent: str) -> Target:
+    claim = "a served peer beside it, the same connections in the same run"
+    if absent:
+        return Target(claim, f"{PEER} {absent}", None)
+    times = ours.rate / peer.rate
+    return Target(claim, f"{times:.1f} x the requests/s of {PEER}", times >= 1)
 
 
 async def _timed(lane: Lane, many: int, write: Step, context: Step) -> None:
@@ -161,35 +188,56 @@ def _client(lane: Lane, many: int) -> None:
 
 def _bare(lane: Lane, many: int) -> None:
     async def measure(url: str) -> None:
-        parts = urlsplit(url)
-        links: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
-
-        async def post(talk: str, path: str, body: dict[str, str]) -> None:
-            if talk not in links:
-                links[talk] = await asyncio.open_connection(parts.hostname, parts.port)
-            reader, writer = links[talk]
-            content = json.dumps(body).encode()
-            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-            writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200"), answer
-            size = next(
-                line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length")
-            )
-            await reader.readexactly(int(size.split(b":")[1]))
+        links = BareConnections(url)
 
         def write(talk: str, asked: str, answered: str) -> Awaitable[object]:
             body = {"user_query": asked, "agent_response": answered}
-            return post(talk, f"/v1/short-memories/{talk.replace(' ', '%20')}/turns", body)
+            return links.ask(talk, "POST", f"/v1/short-memories/{quote(talk)}/turns", body)
 
         def context(talk: str, _: str, __: str) -> Awaitable[object]:
-            return post(talk, f"/v1/sessions/{talk.replace(' ', '%20')}/context?form=record", {})
+            return links.ask(talk, "POST", f"/v1/sessions/{quote(talk)}/context?form=record", {})
 
         await _timed(lane, many, write, context)
-        for _, writer in links.values():
-            writer.close()
+        links.close()
 
     with _service() as url:
+        asyncio.run(measure(url))
+
+
+def _asked_peer(lane: Lane, many: int) -> str:
+    """Ask the peer, once more; why that did not work, where it did not."""
+    try:
+        _peer(lane, many)
+    except PeerAbsent as error:
+        return str(error)
+    except (AssertionError, EOFError, OSError) as error:
+        return f"failed while it was asked: {error or type(error).__name__}"
+    return ""
+
+
+def _peer(lane: Lane, many: int) -> None:
+    async def measure(url: str) -> None:
+        links = BareConnections(url)
+        said: dict[str, list[dict[str, str]]] = {}
+
+        def write(talk: str, asked: str, answered: str) -> Awaitable[object]:
+            all_of_it = said.setdefault(talk, [])
+            all_of_it += [
+                {"role": "user", "content": asked},
+                {"role": "assistant", "content": answered},
+            ]
+            # A window so large that the server never calls a model to summarise.
+            path = f"/v1/working-memory/{quote(talk)}?context_window_max=100000000"
+            return links.ask(talk, "PUT", path, {"messages": all_of_it})
+
+        def context(talk: str, _: str, __: str) -> Awaitable[object]:
+            session = {"session_id": talk, "context_window_max": BUDGET}
+            return links.ask(talk, "POST", "/v1/memory/prompt", {"query": "?", "session": session})
+
+        await _timed(lane, many, write, context)
+        links.close()
+
+    with served_peer() as url:
         asyncio.run(measure(url))
 
 

@@ -175,7 +175,10 @@ class AccessDenied(RequestRefused):
 
 
 class LimitExceeded(RequestRefused):
-    """More than a service takes. `used` + `asked` is above `allowed`; `again` says in how many seconds it may fit."""
+    """More than a service takes. `used` + `asked` is above `allowed`; `again` says in how many seconds it may fit.
+
+    `unit` says what was counted where a limit may be one of several: "tokens" or "bytes" of a quota.
+    """
 
     def __init__(
         self,
@@ -185,12 +188,14 @@ class LimitExceeded(RequestRefused):
         used: float = 0,
         asked: float = 0,
         again: float = 0.0,
+        unit: str = "",
         status: int = 429,
     ) -> None:
         self.allowed = allowed
         self.used = used
         self.asked = asked
         self.again = again
+        self.unit = unit
         super().__init__(message, status=status)
 
 

@@ -152,7 +152,7 @@ def test_checkpoints_lead_to_originals(page: Page, session: Session, tmp_path: P
     made = session.checkpoints()
     articles = page.locator("article")
     assert articles.count() == len(made)
-    assert articles.first.locator("pre").text_content() == made[-1].text
+    assert articles.first.locator("pre.summary").text_content() == made[-1].text
     picture(page, "checkpoints", tmp_path)
     articles.first.get_by_role("link", name="originals").click()
     page.wait_for_url("**/log?*")
@@ -174,6 +174,56 @@ def test_the_recall_lab_finds_chinese_and_english(
         assert page.locator("mark").count() > 0
         picture(page, "recall", tmp_path)
         page.mouse.click(5, 5)
+
+
+def test_the_recall_lab_shows_what_a_score_is_made_of(page: Page) -> None:
+    page.goto(address("sessions", "warehouse", "recall", query="Stowage price"))
+    heads = texts(page, "table.matches th")
+    assert heads[3:7] == ["score", "by words", "by meaning", "by neighbours"]
+    cells = page.locator("table.matches tbody tr").first.locator("td").all_text_contents()
+    assert cells[3] == cells[4]
+    assert cells[5] == "-"
+
+
+def test_a_call_and_a_fork_are_taken_along(
+    watched: Watched, session: Session, tmp_path: Path
+) -> None:
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page, made = watched.page, session.calls(limit=1000)[-3].call
+    page.goto(address("sessions", "warehouse", "calls", made))
+    for label, begins in (
+        ("copy as a command", f"turnfold explain warehouse {made}"),
+        ("copy as curl for OpenAI", "curl -sS"),
+        ("copy as pytest", "import os"),
+    ):
+        block = page.locator("details.to-copy", has_text=label)
+        expect(block.locator("pre")).not_to_be_visible()
+        block.locator("summary").click()
+        block.get_by_role("button", name="copy").click()
+        expect(block.locator("button")).to_have_text("copied")
+        taken = page.evaluate("navigator.clipboard.readText()")
+        assert taken.startswith(begins)
+        assert taken.strip() == block.locator("pre").text_content().strip()
+    picture(page, "copied", tmp_path)
+    page.goto(address("sessions", "warehouse", "checkpoints"))
+    page.locator("details.to-copy summary").first.click()
+    upto = session.checkpoints()[-1].upto
+    command = page.locator("pre.copied").first.text_content()
+    assert command.strip() == (
+        f"turnfold fork warehouse warehouse-from-{upto} --at {upto} --tenant default"
+    )
+    assert page.locator("main form[method=post]").count() == 0
+
+
+def test_where_a_browser_keeps_its_clipboard_the_text_is_selected(
+    page: Page, session: Session
+) -> None:
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined});")
+    page.goto(address("sessions", "warehouse", "calls", session.calls(limit=1000)[-3].call))
+    block = page.locator("details.to-copy", has_text="copy as pytest")
+    block.locator("summary").click()
+    block.get_by_role("button", name="copy").click()
+    assert page.evaluate("getSelection().toString()").startswith("import os")
 
 
 def test_snapshots_are_compared(page: Page, tmp_path: Path) -> None:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
 from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
+from turnfold.cli.app import app
 from turnfold.memory import Memory, Session
 from turnfold.memory.inspecting import call_point, call_view, diff_calls
 from turnfold.memory.tail import recalled_text
+from turnfold.service.inspector.copying import as_command
 from turnfold.service.inspector.drawing import parts_of
 from turnfold.service.inspector.markup import address
 from turnfold.service.inspector.serving import ASSETS, HEADERS
 from turnfold.service.running import ServiceOptions
+from turnfold.stores import Scope
 from turnfold.wire import anthropic, openai_chat
 
 
@@ -43,6 +52,11 @@ def client(served: tuple[Running, Session]) -> Iterator[httpx2.Client]:
 @pytest.fixture
 def session(served: tuple[Running, Session]) -> Session:
     return served[1]
+
+
+def stored_at(service: Running) -> str:
+    """The address of the store behind a service."""
+    return f"sqlite:///{asyncio.run(service.state.setting.store.health()).details['path']}"
 
 
 def page(client: httpx2.Client, where: str) -> Found:
@@ -201,12 +215,87 @@ def test_checkpoints_lead_to_their_originals(client: httpx2.Client, session: Ses
     [made] = session.checkpoints()
     found = page(client, address("sessions", TALK, "checkpoints"))
     article = found.one("article", data_upto=str(made.upto))
-    assert article.one("pre").text == made.text
+    assert article.one("pre", class_="summary").text == made.text
     assert SUMMARY in made.text
     [originals] = [a.attributes["href"] for a in article.all("a") if a.text == "originals"]
     log = page(client, originals).one("ol", class_="items")
     seqs = [int(item.attributes["data-seq"]) for item in log.all("li")]
     assert seqs == list(range(1, made.upto + 1))
+
+
+def test_a_fork_from_a_checkpoint_is_a_command_that_works(
+    client: httpx2.Client, session: Session, served: tuple[Running, Session]
+) -> None:
+    [made] = session.checkpoints()
+    found = page(client, address("sessions", TALK, "checkpoints"))
+    command = shlex.split(found.one("pre", class_="copied").text)
+    assert command[:3] == ["turnfold", "fork", TALK]
+    assert found.all("form", method="post") == [], "a page changes nothing"
+    store = served[0].state.setting.store
+    before = [each.conversation for each in asyncio.run(store.conversations(Scope("acme")))]
+    done = CliRunner().invoke(app, [*command[1:], "--store", stored_at(served[0])])
+    assert done.exit_code == 0, done.output
+    with Memory(stored_at(served[0]), scope="acme") as memory:
+        new = memory.session(command[3])
+        assert new.id not in before
+        assert len(new.history(limit=1_000)) == made.upto
+        memory.delete(new.id)
+
+
+def test_a_call_is_taken_along_as_a_test_that_passes_and_can_fail(
+    client: httpx2.Client, session: Session, served: tuple[Running, Session], tmp_path: Path
+) -> None:
+    made = session.calls()[3].call
+    for_command, openai, anthropic_, test = (
+        each.text
+        for each in page(client, address("sessions", TALK, "calls", made)).all(
+            "pre", class_="copied"
+        )
+    )
+    assert shlex.split(for_command)[:4] == ["turnfold", "explain", TALK, made]
+    for text, wire in ((openai, openai_chat), (anthropic_, anthropic)):
+        words = shlex.split(text)
+        body = json.loads(words[words.index("-d") + 1])
+        sent = wire.request(session.explain(made).messages, max_bytes=0).kwargs
+        assert body.pop("model") == "MODEL"
+        assert {**body, **json.loads(json.dumps(sent))} == body
+    file = tmp_path / "test_taken.py"
+    for wanted, text in (
+        (0, test),
+        (1, test.replace("tokens == ", "tokens == 1")),
+        (1, test.replace(made, session.calls()[4].call)),
+    ):
+        file.write_text(text, encoding="utf-8")
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
+            env={**os.environ, "TURNFOLD_STORE": stored_at(served[0])},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == wanted, ran.stdout
+
+
+def test_what_cannot_be_seen_is_not_put_into_a_command() -> None:
+    assert as_command("fork", "a b;rm -rf ~", "x") == "turnfold fork 'a b;rm -rf ~' x"
+    for hidden in ("a\nb", "a\x1b[2Jb", "a\u202eb"):
+        assert as_command("fork", hidden, "x") == ""
+
+
+def test_the_lab_shows_what_a_score_is_made_of(client: httpx2.Client, session: Session) -> None:
+    found = page(client, address("sessions", TALK, "recall", query="parcel customs", limit=8))
+    table = found.one("table", class_="matches")
+    heads = [head.text for head in table.all("th")]
+    assert heads[3:7] == ["score", "by words", "by meaning", "by neighbours"]
+    shown = [row[3:7] for row in rows(table)]
+    assert shown
+    assert all(score == words and meaning == "-" for score, words, meaning, _ in shown)
+    assert any(float(beside) > 0 for *_, beside in shown)
+    matched = {
+        f"#{each.seq}": f"{each.score:.3f}" for each in session.recall("parcel customs", limit=8)
+    }
+    assert {row[0]: row[3] for row in rows(table)} == matched
 
 
 def test_the_log_pages_through_every_entry(client: httpx2.Client, session: Session) -> None:

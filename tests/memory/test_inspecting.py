@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import Budget, Memory, Message, Session, assistant, tool, user
+from turnfold import Budget, Memory, Message, Session, assistant, tool, user, wire
 from turnfold.memory.drive import drive
 from turnfold.memory.inspecting import (
     LogCosts,
@@ -192,3 +192,19 @@ def test_an_excerpt_is_one_line_of_the_length_asked_for(text: str, characters: i
     assert len(said) <= characters
     assert said == " ".join(said.split())
     assert excerpt(user("猫  和\n狗")) == "猫 和 狗"
+
+
+def test_a_preview_for_a_provider_is_the_call_for_it() -> None:
+    small = Budget(max_tokens=2_000, max_bytes=2_500)
+    with Memory("sqlite://", budget=small, checkpoint="manual") as memory:
+        session = memory.session("s")
+        for number in range(30):
+            session.user(f'"{number}" ' + "quoted \\ words " * 8)
+            session.assistant(f"{number}")
+        session.user("and now?")
+        looked = session.preview(to=wire.anthropic)
+        plain = session.preview()
+        made = session.context(to=wire.anthropic)
+    assert looked.receipt.wired is not None
+    assert (looked.messages, looked.receipt.wired) == (made.messages, made.receipt.wired)
+    assert plain.receipt.wired is None

@@ -53,9 +53,9 @@ def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
 
     `besides` are made from the state, as `turnfold.service.running.serve` makes them.
     """
-    summarizer = more.pop("summarizer", None)
+    summarizer, embedder = more.pop("summarizer", None), more.pop("embedder", None)
     besides = more.pop("besides", ())
-    state = make_state(replace(options, port=0), summarizer=summarizer)
+    state = make_state(replace(options, port=0), summarizer=summarizer, embedder=embedder)
     for each in [make(state) for make in besides]:
         more["mounts"] = [*more.get("mounts", ()), *each.mounts]
         more["beside"] = [*more.get("beside", ()), *each.running]

@@ -61,6 +61,8 @@ NOT_SERVED = {
     AsyncSession: {
         "counter": "the service counts",
         "budget": "the service's own; a call may name another",
+        "store": "behind the service",
+        "scope": "the token's tenant",
         "index_meaning": "the embedder is the service's, which works in the background",
     },
     AsyncState: {},
@@ -120,6 +122,14 @@ def raised(call: Callable[[], object]) -> object:
     return type(error.value), str(error.value), vars(error.value)
 
 
+def seen_by_anthropic(session: Any) -> list[object]:
+    """A preview for one provider, under a limit of bytes that only its body tells."""
+    small = Budget(max_tokens=700, max_bytes=1_500)
+    looked = session.preview(budget=small, to=wire.anthropic)
+    plain = session.preview(budget=small)
+    return [looked.messages, looked.receipt.wired, plain.messages, plain.receipt.wired]
+
+
 def a_whole_life(memory: Any) -> list[object]:
     """Everything a session can be asked, and what it answered."""
     session = memory.session("a/b 你好?#%2F..")
@@ -162,6 +172,7 @@ def calls_made(session: Any) -> list[object]:
     )
     see((second.messages, second.receipt, session.last_call))
     see(session.preview(budget=Budget(max_tokens=700)).messages)
+    see(seen_by_anthropic(session))
     calls = session.calls()
     see([each.call for each in calls])
     see(session.explain())

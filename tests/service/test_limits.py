@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import httpx2
 import pytest
 
 from tests.service.running import make_tokens, running
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
-from turnfold.records import NewEntry, user
-from turnfold.service.limits import Limits, Pace, Quota
+from turnfold.records import Document, Entry, NewEntry, encode_message, user
+from turnfold.service.limits import Limits, Pace
+from turnfold.service.quota import Quota
 from turnfold.service.running import ServiceOptions
-from turnfold.stores import Scope, open_store
+from turnfold.stores import Scope, Store, open_store
 
 LIMITS = Limits(body=2_000, streams=1)
 
@@ -117,6 +120,103 @@ def test_the_quota_is_summed_anew_after_a_while() -> None:
     assert asyncio.run(sums()) == [False, True]
 
 
+def test_a_tenant_keeps_so_many_bytes_and_is_told_the_sum(tmp_path: Path) -> None:
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(stored=20_000)
+    )
+    with running(options) as service, service.client() as client:
+        say = "/v1/sessions/s/user"
+        assert client.post(say, json={"content": "x" * 12_000}).status_code == 200
+        refused = client.post(say, json={"content": "y" * 12_000})
+        told = refused.json()
+        assert (refused.status_code, told["type"]) == (403, "urn:turnfold:problem:limit-exceeded")
+        fields = told["fields"]
+        assert fields["unit"] == "bytes"
+        assert fields["allowed"] == 20_000 < fields["used"] + fields["asked"]
+        assert fields["asked"] == len(refused.request.content)
+        assert f"{fields['used'] + fields['asked']:,} of the 20,000" in told["detail"]
+        assert client.post(say, json={"content": "small"}).status_code == 200
+        assert client.delete("/v1/sessions/s").status_code == 200
+        service.state.quota.look_again = 0.0  # what else is kept is found by looking
+        again = client.post("/v1/sessions/t/user", json={"content": "y" * 12_000})
+        assert again.status_code == 200
+
+
+def test_snapshots_count_as_bytes_though_they_are_no_tokens_of_a_log(tmp_path: Path) -> None:
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(quota=1_000, stored=10_000)
+    )
+    with running(options) as service, service.client() as client:
+        service.state.quota.look_again = 0.0
+
+        def take(number: int) -> httpx2.Response:
+            text = "".join(f"{number * 1_000 + each} " for each in range(500))
+            return client.post("/v1/sessions/s/snapshots", json={"context": text, "summary": "s"})
+
+        answers = [take(number) for number in range(20)]
+        assert (answers[0].status_code, answers[-1].status_code) == (200, 403), answers[-1].text
+        assert answers[-1].json()["fields"]["unit"] == "bytes"
+
+
+def test_bytes_are_those_of_messages_and_documents_and_only_new_entries_are_read() -> None:
+    class Reading:
+        """A store that says which entries are asked for."""
+
+        def __init__(self, store: Store) -> None:
+            self._store = store
+            self.asked: list[int] = []
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._store, name)
+
+        async def read(self, *place: Any, after: int = 0, **more: Any) -> list[Entry]:
+            self.asked.append(after)
+            return await self._store.read(*place, after=after, **more)
+
+    async def sums() -> tuple[list[int], list[int], int]:
+        found: list[int] = []
+        scope, said = Scope("t"), user("word " * 50)
+        inner = open_store("sqlite://")
+        store = Reading(inner)
+        quota = Quota(cast("Store", store), bytes=1, look_again=0.0)
+        for _ in range(2):
+            await inner.append(scope, "c", [NewEntry(said)])
+            found.append(await _used(quota))
+        await inner.put_document(scope, "c", Document("kind", "key", b"12345", 0))
+        found.append(await _used(quota))
+        found.append(await _used(quota))
+        await inner.delete(scope, "c")
+        await quota.check("t")
+        await inner.close()
+        return found, store.asked, len(encode_message(said))
+
+    found, asked, one = asyncio.run(sums())
+    assert found == [one, 2 * one, 2 * one + 5, 2 * one + 5]
+    assert asked == [0, 1]
+
+
+async def _used(quota: Quota) -> int:
+    with pytest.raises(LimitExceeded) as refused:
+        await quota.check("t", brings=1)
+    return int(refused.value.used)
+
+
+def test_requests_that_come_together_are_weighed_once() -> None:
+    async def sums() -> list[int]:
+        store = open_store("sqlite://")
+        await store.append(Scope("t"), "c", [NewEntry(user("word"))])
+        quota = Quota(store, bytes=1, look_again=60.0)
+        found = await asyncio.gather(*(_used(quota) for _ in range(20)))
+        await store.append(Scope("t"), "c", [NewEntry(user("word"))])
+        quota.look_again = 0.0
+        found += await asyncio.gather(*(_used(quota) for _ in range(20)))
+        await store.close()
+        return found
+
+    one = len(encode_message(user("word")))
+    assert asyncio.run(sums()) == [one] * 20 + [2 * one] * 20
+
+
 def test_a_token_has_so_many_streams(tmp_path: Path) -> None:
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=LIMITS)
     with running(options) as service, service.client() as client:
@@ -130,7 +230,10 @@ def test_a_token_has_so_many_streams(tmp_path: Path) -> None:
             assert again.status_code == 200
 
 
-@pytest.mark.parametrize("wrong", [{"body": 0}, {"rate": -1}, {"burst": 0}, {"quota": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"body": 0}, {"rate": -1}, {"burst": 0}, {"quota": -1}, {"stored": -1}, {"answer_hours": -1}],
+)
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption):
         Limits(**wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from turnfold.client.short_memory import AsyncRemoteShortMemory
 from turnfold.client.transport import BlockingTransport, Reply
 from turnfold.errors import IdReused, LimitExceeded, StoreUnavailable
 from turnfold.memory.drive import drive
+from turnfold.records import NewEntry, user
 from turnfold.service.limits import Limits
+from turnfold.service.replies import Replies
 from turnfold.service.running import ServiceOptions
+from turnfold.stores import Scope, open_store
 
 OPENED: list[BlockingTransport] = []
 
@@ -149,6 +153,80 @@ def test_a_key_for_another_body_is_refused(service: Running) -> None:
             fold = "/v1/sessions/reused/checkpoints"
             body = {"summary": summary, "keep_turns": 0}
             assert client.post(fold, json=body, headers=key).status_code == status
+
+
+def test_answers_are_kept_for_a_time_and_then_removed(tmp_path: Path) -> None:
+    limits = Limits(answer_hours=2.0)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, service.client() as client:
+        now, replies = [1_000.0], service.state.replies
+        replies.clock = lambda: now[0]
+
+        def clear(key: str) -> int:
+            client.post("/v1/sessions/c/user", json={"content": "more"})
+            answer = client.post("/v1/sessions/c/clear", headers={"idempotency-key": key})
+            return int(answer.json()["upto"])
+
+        assert (clear("a"), clear("b")) == (1, 2)
+        now[0] += 7_199.0
+        assert clear("a") == 1, "still within its time"
+        now[0] += 1.0
+        assert clear("a") == 4, "its time is over: it is a new request"
+        assert clear("a") == 4
+        assert (replies.kept, replies.repeated, replies.pruned) == (3, 2, 1)
+        left = asyncio.run(service.state.setting.store.documents(Scope("default"), "c", "reply"))
+        assert [each.key for each in left] == ["a"]
+        health = client.get("/v1/health").json()["details"]
+        assert health["idempotency keys kept"] == "2 hours"
+        assert (
+            'turnfold_service_kept_answers_total{event="pruned"} 1.0' in client.get("/metrics").text
+        )
+
+
+def test_answers_are_kept_for_ever_where_that_is_asked_for(tmp_path: Path) -> None:
+    limits = Limits(answer_hours=0)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, service.client() as client:
+        client.post("/v1/sessions/c/user", json={"content": "one"})
+        for later in (0.0, 1e9):
+            service.state.replies.clock = lambda later=later: 1_000.0 + later
+            for key in ("a", str(later)):
+                client.post("/v1/sessions/c/clear", headers={"idempotency-key": key})
+        assert (service.state.replies.repeated, service.state.replies.pruned) == (1, 0)
+
+
+def test_many_old_answers_are_removed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnfold.service.replies._PAGE", 3)
+
+    async def left_after_each() -> list[int]:
+        now, left = [0.0], list[int]()
+        store, scope = open_store("sqlite://"), Scope("t")
+        await store.append(scope, "c", [NewEntry(user("hi"))])
+        replies = Replies(store, 60.0, clock=lambda: now[0])
+        for number in range(7):
+            await replies.of(scope, "c", f"old {number}", b"r").keep(b"1")
+        now[0] = 100.0
+        for number in range(4):
+            await replies.of(scope, "c", f"young {number}", b"r").keep(b"1")
+            left.append(len(await store.documents(scope, "c", "reply")) - number - 1)
+        await store.close()
+        return left
+
+    left = asyncio.run(left_after_each())
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+
+
+def test_a_full_quota_still_answers_what_was_done_before_it_was_full(tmp_path: Path) -> None:
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(quota=1_000))
+    with running(options) as service, service.client() as client:
+        client.post("/v1/sessions/c/user", json={"content": "one"})
+        key, body = {"idempotency-key": "f"}, {"conversation": "twin"}
+        first = client.post("/v1/sessions/c/fork", json=body, headers=key)
+        client.post("/v1/sessions/c/user", json={"content": "word " * 1_200})
+        assert client.post("/v1/sessions/c/user", json={"content": "x"}).status_code == 403
+        again = client.post("/v1/sessions/c/fork", json=body, headers=key)
+        assert (again.status_code, again.content) == (200, first.content)
 
 
 def test_a_key_may_hold_any_text_and_no_control_characters(service: Running) -> None:

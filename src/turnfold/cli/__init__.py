@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from turnfold.cli.exit_codes import code_of
+from turnfold.cli.exit_codes import code_of, told
 from turnfold.errors import MissingExtra, TurnfoldError
 
 __all__ = ("main",)
@@ -25,13 +25,13 @@ def main() -> None:
 
         app()
     except TurnfoldError as error:
-        _stop(str(error), code=code_of(error))
+        _stop(told(error), code=code_of(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
         missing = MissingExtra(package=package, extra="cli", purpose="the turnfold command")
-        _stop(str(missing), code=code_of(missing))
+        _stop(told(missing), code=code_of(missing))
 
 
 def _accept_any_terminal() -> None:

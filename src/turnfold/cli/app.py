@@ -14,6 +14,7 @@ from turnfold.cli.commands import add_commands
 from turnfold.cli.exit_codes import telling
 from turnfold.cli.mcp import mcp
 from turnfold.cli.serve import serve, tokens
+from turnfold.cli.spoken import SpokenGroup
 from turnfold.cli.ui import ui
 
 __all__ = ("LabelLanguage", "app")
@@ -21,6 +22,7 @@ __all__ = ("LabelLanguage", "app")
 app = typer.Typer(
     name="turnfold",
     help="The context memory of LLM agents: the best context that fits the budget, and nothing lost.",
+    cls=SpokenGroup,
     pretty_exceptions_enable=False,
 )
 

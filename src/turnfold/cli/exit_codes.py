@@ -6,14 +6,17 @@ something else failed.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
 
+from turnfold.cli.demo.texts import language_of
+from turnfold.cli.help_words import ERRORS
 from turnfold.errors import InvalidExport, MissingExtra, NotFound, StoreError, TurnfoldError
 
-__all__ = ("ExitCode", "code_of", "harmless", "telling")
+__all__ = ("ExitCode", "code_of", "harmless", "telling", "told")
 
 
 class ExitCode(IntEnum):
@@ -39,6 +42,14 @@ def code_of(error: TurnfoldError) -> ExitCode:
             return ExitCode.USAGE
 
 
+def told(error: TurnfoldError) -> str:
+    """What is said of an error; in Chinese its kind stands before it, the numbers and the remedy stay as they are."""
+    if language_of(os.environ) != "zh":
+        return str(error)
+    kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
+    return f"{kind}：{error}"
+
+
 def harmless(text: str) -> str:
     """A text that may quote stored names, without what could move a cursor or change a colour."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
@@ -50,5 +61,5 @@ def telling() -> Generator[None]:
     try:
         yield
     except TurnfoldError as error:
-        sys.stderr.write(f"turnfold: {harmless(str(error))}\n")
+        sys.stderr.write(f"turnfold: {harmless(told(error))}\n")
         raise SystemExit(int(code_of(error))) from None

@@ -12,6 +12,7 @@ from turnfold.cli.commands.options import (
     AllowedOrigins,
     ListenHost,
     ListenPort,
+    SemanticOption,
     StoreOption,
     TenantOption,
     TokensAsked,
@@ -35,6 +36,7 @@ def mcp(
     session: _Session = "notes",
     model: Annotated[str, typer.Option(help="Count tokens as this model does.")] = "",
     max_tokens: _Most = 4_000,
+    semantic: SemanticOption = False,
     http: _Http = False,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8788,
@@ -69,6 +71,7 @@ def mcp(
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
             model=model,
+            semantic=semantic,
         )
         options = McpOptions(session=session, max_tokens=max_tokens)
         (run_http if http else run_stdio)(service, options)

@@ -15,9 +15,11 @@ from turnfold.cli.commands.options import (
     AllowedOrigins,
     ListenHost,
     ListenPort,
+    SemanticOption,
     StoreOption,
     TokensAsked,
 )
+from turnfold.cli.spoken import SpokenGroup
 
 if TYPE_CHECKING:
     from turnfold.service.running import Beside
@@ -33,6 +35,10 @@ _Body = Annotated[int, typer.Option(help="Bytes of one request.")]
 _Rate = Annotated[float, typer.Option(help="Requests a second for each token; 0 for no limit.")]
 _Burst = Annotated[int, typer.Option(help="Requests at once before the rate tells.")]
 _Quota = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
+_QuotaBytes = Annotated[int, typer.Option(help="Bytes a tenant may keep; 0 for no limit.")]
+_AnswerHours = Annotated[
+    float, typer.Option(help="Hours an Idempotency-Key is remembered; 0 for ever.")
+]
 _Drain = Annotated[float, typer.Option(help="Seconds for what is under way at the end.")]
 _Verbose = Annotated[
     bool, typer.Option("--verbose", help="A line for each request, without content.")
@@ -42,7 +48,9 @@ _TokensFile = Annotated[
     Path, typer.Option("--file", help="The file tokens are kept in.", metavar="PATH")
 ]
 
-tokens = typer.Typer(help="Make, list and revoke the tokens of a service.", no_args_is_help=True)
+tokens = typer.Typer(
+    help="Make, list and revoke the tokens of a service.", cls=SpokenGroup, no_args_is_help=True
+)
 
 
 def serve(
@@ -57,10 +65,13 @@ def serve(
     tenant: _Tenant = "default",
     model: _Model = "",
     budget: _Tokens = None,
+    semantic: SemanticOption = False,
     max_body: _Body = 8 * 1024 * 1024,
     rate: _Rate = 0.0,
     burst: _Burst = 100,
     quota: _Quota = 0,
+    quota_bytes: _QuotaBytes = 0,
+    answer_hours: _AnswerHours = 24.0,
     drain: _Drain = 60.0,
     mcp: _Mcp = False,
     verbose: _Verbose = False,
@@ -86,9 +97,17 @@ def serve(
             tenant=tenant,
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
-            limits=Limits(body=max_body, rate=rate, burst=burst, quota=quota),
+            limits=Limits(
+                body=max_body,
+                rate=rate,
+                burst=burst,
+                quota=quota,
+                stored=quota_bytes,
+                answer_hours=answer_hours,
+            ),
             model=model,
             budget=Budget(max_tokens=budget) if budget is not None else None,
+            semantic=semantic,
             drain=drain,
         ),
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),

@@ -255,9 +255,10 @@ class RemoteSession:
         *,
         budget: Budget | None = None,
         tools: Sequence[Mapping[str, object]] | None = None,
+        to: Provider | WireFormat | None = None,
     ) -> RemoteContext:
         """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
-        return drive(self._awaiting.preview(query, budget=budget, tools=tools))
+        return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def checkpoint(
         self, summary: str | None = None, *, keep_turns: int | None = None

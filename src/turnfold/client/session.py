@@ -218,9 +218,15 @@ class AsyncRemoteSession:
         *,
         budget: Budget | None = None,
         tools: Sequence[Mapping[str, object]] | None = None,
+        to: Provider | WireFormat | None = None,
     ) -> RemoteContext:
         """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
-        body = {"query": query, "budget": budget and BudgetBody.of(budget), "tools": tools}
+        body = {
+            "query": query,
+            "budget": budget and BudgetBody.of(budget),
+            "tools": tools,
+            "to": _provider(to),
+        }
         path = *self._path, "preview"
         form = await self._asker.ask(
             "POST", *path, answer=answers.ContextForm, body=body, query=_RECORD

@@ -8,12 +8,13 @@ conversation asks the store one question per call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from turnfold.budget import Budget
-from turnfold.errors import BudgetTooSmall, Conflict, SummaryFailed
+from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.memory.calls import Calls
 from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
 from turnfold.memory.folding import FoldRange
@@ -35,6 +36,7 @@ __all__ = ("Assembler", "Tools", "Wanted")
 
 Tools = Sequence[Mapping[str, object]]
 
+_NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRIES = 8
 """Times a context is built anew because another process moved its window meanwhile."""
 _SMALLEST_SUMMARY = 32
@@ -59,6 +61,13 @@ class Wanted:
     """Who writes it for the provider: `max_bytes` then holds for the body, and the receipt lists what is changed."""
     max_tokens: int = 0
     """Fewer tokens than the budget allows: the window moves on for it, and stays there. 0 for what it allows."""
+
+    def __post_init__(self) -> None:
+        for name in self.notes:
+            if not _NOTE_NAME.fullmatch(name):
+                raise InvalidOption(
+                    f"a note named {name!r}: use 1 to 64 letters, digits, '-' or '_', it becomes the tag of a fence"
+                )
 
 
 @dataclass(slots=True)

@@ -107,6 +107,16 @@ class Session:
         return self._awaiting.budget
 
     @property
+    def store(self) -> Store:
+        """Where its memory keeps everything; for what is kept beside the log."""
+        return self._awaiting.store
+
+    @property
+    def scope(self) -> Scope:
+        """Whose data it may touch."""
+        return self._awaiting.scope
+
+    @property
     def state(self) -> State:
         """The session's state: JSON values by name, shared by all who hold this conversation."""
         return State(self._awaiting.state)
@@ -201,10 +211,15 @@ class Session:
         )
 
     def preview(
-        self, query: str | None = None, *, budget: Budget | None = None, tools: Tools | None = None
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Tools | None = None,
+        to: WireFormat | None = None,
     ) -> Context:
         """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
-        return drive(self._awaiting.preview(query, budget=budget, tools=tools))
+        return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def checkpoint(
         self, summary: str | None = None, *, keep_turns: int | None = None

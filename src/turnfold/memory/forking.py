@@ -14,9 +14,11 @@ from turnfold.memory.notes import (
     SESSION,
     STATE,
     SYSTEM,
+    TAKEN_BACK,
     ClearedNote,
     PinNote,
     SystemNote,
+    TakenBackNote,
     read_note,
     write_note,
 )
@@ -73,6 +75,14 @@ def _as_of(note: Document, upto: int, turn: int) -> Document | None:
     elif place == (SESSION, CLEARED):
         cleared = min(read_note(note, ClearedNote).upto, upto)
         body = write_note(*place, ClearedNote(upto=cleared)).body
+    elif place == (SESSION, TAKEN_BACK):
+        body = write_note(*place, _taken_back_upto(read_note(note, TakenBackNote), upto)).body
     elif place != (SESSION, STATE):
         return None
     return Document(*place, body, 1, note.created)
+
+
+def _taken_back_upto(note: TakenBackNote, upto: int) -> TakenBackNote:
+    stretches = [(first, min(last, upto)) for first, last in note.stretches if first <= upto]
+    shortened = [(seq, kept) for seq, kept in note.shortened if seq <= upto]
+    return TakenBackNote(stretches=tuple(stretches), shortened=tuple(shortened))

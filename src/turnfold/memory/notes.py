@@ -24,6 +24,7 @@ __all__ = (
     "SESSION",
     "STATE",
     "SYSTEM",
+    "TAKEN_BACK",
     "WINDOW",
     "ClearedNote",
     "FindingsNote",
@@ -31,6 +32,7 @@ __all__ = (
     "PinNote",
     "StateNote",
     "SystemNote",
+    "TakenBackNote",
     "WindowNote",
     "read_note",
     "window_key",
@@ -38,12 +40,13 @@ __all__ = (
 )
 
 SESSION: Final = "session"
-"""Kind of the notes there is one of: `SYSTEM`, `CLEARED`, `FOLDING`, `STATE`, `FINDINGS` are their keys."""
+"""Kind of the notes there is one of; their keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`, `FINDINGS`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
 STATE: Final = "state"
 FINDINGS: Final = "findings"
+TAKEN_BACK: Final = "taken-back"
 FINDING: Final = "finding"
 """Kind of the documents there is one of per tool call remembered."""
 WINDOW: Final = "window"
@@ -66,6 +69,15 @@ class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Up to where the caller started over."""
 
     upto: int = 0
+
+
+class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """Entries that were taken back: still in the log, no longer part of what a framework is shown of it."""
+
+    stretches: tuple[tuple[int, int], ...] = ()
+    """(first, last) seq of entries taken back whole, in order."""
+    shortened: tuple[tuple[int, int], ...] = ()
+    """(seq, pieces kept) of entries of which only the end was taken back."""
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):

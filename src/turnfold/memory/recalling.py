@@ -19,19 +19,32 @@ from turnfold.recall import (
     asked_terms,
     fill,
     fuse,
+    fused_parts,
     places_to_read,
     ranked_places,
     relevant_places,
+    worth_of_places,
 )
 from turnfold.records import Entry
 from turnfold.stores.within import ALL_ENTRIES, Within
 
-__all__ = ("Recaller",)
+__all__ = ("Recaller", "ScoreParts")
 
 _MOST_HITS = 400
 """Matches asked of a search; the window holds some of them already."""
 _MOST_SPREAD = 200
 """Of those outside the window, how many take part."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """What the score of an entry is made of; comparable within one answer only."""
+
+    words: float = 0.0
+    meaning: float | None = None
+    """None where nobody says what texts mean."""
+    beside: float = 0.0
+    """What the matches around it add where passages are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,20 @@ class Recaller:
             places = relevant_places(places, entries, terms)
         count = self.setting.counter.count_text
         return fill(places, entries, terms=terms, tokens=tokens, count=count, measure=measure)
+
+    async def score_parts(self, query: str) -> dict[int, ScoreParts]:
+        """What the scores of a recall are made of, by seq; the first two together are those `matches` gives."""
+        head = await self.setting.store.head(self.setting.scope, self.follower.conversation)
+        hits = await self._hits(asked_terms(query), _MOST_HITS, ALL_ENTRIES)
+        own: dict[int, tuple[float, float | None]] = {seq: (score, None) for seq, score in hits}
+        if self.meanings is not None:
+            near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MOST_SPREAD)
+            own.update(fused_parts(hits[:_MOST_SPREAD], near) if near else {})
+        sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
+        best = sorted(sums.items(), key=lambda place: (-place[1], -place[0]))[:_MOST_SPREAD]
+        mean = head.tokens / head.seq if head.seq else 0.0
+        worth = worth_of_places(best, newest=head.seq, mean_tokens=mean)
+        return {seq: ScoreParts(*own[seq], max(worth[seq] - score, 0.0)) for seq, score in best}
 
     async def _with_meaning(
         self,

@@ -7,7 +7,6 @@ number of handles on one conversation build the same context, byte for byte.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -53,7 +52,7 @@ from turnfold.records import (
     user,
 )
 from turnfold.records.json_text import check_text, plain_text
-from turnfold.stores.protocol import Appended, Erasure
+from turnfold.stores.protocol import Appended, Erasure, Scope, Store
 from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
@@ -63,8 +62,6 @@ if TYPE_CHECKING:
     from turnfold.wire import WireFormat
 
 __all__ = ("AsyncSession", "SessionStatus")
-
-_NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class AsyncSession:
@@ -105,6 +102,16 @@ class AsyncSession:
     def budget(self) -> Budget:
         """What a call may spend where it does not say otherwise."""
         return self._setting.budget
+
+    @property
+    def store(self) -> Store:
+        """Where its memory keeps everything; for what is kept beside the log."""
+        return self._store
+
+    @property
+    def scope(self) -> Scope:
+        """Whose data it may touch."""
+        return self._scope
 
     @property
     def state(self) -> AsyncState:
@@ -222,7 +229,7 @@ class AsyncSession:
             query=query or "",
             tools=tools or (),
             recall=self._setting.recall if recall is None else RecallMode.named(recall),
-            notes=_named_notes(notes or {}),
+            notes=notes or {},
             workspace=workspace,
             to=to,
             max_tokens=max_tokens,
@@ -231,7 +238,12 @@ class AsyncSession:
             return await self._assembler.context(wanted)
 
     async def preview(
-        self, query: str | None = None, *, budget: Budget | None = None, tools: Tools | None = None
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Tools | None = None,
+        to: WireFormat | None = None,
     ) -> Context:
         """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
         wanted = Wanted(
@@ -239,6 +251,7 @@ class AsyncSession:
             query=query or "",
             tools=tools or (),
             recall=self._setting.recall,
+            to=to,
         )
         policy = replace(self._setting.policy, mode=FoldMode.MANUAL)
         aside = AsyncSession(self.id, replace(self._setting, policy=policy))
@@ -429,12 +442,3 @@ class AsyncSession:
     async def _put(self, kind: str, key: str, note: SystemNote | PinNote | ClearedNote) -> None:
         document: Document = write_note(kind, key, note)
         await self._store.put_document(self._scope, self.id, document)
-
-
-def _named_notes(notes: Mapping[str, str]) -> Mapping[str, str]:
-    for name in notes:
-        if not _NOTE_NAME.fullmatch(name):
-            raise InvalidOption(
-                f"a note named {name!r}: use 1 to 64 letters, digits, '-' or '_', it becomes the tag of a fence"
-            )
-    return notes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from turnfold.recall.filling import fill, places_to_read
-from turnfold.recall.fusing import fuse
+from turnfold.recall.fusing import fuse, fused_parts
 from turnfold.recall.passages import Recalled, passages_text
-from turnfold.recall.ranking import ranked_places
+from turnfold.recall.ranking import ranked_places, worth_of_places
 from turnfold.recall.relevance import relevant_places, speaks_of
 from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, is_character, terms_of
 
@@ -15,6 +15,7 @@ __all__ = (
     "asked_terms",
     "fill",
     "fuse",
+    "fused_parts",
     "is_character",
     "passages_text",
     "places_to_read",
@@ -22,4 +23,5 @@ __all__ = (
     "relevant_places",
     "speaks_of",
     "terms_of",
+    "worth_of_places",
 )

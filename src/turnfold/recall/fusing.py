@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ("fuse",)
+__all__ = ("fuse", "fused_parts")
 
 _WEIGHT = 0.5
 """What the nearest place in meaning is worth beside the best match in words."""
@@ -21,9 +21,18 @@ def fuse(
     words: Sequence[tuple[int, float]], meaning: Iterable[tuple[int, float]]
 ) -> list[tuple[int, float]]:
     """Places as (seq, score), best first, from those found by words (score) and by meaning (closeness, 0 to 1)."""
-    best = max((score for _, score in words), default=0.0)
-    worth = {seq: score / best for seq, score in words} if best > 0 else {}
-    for seq, closeness in meaning:
-        worth[seq] = worth.get(seq, 0.0) + _WEIGHT * min(max(closeness, 0.0), 1.0) ** _STEEPNESS
-    places = [(seq, round(score, 9)) for seq, score in worth.items()]
+    parts = fused_parts(words, meaning)
+    places = [(seq, round(said + meant, 9)) for seq, (said, meant) in parts.items()]
     return sorted(places, key=lambda place: (-place[1], -place[0]))
+
+
+def fused_parts(
+    words: Sequence[tuple[int, float]], meaning: Iterable[tuple[int, float]]
+) -> dict[int, tuple[float, float]]:
+    """What each place gets for its words and for its meaning, by seq; their sum is its score."""
+    best = max((score for _, score in words), default=0.0)
+    worth = {seq: (score / best, 0.0) for seq, score in words} if best > 0 else {}
+    for seq, closeness in meaning:
+        said, _ = worth.get(seq, (0.0, 0.0))
+        worth[seq] = said, _WEIGHT * min(max(closeness, 0.0), 1.0) ** _STEEPNESS
+    return worth

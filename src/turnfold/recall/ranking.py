@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
-__all__ = ("ranked_places",)
+__all__ = ("ranked_places", "worth_of_places")
 
 _SHARE = 0.7
 """What a neighbour gets of a match, before distance."""
@@ -37,6 +37,24 @@ def ranked_places(
     `hits` are (seq, score) of a search; `newest` is the last seq of the conversation, `mean_tokens` what one of its
     entries costs on average.
     """
+    worth = worth_of_places(
+        hits, newest=newest, mean_tokens=mean_tokens, after=after, before=before
+    )
+    places = [
+        (seq, round(score * (1 + _RECENCY * seq / newest), 9)) for seq, score in worth.items()
+    ]
+    return sorted(places, key=lambda place: (-place[1], -place[0]))
+
+
+def worth_of_places(
+    hits: Iterable[tuple[int, float]],
+    *,
+    newest: int,
+    mean_tokens: float,
+    after: int = 0,
+    before: int | None = None,
+) -> dict[int, float]:
+    """What each place is worth with what stands beside it, by seq, the age aside."""
     stop = newest + 1 if before is None else min(before, newest + 1)
     shares = [
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)
@@ -51,7 +69,4 @@ def ranked_places(
             for neighbour in (seq - distance, seq + distance):
                 if after < neighbour < stop:
                     worth[neighbour] += share * score
-    places = [
-        (seq, round(score * (1 + _RECENCY * seq / newest), 9)) for seq, score in worth.items()
-    ]
-    return sorted(places, key=lambda place: (-place[1], -place[0]))
+    return worth

@@ -22,7 +22,6 @@ from turnfold.service.bodies import KEY_PATTERN
 from turnfold.service.events import Events
 from turnfold.service.limits import Limits
 from turnfold.service.operations import Asked, Operation
-from turnfold.service.replies import Replies
 from turnfold.service.state import ServiceState
 from turnfold.service.tokens import Caller
 from turnfold.stores.protocol import Scope as Tenant
@@ -73,23 +72,34 @@ class Endpoint:
             query=_query(scope, operation.query),
             key=_key(headers),
         )
-        if operation.grows:
-            await state.quota.check(caller.tenant)
         if operation.keyed and asked.key:
             return _json(await self._once(operation, asked, sent))
-        found = await operation.run(asked)
+        found = await self._done(operation, asked, len(sent))
         return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
+
+    async def _done(
+        self, operation: Operation, asked: Asked[object, object], brings: int
+    ) -> object:
+        """Do it, where the tenant has room for what it brings."""
+        quota, tenant = self._state.quota, asked.caller.tenant
+        if operation.grows:
+            await quota.check(tenant, brings=brings)
+        found = await operation.run(asked)
+        if operation.grows:
+            quota.took(tenant, brings)
+        return found
 
     async def _once(self, operation: Operation, asked: Asked[object, object], sent: bytes) -> bytes:
         """The answer of a request that may come twice."""
         conversation = asked.names.get("session") or asked.conversation_id
         request = b"\0".join([operation.name.encode(), repr(dict(asked.names)).encode(), sent])
         tenant = Tenant(asked.caller.tenant)
-        replies = Replies(self._state.setting.store, tenant, conversation, asked.key, request)
-        known = await replies.known()
+        reply = self._state.replies.of(tenant, conversation, asked.key, request)
+        known = await reply.known()
         if known is not None:
             return known
-        return await replies.keep(msgspec.json.encode(await operation.run(asked)))
+        found = await self._done(operation, asked, len(sent))
+        return await reply.keep(msgspec.json.encode(found))
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

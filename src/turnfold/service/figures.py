@@ -36,5 +36,14 @@ class _Requests(Collector):
         for (operation, status), times in sorted(self._state.answered.items()):
             answered.add_metric([operation, str(status)], times)
         yield answered
+        replies = self._state.replies
+        answers = CounterMetricFamily(
+            "turnfold_service_kept_answers",
+            "Answers under an Idempotency-Key: kept, given again, and removed because their time was over",
+            labels=["event"],
+        )
+        for event in ("kept", "repeated", "pruned"):
+            answers.add_metric([event], getattr(replies, event))
+        yield answers
         streams = sum(self._state.streams.values())
         yield GaugeMetricFamily("turnfold_service_streams", "Event streams open now", value=streams)

@@ -1,9 +1,7 @@
 """How much one caller may take: of the body of a request, of the time of the service, of the room in its store.
 
 Each refusal shows the sum that did not fit and, where waiting helps, how long. The pace is kept per token and per
-process. The quota counts the tokens in the logs of a tenant, because a listing can add those up without reading a
-message; between two listings this process adds what it writes itself, so several processes together may pass the limit
-by what they write in that time.
+process; how the room of a tenant is counted, `quota` says.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from turnfold.errors import InvalidOption, LimitExceeded
-from turnfold.stores.protocol import Scope, Store
 
-__all__ = ("Limits", "Pace", "Quota")
+__all__ = ("Limits", "Pace")
 
-_PAGE: Final = 1_000
 _MOST_BUCKETS: Final = 10_000
 
 
@@ -34,13 +30,19 @@ class Limits:
     """Requests at once before the rate tells."""
     quota: int = 0
     """Tokens in all the logs of a tenant; 0 for no limit."""
+    stored: int = 0
+    """Bytes of everything a tenant keeps, messages and what stands beside them; 0 for no limit."""
+    answer_hours: float = 24.0
+    """Hours an answer is kept under its Idempotency-Key; 0 for ever."""
     streams: int = 32
     """Event streams of one token at a time."""
 
     def __post_init__(self) -> None:
-        for name, least in (("body", 1), ("rate", 0), ("burst", 1), ("quota", 0), ("streams", 0)):
-            if getattr(self, name) < least:
-                raise InvalidOption(f"{name}={getattr(self, name)} must be at least {least}")
+        at_least_one = ("body", "burst")
+        for name in (*at_least_one, "rate", "quota", "stored", "answer_hours", "streams"):
+            least, given = int(name in at_least_one), getattr(self, name)
+            if not given >= least:
+                raise InvalidOption(f"{name}={given} must be at least {least}")
 
     def check_body(self, size: int) -> None:
         """Refuse a body of more bytes than are taken."""
@@ -81,54 +83,3 @@ class Pace:
         if len(self._buckets) >= _MOST_BUCKETS:
             self._buckets.clear()
         self._buckets[name] = held - 1.0, now
-
-
-@dataclass(slots=True)
-class _Used:
-    total: int
-    at: float
-    tokens: dict[str, int]
-    """By conversation, so that what one of them grew by is known."""
-
-
-@dataclass(slots=True)
-class Quota:
-    """How much each tenant may keep."""
-
-    store: Store
-    tokens: int = 0
-    look_again: float = 60.0
-    clock: Callable[[], float] = time.monotonic
-    _used: dict[str, _Used] = field(default_factory=dict[str, _Used])
-
-    async def check(self, tenant: str) -> None:
-        """Refuse to write where the tenant has used up its room."""
-        if not self.tokens:
-            return
-        used = self._used.get(tenant)
-        if used is None or self.clock() - used.at >= self.look_again:
-            used = self._used[tenant] = await self._sum(tenant)
-        if used.total >= self.tokens:
-            raise LimitExceeded(
-                f"this tenant's conversations hold {used.total:,} tokens and may hold {self.tokens:,}: erase some",
-                allowed=self.tokens,
-                used=used.total,
-                status=403,
-            )
-
-    def wrote(self, tenant: str, conversation: str, tokens: int) -> None:
-        """A conversation holds so many tokens now."""
-        used = self._used.get(tenant)
-        if used is not None:
-            used.total += tokens - used.tokens.get(conversation, 0)
-            used.tokens[conversation] = tokens
-
-    async def _sum(self, tenant: str) -> _Used:
-        found: dict[str, int] = {}
-        after = ""
-        while True:
-            page = await self.store.conversations(Scope(tenant), after=after, limit=_PAGE)
-            found.update((each.conversation, each.head.tokens) for each in page)
-            if len(page) < _PAGE:
-                return _Used(sum(found.values()), self.clock(), found)
-            after = page[-1].conversation

@@ -23,6 +23,7 @@ from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.memory.front_door import make_setting
 from turnfold.memory.waiting import AwaitingWay
 from turnfold.memory.writers import Summaries
+from turnfold.models.embedding import Embedder
 from turnfold.service.admission import LOOPBACK, Gate, check_listening
 from turnfold.service.limits import Limits, Pace
 from turnfold.service.operations import Operation
@@ -64,6 +65,8 @@ class ServiceOptions:
     budget: Budget | None = None
     checkpoint: str | None = None
     keep_turns: int = 8
+    semantic: bool = False
+    """Whether a recall also finds by meaning, with the encoder of the extra `semantic`."""
     drain: float = 60.0
     """Seconds the requests, and then the folds, under way are given to finish."""
 
@@ -82,8 +85,16 @@ class Beside:
     running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
 
 
-def make_state(options: ServiceOptions, *, summarizer: Summaries | None = None) -> ServiceState:
-    """The store, the gate and the limits of a service; refuses to be open to others without tokens."""
+def make_state(
+    options: ServiceOptions,
+    *,
+    summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
+) -> ServiceState:
+    """The store, the gate and the limits of a service; refuses to be open to others without tokens.
+
+    With an embedder a recall also finds by meaning, for every tenant; the options may name the one that ships.
+    """
     file = options.tokens_file
     ring = TokenRing(TokenFile(file)) if file is not None else None
     check_listening(options.host, ring)
@@ -107,14 +118,24 @@ def make_state(options: ServiceOptions, *, summarizer: Summaries | None = None) 
         summarizer=summarizer,
         checkpoint=options.checkpoint,
         keep_turns=options.keep_turns,
+        embedder=embedder or _named_embedder(options),
     )
     return ServiceState(setting, gate, limits)
+
+
+def _named_embedder(options: ServiceOptions) -> Embedder | None:
+    if not options.semantic:
+        return None
+    from turnfold.models.embedding import LocalEmbedder
+
+    return LocalEmbedder()
 
 
 async def serve(
     options: ServiceOptions,
     *,
     summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
     mounts: Sequence[BaseRoute] = (),
     beside: Sequence[Callable[[ServiceState], Beside]] = (),
     table: Sequence[Operation] = TABLE,
@@ -128,7 +149,7 @@ async def serve(
     Whether everything under way was finished. Where it was not, a thread may still wait for a model: who wants to end
     the process then does so without waiting for threads (`run` does).
     """
-    state = make_state(options, summarizer=summarizer)
+    state = make_state(options, summarizer=summarizer, embedder=embedder)
     others = [make(state) for make in beside]
     app = make_app(
         state,
@@ -164,6 +185,7 @@ def run(
     options: ServiceOptions,
     *,
     summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
     beside: Sequence[Callable[[ServiceState], Beside]] = (),
     table: Sequence[Operation] = TABLE,
     on_listening: Callable[[str], None] | None = None,
@@ -172,7 +194,12 @@ def run(
 
     async def main() -> None:
         finished = await serve(
-            options, summarizer=summarizer, beside=beside, table=table, on_listening=on_listening
+            options,
+            summarizer=summarizer,
+            embedder=embedder,
+            beside=beside,
+            table=table,
+            on_listening=on_listening,
         )
         if not finished:
             logging.shutdown()

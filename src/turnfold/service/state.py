@@ -15,7 +15,9 @@ from turnfold.memory import AsyncMemory, AsyncSession, AsyncShortMemory
 from turnfold.memory.calibrating import Calibrating
 from turnfold.memory.setting import Setting
 from turnfold.service.admission import Gate
-from turnfold.service.limits import Limits, Quota
+from turnfold.service.limits import Limits
+from turnfold.service.quota import Quota
+from turnfold.service.replies import Replies
 from turnfold.stores.protocol import Scope
 
 __all__ = ("Bell", "ServiceState")
@@ -61,13 +63,16 @@ class ServiceState:
     streams: Counter[str] = field(default_factory=Counter[str])
     """Event streams open now, by token."""
     quota: Quota = field(init=False)
+    replies: Replies = field(init=False)
     _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
         default_factory=OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]]
     )
     _bells: dict[str, Bell] = field(default_factory=dict[str, Bell])
 
     def __post_init__(self) -> None:
-        self.quota = Quota(self.setting.store, self.limits.quota)
+        store, limits = self.setting.store, self.limits
+        self.quota = Quota(store, limits.quota, limits.stored)
+        self.replies = Replies(store, limits.answer_hours * 3_600)
 
     def memory(self, tenant: str) -> AsyncMemory:
         """The memory of a tenant."""

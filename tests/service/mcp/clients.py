@@ -107,7 +107,7 @@ async def http_talk(era: str, url: str, token: str = "") -> AsyncIterator[Talk]:
 
 def _http_client(headers: Mapping[str, str]) -> Any:
     if MAJOR < 2:
-        import httpx as library  # pyright: ignore[reportMissingImports]
+        import httpx as library
     else:
         import httpx2 as library
     # Without certificates, which take longer to load than most tests take.

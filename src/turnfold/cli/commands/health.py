@@ -9,6 +9,7 @@ import typer
 
 from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
 from turnfold.cli.exit_codes import ExitCode, telling
+from turnfold.cli.spoken import SpokenGroup
 
 __all__ = ("add",)
 
@@ -18,7 +19,8 @@ def add(app: typer.Typer) -> None:
     app.command()(audit)
     app.command()(doctor)
     database = typer.Typer(
-        help="The store: where it is, what it holds, its schema, a copy. 存储。",
+        help="The store: where it is, what it holds, its schema, a copy.",
+        cls=SpokenGroup,
         no_args_is_help=True,
     )
     database.command("path")(database_path)

@@ -15,6 +15,7 @@ __all__ = (
     "ListenHost",
     "ListenPort",
     "ModelOption",
+    "SemanticOption",
     "SessionArgument",
     "StoreOption",
     "TenantOption",
@@ -66,6 +67,10 @@ SessionArgument = Annotated[
 ]
 ListenHost = Annotated[str, typer.Option(help="Where to listen.")]
 ListenPort = Annotated[int, typer.Option(help="0 takes one that is free.")]
+SemanticOption = Annotated[
+    bool,
+    typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
+]
 TokensAsked = Annotated[
     Path | None, typer.Option(help="Ask for tokens; needed off loopback.", metavar="PATH")
 ]

@@ -146,7 +146,8 @@ TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}
 
 
 def language_of(environment: Mapping[str, str]) -> LabelCode:
-    """The language a locale asks for; English where it asks for none of the two."""
-    named = (environment.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    """The language TURNFOLD_LANG or else a locale asks for; English where it asks for none of the two."""
+    variables = ("TURNFOLD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
+    named = (environment.get(name, "") for name in variables)
     locale = next(filter(None, named), "")
     return "zh" if locale.lower().startswith("zh") else "en"

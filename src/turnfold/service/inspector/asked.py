@@ -15,7 +15,11 @@ import msgspec
 
 from turnfold.errors import NotFound
 from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.memory.follower import Follower
+from turnfold.memory.meaning import Meanings
+from turnfold.memory.recalling import Recaller, ScoreParts
 from turnfold.memory.recent_calls import recent_calls
+from turnfold.memory.setting import Setting
 from turnfold.service.inspector.markup import Node, address
 from turnfold.service.inspector.words import Words
 from turnfold.service.state import ServiceState
@@ -42,6 +46,15 @@ class Looked:
     head: Head
     known_counter: bool
     """Whether it is counted as it was then."""
+    setting: Setting
+
+    async def score_parts(self, query: str) -> dict[int, ScoreParts]:
+        """What the scores of a recall are made of, by seq."""
+        setting, name = self.setting, self.session.id
+        follower = Follower(setting.store, setting.scope, name, setting.counter)
+        embedder = setting.embedder
+        meanings = Meanings(setting, name, embedder) if embedder else None
+        return await Recaller(setting, follower, meanings).score_parts(query)
 
     async def live(self) -> str:
         """Address of the calls made after what is shown now: none is missed between a page and its stream."""
@@ -79,7 +92,7 @@ class Viewing(Generic[_Choice]):
             self.state.setting, scope=scope, counter=counter or self.state.setting.counter
         )
         known = counter is not None or not head.counter
-        return Looked(AsyncSession(name, setting), head, known)
+        return Looked(AsyncSession(name, setting), head, known, setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,15 @@ __all__ = ("CHINESE", "LANGUAGES", "Language", "Words", "language_of")
 Language: TypeAlias = Literal["en", "zh"]
 LANGUAGES: Final[Mapping[Language, str]] = {"en": "English", "zh": "中文"}
 CHINESE: Final[Mapping[str, str]] = {
+    "Pages only read. Run this where the store is; --store names it.": (
+        "页面只读。请在存储所在处运行此命令；用 --store 指明存储。"
+    ),
+    "Put your model in place of MODEL. Tool schemas are not stored, so they are not in it.": (
+        "请把 MODEL 换成所用的模型。工具定义不随调用保存，因此不在其中。"
+    ),
+    "Run it where the store is; TURNFOLD_STORE names it.": (
+        "请在存储所在处运行；用 TURNFOLD_STORE 指明存储。"
+    ),
     "added": "新增",
     "after": "之后",
     "all is well": "一切正常",
@@ -22,6 +31,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "backend": "后端",
     "before": "之前",
     "budget": "预算",
+    "by meaning": "含义",
+    "by neighbours": "相邻",
+    "by words": "词语",
     "bytes": "字节",
     "cache": "缓存",
     "cache break": "缓存中断",
@@ -35,6 +47,11 @@ CHINESE: Final[Mapping[str, str]] = {
     "compare": "比较",
     "compare with the call before": "与前一次调用比较",
     "context": "上下文",
+    "copied": "已复制",
+    "copy": "复制",
+    "copy as a command": "复制为命令",
+    "copy as curl for {provider}": "复制为发给 {provider} 的 curl",
+    "copy as pytest": "复制为 pytest 测试",
     "counted": "我们的计数",
     "counter": "计数方式",
     "created": "创建",
@@ -54,6 +71,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "files": "文件",
     "first difference": "首处不同",
     "folded": "折叠",
+    "fork from here": "从这里分叉",
     "free": "空余",
     "from the first": "从头看",
     "gone": "不再发送",
@@ -61,6 +79,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "how many": "条数",
     "injected": "插入",
     "insights": "要点",
+    "it holds media, which is too long to copy": "其中含有媒体，太长，无法复制",
+    "its name holds what cannot be seen: name it by hand": "名称含有不可见的字符：请手工写出",
     "j/k move · Enter opens · / searches": "j/k 移动 · Enter 打开 · / 搜索",
     "kept": "原样",
     "left out": "未发送",
@@ -120,6 +140,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "summary": "摘要",
     "system": "系统",
     "tail": "尾部",
+    "take it along": "带走",
     "taken as sent": "按发送时的样子",
     "text": "内容",
     "the same messages": "消息完全相同",

@@ -7,6 +7,7 @@ asked for, and an error leaves as a sentence made for callers or not at all.
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Mapping
@@ -121,9 +122,14 @@ class Answers:
     async def _run(self, tool: Tool, visit: Visit, given: Mapping[str, object]) -> Reply:
         visit.caller.must(tool.right)
         arguments = read_arguments(tool.arguments, given)
-        if tool.grows:
-            await visit.state.quota.check(visit.caller.tenant)
-        return await tool.run(visit, arguments)
+        if not tool.grows:
+            return await tool.run(visit, arguments)
+        quota, tenant = visit.state.quota, visit.caller.tenant
+        brings = len(json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        await quota.check(tenant, brings=brings)
+        reply = await tool.run(visit, arguments)
+        quota.took(tenant, brings)
+        return reply
 
 
 def _described(tool: Tool) -> dict[str, object]:

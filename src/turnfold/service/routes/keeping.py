@@ -107,7 +107,7 @@ async def delete(asked: Asked[Nothing, NoQuery]) -> Erasure:
     """Erase the conversation and everything derived from it, for good; a repeated request says `already`."""
     name = asked.names["session"]
     erased = await asked.memory.delete(name)
-    asked.state.quota.wrote(asked.caller.tenant, name, 0)
+    asked.state.quota.erased(asked.caller.tenant, name)
     return erased
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from turnfold import wire
 from turnfold.errors import InvalidOption
 from turnfold.memory import SessionStatus
 from turnfold.service.answers import (
@@ -31,6 +32,7 @@ from turnfold.service.bodies import (
     Form,
     Limit,
     Nothing,
+    Provider,
     RecallBody,
     entry_form,
 )
@@ -65,6 +67,8 @@ class _PreviewBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     query: str | None = None
     budget: BudgetBody | None = None
     tools: list[dict[str, object]] | None = None
+    to: Provider | None = None
+    """Whose body `max_bytes` holds for."""
 
 
 @operation("GET", _SESSION, right=_READ, answer=SessionStatus)
@@ -121,7 +125,12 @@ async def preview(asked: Asked[_PreviewBody, FormQuery]) -> ContextForm:
     """See what `context` would give now: nothing is stored, a fold that is due is not made."""
     body = asked.body
     budget = body.budget and body.budget.budget()
-    built = await asked.session.preview(body.query, budget=budget, tools=body.tools)
+    built = await asked.session.preview(
+        body.query,
+        budget=budget,
+        tools=body.tools,
+        to=getattr(wire, body.to) if body.to else None,
+    )
     return context_form(built, call="", form=asked.query.form)
 
 

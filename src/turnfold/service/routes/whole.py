@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Meta
 from turnfold.service.answers import ConversationsPage, FoundAnswer
 from turnfold.service.bodies import Limit, Nothing, SearchBody
 from turnfold.service.operations import Asked, NoQuery, Operation, operation
+from turnfold.service.state import ServiceState
 from turnfold.service.tokens import Right
 from turnfold.stores.protocol import Health
 
@@ -48,8 +50,17 @@ async def health(asked: Asked[Nothing, NoQuery]) -> Health:
     """Ask whether the store can serve; its details and warnings are for tokens with the right `admin`."""
     found = await asked.memory.health()
     if Right.ADMIN in asked.caller.rights:
-        return found
+        return replace(found, details={**found.details, **_told(asked.state)})
     return Health(ok=found.ok, backend=found.backend)
+
+
+def _told(state: ServiceState) -> dict[str, str]:
+    """What an operator should know of the service beside its store."""
+    hours, embedder = state.limits.answer_hours, state.setting.embedder
+    return {
+        "idempotency keys kept": f"{hours:g} hours" if hours else "for ever",
+        "recall": f"by words and by meaning ({embedder.name})" if embedder else "by words",
+    }
 
 
 OPERATIONS: tuple[Operation, ...] = (conversations, search, health)

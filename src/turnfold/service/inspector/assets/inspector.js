@@ -95,9 +95,26 @@ function follow(main) {
   addEventListener("pagehide", () => events.close());
 }
 
+// What stands before the button goes to the clipboard; where a browser refuses that, it is selected for the reader.
+async function copy(button) {
+  const text = button.closest("details").querySelector("pre.copied");
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    button.textContent = button.dataset.copy;
+  } catch {
+    getSelection().selectAllChildren(text);
+  }
+}
+
+function clicked(event) {
+  const button = event.target.closest("button[data-copy]");
+  if (button) copy(button);
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   document.getElementById("brightness").addEventListener("click", toggle);
   document.addEventListener("keydown", pressed);
+  document.addEventListener("click", clicked);
   document.querySelectorAll(".scroll").forEach((box) => (box.scrollLeft = box.scrollWidth));
   const main = document.querySelector("main");
   if (main.dataset.live) follow(main);

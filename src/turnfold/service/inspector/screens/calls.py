@@ -12,6 +12,7 @@ from turnfold.memory.inspecting import CallPoint, CallView, Item, call_view
 from turnfold.memory.manifests import Explanation, call_key
 from turnfold.records import encode_message
 from turnfold.service.inspector.asked import Looked, Shown, Viewing, screen
+from turnfold.service.inspector.copying import as_command, as_curl, as_pytest, to_copy
 from turnfold.service.inspector.drawing import budget_bar, legend, parts_of
 from turnfold.service.inspector.markup import Element, Node, address, tag
 from turnfold.service.inspector.pieces import (
@@ -24,7 +25,7 @@ from turnfold.service.inspector.pieces import (
     table,
 )
 from turnfold.service.inspector.words import Words
-from turnfold.wire import anthropic, openai_chat
+from turnfold.wire import WireFormat, anthropic, openai_chat
 
 __all__ = ("call",)
 
@@ -36,6 +37,12 @@ _FORMS: Final[tuple[tuple[_Form, str], ...]] = (
     ("openai", "OpenAI"),
     ("anthropic", "Anthropic"),
     ("raw", "raw"),
+)
+
+
+_PROVIDERS: Final[tuple[tuple[Literal["openai", "anthropic"], str, WireFormat], ...]] = (
+    ("openai", "OpenAI", openai_chat),
+    ("anthropic", "Anthropic", anthropic),
 )
 
 
@@ -62,8 +69,28 @@ async def call(view: Viewing[_Choice]) -> Shown:
             await _neighbours(looked, point, words),
             _forms(name, point.call, view.choice.form, words),
             *_sent(view.choice.form, seen, explained, name, words),
+            tag("h2", words("take it along")),
+            *_copies(view, explained, name),
         ),
     )
+
+
+def _copies(view: Viewing[_Choice], explained: Explanation, name: str) -> Iterator[Element]:
+    """The call as a command, as the requests it makes, and as a test."""
+    words, tenant, made = view.words, view.caller.tenant, explained.manifest.call
+    there = words("Run it where the store is; TURNFOLD_STORE names it.")
+    command = as_command("explain", name, made, "--tenant", tenant)
+    missing = words("its name holds what cannot be seen: name it by hand")
+    yield to_copy(words("copy as a command"), command, words, note=there, missing=missing)
+    note = words(
+        "Put your model in place of MODEL. Tool schemas are not stored, so they are not in it."
+    )
+    missing = words("it holds media, which is too long to copy")
+    for provider, label, wire in _PROVIDERS:
+        text = as_curl(provider, wire.request(explained.messages, max_bytes=0).kwargs)
+        told = words("copy as curl for {provider}", provider=label)
+        yield to_copy(told, text, words, note=note, missing=missing)
+    yield to_copy(words("copy as pytest"), as_pytest(explained, name, tenant), words, note=there)
 
 
 def _counted(seen: CallView, looked: Looked, words: Words) -> Element:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from turnfold.records import Checkpoint
 from turnfold.service.inspector.asked import Looked, NoChoice, Shown, Viewing, screen
+from turnfold.service.inspector.copying import as_command, to_copy
 from turnfold.service.inspector.markup import Element, Node, address, tag
 from turnfold.service.inspector.pieces import facts, moment, session_trail
 from turnfold.service.inspector.words import Words
@@ -20,7 +21,8 @@ async def checkpoints(view: Viewing[NoChoice]) -> Shown:
     drawn: list[Node] = []
     previous = 0
     for each in made:
-        drawn.append(await _one(looked, each, previous, words, live=each is made[-1]))
+        fork = _fork(name, view.caller.tenant, each, words)
+        drawn.append(await _one(looked, each, previous, words, fork, live=each is made[-1]))
         previous = each.upto
     return Shown(
         title=f"{words('checkpoints')} · {name}",
@@ -33,7 +35,7 @@ async def checkpoints(view: Viewing[NoChoice]) -> Shown:
 
 
 async def _one(
-    looked: Looked, made: Checkpoint, previous: int, words: Words, *, live: bool
+    looked: Looked, made: Checkpoint, previous: int, words: Words, fork: Element, *, live: bool
 ) -> Element:
     name = looked.session.id
     before = await _running(looked, made.upto)
@@ -66,9 +68,19 @@ async def _one(
         ),
         tag("pre", made.text, dir="auto", class_="summary"),
         tag("p", tag("a", words("originals"), href=originals)),
+        fork,
         id=f"checkpoint-{made.id}",
         data_upto=made.upto,
     )
+
+
+def _fork(name: str, tenant: str, made: Checkpoint, words: Words) -> Element:
+    """The way to go on from here in another direction, as a command: a page changes nothing."""
+    new = f"{name}-from-{made.upto}"
+    command = as_command("fork", name, new, "--at", str(made.upto), "--tenant", tenant)
+    note = words("Pages only read. Run this where the store is; --store names it.")
+    missing = words("its name holds what cannot be seen: name it by hand")
+    return to_copy(words("fork from here"), command, words, note=note, missing=missing)
 
 
 async def _running(looked: Looked, seq: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from turnfold.memory.recalling import ScoreParts
 from turnfold.memory.tail import recalled_text
 from turnfold.recall import Recalled, asked_terms
 from turnfold.recall.snippets import Snippet, snippet
@@ -36,7 +37,8 @@ async def recall(view: Viewing[_Choice]) -> Shown:
         shown = await looked.session.recall(choice.query, tokens=choice.tokens)
         text = recalled_text(shown)
         cost = looked.session.counter.count_text(text)
-        body.append(_matches(found, name, choice.query, words))
+        parts = await looked.score_parts(choice.query)
+        body.append(_matches(found, parts, name, choice.query, words))
         body.append(tag("h2", words("as a context would show it")))
         body.append(tag("p", f"{cost:,} / {choice.tokens:,} {words('tokens')}", data_cost=cost))
         body.append(tag("pre", text or words("nothing found"), dir="auto", class_="summary"))
@@ -65,7 +67,9 @@ def _form(name: str, choice: _Choice, words: Words) -> Element:
     )  # fmt: skip
 
 
-def _matches(found: list[Recalled], name: str, query: str, words: Words) -> Element:
+def _matches(
+    found: list[Recalled], parts: Mapping[int, ScoreParts], name: str, query: str, words: Words
+) -> Element:
     if not found:
         return tag("p", words("nothing found"))
     terms = asked_terms(query)
@@ -76,13 +80,24 @@ def _matches(found: list[Recalled], name: str, query: str, words: Words) -> Elem
             f"{each.turn}",
             words.known(each.message.role),
             f"{each.score:.3f}",
+            *_parts(parts.get(each.seq)),
             tag("span", list(_marked(snippet(each.message.text, terms))), dir="auto"),
             moment(each.created),
         ]
         for each in found
     ]  # fmt: skip
-    heads = ("entry", "turn", "role", "score", "text", "created")
+    heads = (
+        "entry", "turn", "role", "score", "by words", "by meaning", "by neighbours", "text", "created",
+    )  # fmt: skip
     return table([words(head) for head in heads], rows, class_="matches")
+
+
+def _parts(known: ScoreParts | None) -> list[Node]:
+    """What a score is made of; a dash for what nobody knows."""
+    if known is None:
+        return ["-", "-", "-"]
+    meaning = "-" if known.meaning is None else f"{known.meaning:.3f}"
+    return [f"{known.words:.3f}", meaning, f"{known.beside:.3f}"]
 
 
 def _marked(shown: Snippet) -> Iterator[Node]:

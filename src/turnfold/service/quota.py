@@ -1,0 +1,161 @@
+"""How much a tenant may keep: tokens in its logs, and bytes of everything.
+
+Tokens are added up from a listing, without reading a message. Bytes are those of the messages and of the documents
+beside them (snapshots, findings, manifests, kept answers), as they are handed to the store; a log only grows, so of a
+conversation that changed only the new entries are read, and its documents. The first look at a tenant after the start
+reads all of it once: that is the price of the byte quota, and nobody pays it who sets none.
+
+Between two looks this process adds what it takes in itself, so several processes together may pass the limit by what
+they write in that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from turnfold.errors import LimitExceeded
+from turnfold.records import Document, encode_message
+from turnfold.stores.protocol import ConversationInfo, Scope, Store
+
+__all__ = ("Quota",)
+
+_PAGE: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one conversation holds."""
+
+    tokens: int = 0
+    seq: int = 0
+    """The entries up to here are in `said`."""
+    generation: int = -1
+    """The documents as of this one are in `beside`."""
+    said: int = 0
+    beside: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.said + self.beside
+
+
+@dataclass(slots=True)
+class _Used:
+    at: float
+    held: dict[str, _Held]
+    tokens: int = 0
+    bytes: int = 0
+
+    def forget(self, conversation: str) -> None:
+        gone = self.held.pop(conversation, None)
+        if gone is not None:
+            self.tokens -= gone.tokens
+            self.bytes -= gone.bytes
+
+
+@dataclass(slots=True)
+class Quota:
+    """How much each tenant may keep; 0 for no limit."""
+
+    store: Store
+    tokens: int = 0
+    bytes: int = 0
+    look_again: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    _used: dict[str, _Used] = field(default_factory=dict[str, _Used])
+    _looking: dict[str, asyncio.Lock] = field(default_factory=dict[str, asyncio.Lock])
+
+    async def check(self, tenant: str, *, brings: int = 0) -> None:
+        """Refuse to write where the tenant has used up its room, or would with so many bytes more."""
+        if not self.tokens and not self.bytes:
+            return
+        used = await self._known(tenant)
+        if self.tokens and used.tokens >= self.tokens:
+            raise LimitExceeded(
+                f"this tenant's conversations hold {used.tokens:,} tokens and may hold {self.tokens:,}: erase some",
+                allowed=self.tokens,
+                used=used.tokens,
+                unit="tokens",
+                status=403,
+            )
+        if self.bytes and used.bytes + brings > self.bytes:
+            raise LimitExceeded(
+                f"this tenant keeps {used.bytes:,} bytes and this request brings {brings:,}: together "
+                f"{used.bytes + brings:,} of the {self.bytes:,} it may keep; erase some",
+                allowed=self.bytes,
+                used=used.bytes,
+                asked=brings,
+                unit="bytes",
+                status=403,
+            )
+
+    def wrote(self, tenant: str, conversation: str, tokens: int) -> None:
+        """A conversation holds so many tokens now."""
+        used = self._used.get(tenant)
+        if used is not None:
+            held = used.held.setdefault(conversation, _Held())
+            used.tokens += tokens - held.tokens
+            held.tokens = tokens
+
+    def took(self, tenant: str, size: int) -> None:
+        """A request that brought so many bytes was carried out; the next look finds what became of them."""
+        used = self._used.get(tenant)
+        if used is not None:
+            used.bytes += size
+
+    def erased(self, tenant: str, conversation: str) -> None:
+        """A conversation is gone."""
+        used = self._used.get(tenant)
+        if used is not None:
+            used.forget(conversation)
+
+    async def _known(self, tenant: str) -> _Used:
+        """What a tenant uses; where it is time to look again one request looks and the others wait for it."""
+        async with self._looking.setdefault(tenant, asyncio.Lock()):
+            used = self._used.get(tenant)
+            if used is None or self.clock() - used.at >= self.look_again:
+                used = self._used[tenant] = await self._look(tenant, used)
+            return used
+
+    async def _look(self, tenant: str, before: _Used | None) -> _Used:
+        at = self.clock()
+        known = before.held if before else {}
+        found: dict[str, _Held] = {}
+        after = ""
+        while True:
+            page = await self.store.conversations(Scope(tenant), after=after, limit=_PAGE)
+            for each in page:
+                found[each.conversation] = await self._weigh(tenant, each, known)
+            if len(page) < _PAGE:
+                break
+            after = page[-1].conversation
+        tokens = sum(each.tokens for each in found.values())
+        return _Used(at, found, tokens, sum(each.bytes for each in found.values()))
+
+    async def _weigh(self, tenant: str, info: ConversationInfo, known: dict[str, _Held]) -> _Held:
+        """What a conversation holds; only what is new of it is read."""
+        held, head = replace(known.get(info.conversation, _Held())), info.head
+        if head.seq < held.seq:
+            held = _Held()  # erased, and another began under its name
+        held.tokens = head.tokens
+        if not self.bytes or held.generation == head.generation:
+            return held
+        place = Scope(tenant), info.conversation
+        while held.seq < head.seq:
+            page = await self.store.read(*place, after=held.seq, upto=head.seq, limit=_PAGE)
+            if not page:
+                break  # erased meanwhile
+            held.said += sum(len(encode_message(each.message)) for each in page)
+            held.seq = page[-1].seq
+        sizes: list[int] = []
+
+        def take(document: Document) -> None:
+            sizes.append(len(document.body))
+
+        await self.store.capture(*place, take)
+        held.beside, held.generation = sum(sizes), head.generation
+        return held
