@@ -9,6 +9,7 @@ RUN_READY := .venv/.ready-run
 TEST_READY := .venv/.ready-test
 BENCH_READY := .venv-bench/.ready
 CLAUDE_READY := .venv-claude/.ready
+LLAMA_READY := .venv-llama-index/.ready
 DOCS_READY := .venv-docs/.ready
 BROWSER_READY := .venv-browser/.ready
 
@@ -18,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-claude test-browser bench docs format lock clean
+.PHONY: help demo test test-slow test-claude test-llama-index test-browser bench docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ test-slow: $(TEST_READY) ## the tests marked slow
 test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
 	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude
 
+test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter, in an environment of its own (100 MB)
+	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters -k llama
+
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
 	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser
 
@@ -60,12 +64,13 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,run,the run-time closure with the extra cli)
 	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
 	$(call pin,claude,what `make test-claude` needs,--extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
+	$(call pin,llama-index,what `make test-llama-index` needs,--extra postgres --extra redis --group dev --group llama-index --constraint requirements/test.txt)
 	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-bench .venv-browser .venv-claude .venv-docs build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-browser .venv-claude .venv-docs .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml requirements/run.txt
@@ -86,6 +91,10 @@ $(DOCS_READY): pyproject.toml requirements/docs.txt
 
 $(BROWSER_READY): pyproject.toml requirements/browser.txt
 	$(call install,.venv-browser,browser)
+	@touch $@
+
+$(LLAMA_READY): pyproject.toml requirements/llama-index.txt
+	$(call install,.venv-llama-index,llama-index)
 	@touch $@
 
 $(CLAUDE_READY): pyproject.toml requirements/claude.txt

@@ -15,7 +15,7 @@ from turnfold.errors import MissingExtra
 # __main__ is left out: importing it runs the command.
 MODULES = [module_name(path) for path in python_files(PACKAGE) if path.stem != "__main__"]
 
-NOT_INSTALLED = {"claude-agent-sdk"}
+NOT_INSTALLED = {"claude-agent-sdk", "llama-index"}
 """Extras that have an environment of their own."""
 
 

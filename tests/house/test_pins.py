@@ -31,7 +31,9 @@ def pinned(name: str) -> dict[str, str]:
     return pins((FOLDER / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["test.txt", "bench.txt", "claude.txt", "docs.txt"])
+@pytest.mark.parametrize(
+    "name", ["test.txt", "bench.txt", "claude.txt", "docs.txt", "llama-index.txt"]
+)
 def test_every_environment_holds_the_same_run_time_packages(name: str) -> None:
     run = pinned("run.txt")
     assert {package: pinned(name).get(package) for package in run} == run
@@ -51,6 +53,7 @@ def test_there_is_no_other_requirement_file() -> None:
         "browser.txt",
         "claude.txt",
         "docs.txt",
+        "llama-index.txt",
         "run.txt",
         "test.txt",
     }

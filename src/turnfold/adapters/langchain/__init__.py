@@ -1,0 +1,30 @@
+"""LangChain and LangGraph: memory for their agents in one line, and their checkpoints in turnfold's stores.
+
+agent = create_agent(model, tools, middleware=[turnfold_middleware(memory)], checkpointer=TurnfoldSaver(memory))
+"""
+
+from __future__ import annotations
+
+from turnfold.errors import MissingExtra
+
+try:
+    import langchain.agents as _langchain
+except ImportError as missing:
+    raise MissingExtra(
+        package="langchain", extra="langchain", purpose="the LangChain adapter"
+    ) from missing
+
+from turnfold.adapters.langchain.checkpoints import TurnfoldSaver
+from turnfold.adapters.langchain.middleware import TurnfoldMiddleware, turnfold_middleware
+from turnfold.adapters.langchain.recording import record_of
+from turnfold.adapters.langchain.restoring import langchain_messages
+
+__all__ = (
+    "TurnfoldMiddleware",
+    "TurnfoldSaver",
+    "langchain_messages",
+    "record_of",
+    "turnfold_middleware",
+)
+
+del _langchain

@@ -1,0 +1,199 @@
+"""Threads with something left out: what stays moves to a new home, and the old one is erased.
+
+Moved checkpoints stand on one another anew, so nothing of what was left out is needed or remains. A `DeltaChannel` of
+LangGraph has its value only in some checkpoints and is made again from the writes of the ones after it; what it is made
+from stays too, or the channel would come back empty without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed, checkpoint_key
+from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
+from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
+
+__all__ = ("Mover", "newest_of_each", "without_runs")
+
+_TRIES = 4
+"""Times another process may move the same thread first."""
+_COUNTERS = "counters_since_delta_snapshot"
+_Choice = Callable[[Sequence[Kept]], Sequence[Kept]]
+
+
+@dataclass
+class _Moved:
+    """What has arrived in the new home."""
+
+    last: dict[str, Kept] = field(default_factory=dict[str, Kept])
+    """By namespace, the newest."""
+    checkpoints: dict[tuple[str, str], Kept] = field(default_factory=dict[tuple[str, str], Kept])
+    """As they were in the old home."""
+    writes: dict[tuple[str, str], object] = field(default_factory=dict[tuple[str, str], object])
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """Moves threads."""
+
+    shelf: Shelf
+    threads: Threads
+    serde: SerializerProtocol
+
+    async def keep(self, thread: str, choose: _Choice) -> None:
+        """Keep what is chosen of the checkpoints of a thread, and erase the rest."""
+        for left in reversed(range(_TRIES)):
+            place, version = await self.threads.find(thread)
+            if place is None:
+                return
+            there = await self.shelf.all(place.home)
+            chosen = choose(there)
+            try:
+                if len(chosen) < len(there):
+                    await self._move(place, version, chosen, {_name(kept) for kept in there})
+                elif place.left:  # of a move that was broken off
+                    await self.threads.erase(*place.left)
+                    await self.threads.put(Place(thread, place.home), expect=version)
+            except (Conflict, ConversationDeleted, InvalidRecord):
+                if not left:
+                    raise
+                continue  # somebody else moved or deleted it meanwhile: look again
+            return
+
+    async def copy(self, source: str, target: str) -> None:
+        """Give another thread everything this one has, all of it or nothing."""
+        threads = self.threads
+        if (await threads.find(target))[0] is not None:
+            raise Conflict(
+                f"thread {target!r} is there already: delete it first, or copy to another name"
+            )
+        place, _ = await threads.find(source)
+        there = await self.shelf.all(place.home) if place is not None else []
+        if place is None or not there:
+            return
+        empty, full = threads.new_home(target), threads.new_home(target)
+        version = await threads.put(Place(target, empty, left=(full,)), expect=0)
+        try:
+            moved = _Moved()
+            await self._carry(place.home, full, there, moved)
+            await self._settle(Place(target, full, left=(empty,)), version, set(), moved)
+        except BaseException:
+            await threads.delete(target)
+            raise
+
+    async def _move(
+        self, place: Place, version: int, chosen: Sequence[Kept], seen: set[tuple[str, str]]
+    ) -> None:
+        threads, old = self.threads, place.home
+        await threads.erase(*place.left)
+        new = threads.new_home(place.thread)
+        version = await threads.put(Place(place.thread, old, left=(new,)), expect=version)
+        moved = _Moved()
+        await self._carry(old, new, chosen, moved)
+        await self._settle(Place(place.thread, new, left=(old,)), version, seen, moved)
+
+    async def _settle(
+        self, place: Place, version: int, seen: set[tuple[str, str]], moved: _Moved
+    ) -> None:
+        """Let a thread live in its new home, and erase the one it left."""
+        version = await self.threads.put(place, expect=version)
+        [old] = place.left
+        # Whoever writes from here on sees that the thread moved. What came to the old home before is fetched.
+        late = [kept for kept in await self.shelf.all(old) if _name(kept) not in seen]
+        await self._carry(old, place.home, [*late, *moved.checkpoints.values()], moved)
+        await self.threads.erase(old)
+        await self.threads.put(Place(place.thread, place.home), expect=version)
+
+    async def _carry(self, old: str, new: str, chosen: Sequence[Kept], moved: _Moved) -> None:
+        """Bring checkpoints and their writes to the new home, oldest first; what has arrived is not brought again."""
+        names = {_name(kept) for kept in chosen} | moved.checkpoints.keys()
+        for kept in sorted(chosen, key=lambda one: one.id):
+            name = _name(kept)
+            if name not in moved.checkpoints:
+                values = await self.shelf.values(old, kept)
+                parent = kept.parent if (kept.namespace, kept.parent) in names else ""
+                last = moved.last.get(kept.namespace)
+                fresh = _fresh(kept, parent, values)
+                moved.last[kept.namespace] = await self.shelf.put(new, fresh, before=last)
+                moved.checkpoints[name] = kept
+            for each in await self.shelf.writes(old, *name):
+                if moved.writes.get((checkpoint_key(*name), each.task)) != each.writes:
+                    await self.shelf.add_writes(new, *name, each.task, each.writes)
+                    moved.writes[checkpoint_key(*name), each.task] = each.writes
+
+
+def _fresh(kept: Kept, parent: str, values: Mapping[str, Typed]) -> NewCheckpoint:
+    return NewCheckpoint(
+        namespace=kept.namespace,
+        id=kept.id,
+        parent=parent,
+        checkpoint=kept.checkpoint,
+        metadata=kept.metadata,
+        versions={channel: held.version for channel, held in kept.values.items()},
+        changed=kept.values.keys(),
+        typed=values.get,
+    )
+
+
+def newest_of_each(serde: SerializerProtocol) -> _Choice:
+    """The newest checkpoint of each namespace, with those its `DeltaChannel`s are made from."""
+
+    def choose(there: Sequence[Kept]) -> Sequence[Kept]:
+        by_name = {_name(kept): kept for kept in there}
+        newest: dict[str, Kept] = {}
+        for kept in there:
+            if kept.namespace not in newest or kept.id > newest[kept.namespace].id:
+                newest[kept.namespace] = kept
+        chosen = {_name(kept): kept for kept in newest.values()}
+        for kept in newest.values():
+            chosen |= {_name(one): one for one in _made_from(kept, by_name, serde)}
+        return list(chosen.values())
+
+    return choose
+
+
+def without_runs(runs: set[str], serde: SerializerProtocol) -> _Choice:
+    """Everything but the checkpoints of these runs."""
+
+    def choose(there: Sequence[Kept]) -> Sequence[Kept]:
+        by_name = {_name(kept): kept for kept in there}
+        chosen = [kept for kept in there if _metadata(kept, serde).get("run_id") not in runs]
+        names = {_name(kept) for kept in chosen}
+        for kept in chosen if len(chosen) < len(there) else ():
+            lost = [one for one in _made_from(kept, by_name, serde) if _name(one) not in names]
+            if lost:
+                raise InvalidOption(
+                    f"checkpoint {kept.id} has a DeltaChannel that is made from {len(lost)} checkpoints of the runs to "
+                    "be deleted: delete the runs after it as well, or keep these"
+                )
+        return chosen
+
+    return choose
+
+
+def _made_from(
+    kept: Kept, by_name: Mapping[tuple[str, str], Kept], serde: SerializerProtocol
+) -> list[Kept]:
+    """The ancestors that the `DeltaChannel`s of a checkpoint are made from, nearest first."""
+    counters = cast("Mapping[str, object]", _metadata(kept, serde).get(_COUNTERS) or {})
+    wanted = {channel for channel in counters if channel not in kept.values}
+    found: list[Kept] = []
+    at = by_name.get((kept.namespace, kept.parent))
+    while wanted and at is not None:
+        found.append(at)
+        wanted -= at.values.keys()
+        at = by_name.get((at.namespace, at.parent))
+    return found
+
+
+def _metadata(kept: Kept, serde: SerializerProtocol) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", serde.loads_typed(kept.metadata))
+
+
+def _name(kept: Kept) -> tuple[str, str]:
+    return kept.namespace, kept.id

@@ -1,0 +1,109 @@
+"""Which message of a graph's state stands where in a context, and what of the context the state does not show any more.
+
+The log keeps every version of everything; the state has one. A thread may go back in time, a message may be removed or
+changed, a step may be done again: then the log holds what the state has left behind. What the model is shown must be
+what the state says, at the place where it was first said, and each call still with its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from turnfold.adapters.langchain.restoring import own_of
+from turnfold.adapters.langchain.run_log import RunLog
+from turnfold.window import Context
+
+__all__ = ("Placed",)
+
+
+@dataclass(slots=True)
+class Placed:
+    """The messages of a state in a context."""
+
+    current: dict[int, BaseMessage] = field(default_factory=dict[int, BaseMessage])
+    """By place: the message as the state has it now, whichever version of it the log shows there."""
+    hidden: set[int] = field(default_factory=set[int])
+    """Places of what is not shown."""
+    _shown: set[int] = field(default_factory=set[int])
+
+    @classmethod
+    def of(cls, context: Context, history: Sequence[BaseMessage], log: RunLog) -> Placed:
+        """Where the messages of a state stand in a context."""
+        placed = cls()
+        placed._find_versions(context, history, log)
+        placed._find_answers(context, history)
+        placed._hide(context, history, _begun(history, log))
+        return placed
+
+    def __contains__(self, message: BaseMessage) -> bool:
+        return id(message) in self._shown
+
+    def _find_versions(self, context: Context, history: Sequence[BaseMessage], log: RunLog) -> None:
+        by_name = {log.name(message): message for message in history}
+        by_id = {message.id: message for message in history if message.id}
+        for at, _ in _places(context):
+            own = own_of(context.messages[at])
+            found = (by_name.get(own.name) or by_id.get(own.id)) if own is not None else None
+            if found is not None:
+                self.current[at] = found
+                self._shown.add(id(found))
+
+    def _find_answers(self, context: Context, history: Sequence[BaseMessage]) -> None:
+        """A tool that ran again has another answer; the log shows the first one with the call."""
+        answers = {
+            message.tool_call_id: message
+            for message in history
+            if isinstance(message, ToolMessage) and id(message) not in self._shown
+        }
+        asked: frozenset[str] = frozenset()
+        for at, _ in _places(context) if answers else ():
+            record = context.messages[at]
+            if record.calls:
+                asked = frozenset(call.id for call in record.calls if at in self.current)
+            for result in record.results if at not in self.current else ():
+                if result.call_id in asked and result.call_id in answers:
+                    self.current[at] = again = answers.pop(result.call_id)
+                    self._shown.add(id(again))
+
+    def _hide(self, context: Context, history: Sequence[BaseMessage], begun: int) -> None:
+        """Hide what was left behind, and of several versions of a message all places but the first.
+
+        A state that is kept shows what it began with. So what was stored after its first message, and is not in it, was
+        left behind; what was stored before may be of a run whose state was not kept. A call or an answer that was
+        changed after its first version was folded has its place in the summary, not where the change was stored.
+        """
+        order = {id(message): at for at, message in enumerate(history)}
+        calls: set[str] = set()
+        before: set[int] = set()
+        latest = 0
+        for at, seq in _places(context):
+            record, current = context.messages[at], self.current.get(at)
+            if current is not None:
+                bound = bool(record.calls or record.results)
+                gone = id(current) in before or (bound and order[id(current)] < latest)
+                before.add(id(current))
+                latest = max(latest, order[id(current)])
+            elif own_of(record) is not None:
+                gone = seq > begun > 0
+            else:
+                # What stands for a result that never came goes with its call.
+                gone = seq < 0 and {result.call_id for result in record.results} <= calls
+            if gone:
+                self.hidden.add(at)
+                calls |= {call.id for call in record.calls}
+
+
+def _begun(history: Sequence[BaseMessage], log: RunLog) -> int:
+    """The entry of the first message of a state that is stored; 0 where none is."""
+    stored = [seq for seq in (log.seq(log.name(message)) for message in history) if seq]
+    return min(stored, default=0)
+
+
+def _places(context: Context) -> Iterator[tuple[int, int]]:
+    """Index and seq of the messages of window and newest turn; -1 for what only stands for an entry."""
+    _, begin, end, newest = context.ends
+    at = [*range(begin, end), *range(newest, len(context.messages))]
+    return zip(at, context.positions, strict=True)

@@ -1,0 +1,121 @@
+"""LangChain's messages as entries of a log.
+
+One message is one record, whose parts are what was said; how LangChain wrote it (its ids, metadata, the fields of its
+provider) is in the form beside it. Each message is read back the moment it is written: where the lean form would not
+give it back exactly, all of it is kept. The artifact of a tool is not kept: it is the program's, not the model's, and
+may be anything.
+
+A record's name is made of the message's id and of what it says, so that a message is stored once however often a run
+shows it, and one that was changed under the same id is another.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TypeAlias, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic_core import PydanticSerializationError
+
+from turnfold.adapters.langchain.content import PROVIDER, Content, JsonObject, parts_of
+from turnfold.adapters.langchain.restoring import messages_of
+from turnfold.errors import InvalidRecord
+from turnfold.records import (
+    ContentPart,
+    Message,
+    Origin,
+    Part,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    encode_message,
+)
+from turnfold.records.json_text import freeze
+
+__all__ = ("record_of", "said_digest")
+
+_Said: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
+_NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
+
+
+def record_of(message: BaseMessage) -> Message:
+    """A message as a record; `langchain_messages` gives it back."""
+    dumped = _dumped(message)
+    role, parts, name, form = _said(message, dumped)
+    lean = _record(message, role, parts, name, form)
+    if _leads_back(lean, dumped):
+        return lean
+    whole: JsonObject = {"whole": {"type": message.type, "data": dumped}}
+    return _record(message, role, parts, name, whole)
+
+
+def said_digest(record: Message) -> str:
+    """A digest of what a record says, whoever wrote it and under which id."""
+    said = encode_message(Message.of(record.role, record.parts, name=record.name))
+    return blake2b(said, digest_size=16).hexdigest()
+
+
+def _dumped(message: BaseMessage) -> JsonObject:
+    try:
+        return message.model_dump(mode="json", exclude={"artifact"}, warnings="error")
+    except PydanticSerializationError as error:
+        raise InvalidRecord(
+            f"a message of type {message.type!r} that cannot be written as JSON: {error}",
+            remedy="Let tools return text or JSON values; what the model need not see goes into the artifact",
+        ) from None
+
+
+def _said(message: BaseMessage, dumped: JsonObject) -> _Said:
+    thoughts = isinstance(message, AIMessage)
+    parts, residues = parts_of(cast("Content", dumped["content"]), thoughts=thoughts)
+    fields = message.model_dump(mode="json", exclude=_NOT_FORM, exclude_defaults=True)
+    form: JsonObject = {"type": message.type, "fields": fields}
+    if residues is not None:
+        form["content"] = residues
+    if isinstance(message, ToolMessage):
+        held = cast("tuple[ContentPart, ...]", tuple(parts or [TextPart("")]))
+        fields.pop("name", None)
+        result = ToolResult(message.tool_call_id, held, message.status == "error")
+        return "tool", [result], message.name, form
+    if isinstance(message, AIMessage):
+        calls = [
+            (ToolCall(call["id"] or "", call["name"], freeze(call["args"], path="args")), call)
+            for call in message.tool_calls
+        ]
+        if calls:
+            form["calls"] = [
+                {key: value for key, value in call.items() if key not in ("id", "name", "args")}
+                for _, call in calls
+            ]
+        broken = [
+            ToolCall(call["id"] or "", call["name"] or "unknown", call["args"] or "")
+            for call in message.invalid_tool_calls
+        ]
+        return "assistant", [*parts, *(part for part, _ in calls), *broken], None, form
+    role: Role = "assistant" if getattr(message, "role", "") == "assistant" else "user"
+    return role, parts or [TextPart("")], None, form
+
+
+def _record(
+    message: BaseMessage, role: Role, parts: list[Part], name: str | None, form: JsonObject
+) -> Message:
+    written = freeze(form, path="form")
+    bare = Message.of(role, parts, name=name)
+    digest = blake2b(f"{message.id or ''}\n{said_digest(bare)}\n{written}".encode(), digest_size=16)
+    envelope: JsonObject = {"name": f"{PROVIDER}:{digest.hexdigest()}"}
+    if message.id:
+        envelope["id"] = message.id
+    metadata = cast("JsonObject", message.response_metadata)
+    model = str(metadata.get("model_name") or "") if role == "assistant" else ""
+    origin = Origin(PROVIDER, model, written, freeze(envelope, path="envelope"))
+    return Message.of(role, parts, name=name, origin=origin)
+
+
+def _leads_back(record: Message, dumped: JsonObject) -> bool:
+    try:
+        [restored] = messages_of(record)
+        again = restored.model_dump(mode="json", exclude={"artifact"})
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration):
+        return False  # the lean form does not fit this message
+    return again == dumped

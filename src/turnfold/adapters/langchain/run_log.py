@@ -1,0 +1,132 @@
+"""A conversation's messages, kept in the session's log as a graph's state shows them.
+
+A state shows all its messages again at every step. Each is recognised by name and stored once, whether it was said in
+this run, in one before it, or is stored by another process meanwhile. A history that a program builds by hand has other
+ids each time; it is recognised by what it says, in the order it says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from turnfold.adapters.langchain.recording import record_of, said_digest
+from turnfold.adapters.langchain.restoring import own_of
+from turnfold.errors import Conflict, IdReused
+from turnfold.memory import AsyncSession
+from turnfold.records import Entry, Message, NewEntry
+
+__all__ = ("RunLog",)
+
+_TRIES = 4
+"""Times another run may store the same messages between our looking and our writing."""
+_MOST = 4096
+"""Messages whose record is remembered."""
+_SLACK = 64
+"""Entries beyond twice its length in which a history built by hand is looked for."""
+
+
+class _Made(NamedTuple):
+    message: BaseMessage
+    """Kept, so that nothing else can have its identity meanwhile."""
+    record: Message
+    name: str
+
+
+class RunLog:
+    """Stores what is said in one conversation."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+        self._seqs: dict[str, int] = {}
+        """Name -> entry, of what is known to be stored."""
+        self._made: dict[int, _Made] = {}
+        self._same: dict[str, str] = {}
+        """Name -> name of the entry that says the same, for a history built by hand."""
+
+    async def catch_up(self, messages: Sequence[BaseMessage]) -> None:
+        """Store every message that is not in the log yet, in order, all of them or none."""
+        made = [self._make(message) for message in messages]
+        for left in reversed(range(_TRIES)):
+            unknown = [each for each in made if not self.seq(each.name)]
+            await self._look_for(unknown, messages)
+            new = {each.name: each for each in unknown if not self.seq(each.name)}
+            if not new:
+                return
+            try:
+                done = await self._session.add(
+                    [NewEntry(each.record, each.name) for each in new.values()]
+                )
+            except (Conflict, IdReused):
+                if not left:
+                    raise
+                continue
+            self._seqs.update((name, done.first + at) for at, name in enumerate(new))
+            return
+
+    async def say_again(self, messages: Sequence[BaseMessage]) -> None:
+        """Store the newest turn once more, at the end of the log: a thread that went back goes on from it."""
+        head = (await self._session.status()).entries
+        turn = [self._make(message) for message in messages[_newest_question(messages) :]]
+        await self._session.add(
+            [NewEntry(each.record, f"{each.name}:again:{head}") for each in turn]
+        )
+
+    def name(self, message: BaseMessage) -> str:
+        """What a message is called in the log."""
+        name = self._make(message).name
+        return self._same.get(name, name)
+
+    def record(self, message: BaseMessage) -> Message:
+        """The record of a message."""
+        return self._make(message).record
+
+    def seq(self, name: str) -> int:
+        """The entry of this name; 0 where none is known."""
+        return self._seqs.get(self._same.get(name, name), 0)
+
+    def _make(self, message: BaseMessage) -> _Made:
+        known = self._made.get(id(message))
+        if known is not None:
+            return known
+        record = record_of(message)
+        own = own_of(record)
+        made = _Made(message, record, own.name if own is not None else "")
+        if len(self._made) >= _MOST:
+            self._made.clear()
+        self._made[id(message)] = made
+        return made
+
+    async def _look_for(self, unknown: Sequence[_Made], messages: Sequence[BaseMessage]) -> None:
+        if not unknown:
+            return
+        self._know(await self._session.find([each.name for each in unknown]))
+        asked = _newest_question(messages)
+        before = [self._make(message) for message in messages[:asked]]
+        if before and not any(self.seq(each.name) for each in before):
+            await self._align(before)
+
+    async def _align(self, history: Sequence[_Made]) -> None:
+        """Recognise what was said in earlier turns by its words, from the newest on, where its ids are new."""
+        head = (await self._session.status()).entries
+        reach = 2 * len(history) + _SLACK
+        entries = await self._session.history(after=max(0, head - reach), limit=reach)
+        said = [entry for entry in entries if own_of(entry.message) is not None]
+        self._know(said)
+        for each in reversed(history):
+            digest = said_digest(each.record)
+            at = next((one for one in reversed(said) if said_digest(one.message) == digest), None)
+            if at is not None:
+                self._same[each.name] = at.client_id
+                said = [entry for entry in said if entry.seq < at.seq]
+
+    def _know(self, entries: Sequence[Entry]) -> None:
+        self._seqs.update((entry.client_id, entry.seq) for entry in entries)
+
+
+def _newest_question(messages: Sequence[BaseMessage]) -> int:
+    """Where the newest turn begins."""
+    at = range(len(messages))
+    return next((one for one in reversed(at) if isinstance(messages[one], HumanMessage)), 0)

@@ -1,0 +1,47 @@
+"""A LlamaIndex agent whose running steps are in its memory, not beside it.
+
+`FunctionAgent` keeps the steps of a run on a scratchpad that it puts into the memory at the end and sends in full
+until then: a long tool loop outgrows any budget, and a run that fails leaves nothing. Here each step goes to the memory
+at once, before its tools run, and comes back from there within the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ToolCallResult
+from llama_index.core.llms import ChatMessage
+from llama_index.core.memory import BaseMemory
+from llama_index.core.tools import AsyncBaseTool
+from llama_index.core.workflow import Context
+
+__all__ = ("TurnfoldFunctionAgent",)
+
+
+class TurnfoldFunctionAgent(FunctionAgent):
+    """A `FunctionAgent` for long tool loops: use it with `turnfold_memory`, alone or in an `AgentWorkflow`."""
+
+    async def take_step(
+        self,
+        ctx: Context[Any],
+        llm_input: list[ChatMessage],
+        tools: Sequence[AsyncBaseTool],
+        memory: BaseMemory,
+    ) -> AgentOutput:
+        """Ask the model, and put its answer into the memory."""
+        output = await super().take_step(ctx, llm_input, tools, memory)
+        await self._keep(ctx, memory)
+        return output
+
+    async def handle_tool_call_results(
+        self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
+    ) -> None:
+        """Put what the tools answered into the memory."""
+        await super().handle_tool_call_results(ctx, results, memory)
+        await self._keep(ctx, memory)
+
+    async def _keep(self, ctx: Context[Any], memory: BaseMemory) -> None:
+        said: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
+        await memory.aput_messages(said)
+        await ctx.store.set(self.scratchpad_key, [])

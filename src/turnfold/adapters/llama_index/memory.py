@@ -1,0 +1,171 @@
+"""LlamaIndex's `BaseMemory` over a session: what is put is in the log, what is got fits the budget.
+
+A log only grows. `reset` and `set` therefore take nothing out of it: what was said before is no longer shown, and stays
+in the log for whoever reads that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar, cast
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import ChatMessage
+from llama_index.core.memory import BaseMemory
+from llama_index.core.tools import BaseTool
+
+from turnfold.adapters.llama_index.messages import chat_messages, record_of
+from turnfold.errors import InvalidOption
+from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
+from turnfold.memory.chosen_session import chosen_session
+from turnfold.memory.drive import drive
+from turnfold.memory.shown_log import ShownLog
+
+__all__ = ("TurnfoldMemory", "turnfold_memory")
+
+_Result = TypeVar("_Result")
+
+
+def turnfold_memory(
+    memory: AsyncMemory | Memory | AsyncSession | Session,
+    conversation: str = "",
+    *,
+    tools: Sequence[BaseTool] = (),
+    beside: int = 0,
+    recall: bool = True,
+) -> TurnfoldMemory:
+    """Memory for `agent.run(q, memory=turnfold_memory(memory.session("s1")))`, and for chat engines.
+
+    LlamaIndex does not tell a memory what else it sends: name the agent's `tools` to have their schemas counted, and
+    the tokens of its system prompt in `beside`. `recall` brings back what was folded and matches the user's words.
+    """
+    return TurnfoldMemory.over(memory, conversation, tools=tools, beside=beside, recall=recall)
+
+
+class TurnfoldMemory(BaseMemory):
+    """A conversation as LlamaIndex's memory; over an `AsyncMemory` it serves calls that are awaited, else all."""
+
+    _session: AsyncSession = PrivateAttr()
+    _blocking: bool = PrivateAttr()
+    _schemas: list[dict[str, Any]] = PrivateAttr()
+    _beside: int = PrivateAttr()
+    _recall: bool = PrivateAttr()
+
+    @classmethod
+    def over(
+        cls,
+        memory: AsyncMemory | Memory | AsyncSession | Session,
+        conversation: str = "",
+        *,
+        tools: Sequence[BaseTool] = (),
+        beside: int = 0,
+        recall: bool = True,
+    ) -> TurnfoldMemory:
+        """A memory over a conversation; `turnfold_memory` says what the options mean."""
+        if beside < 0:
+            raise InvalidOption(f"beside={beside} must not be negative")
+        made = cls()
+        made._session = chosen_session(memory, conversation)
+        made._blocking = isinstance(memory, Memory | Session)
+        made._schemas = [tool.metadata.to_openai_tool() for tool in tools]
+        made._beside = beside
+        made._recall = recall
+        return made
+
+    @classmethod
+    def class_name(cls) -> str:
+        """What LlamaIndex calls it."""
+        return "TurnfoldMemory"
+
+    @classmethod
+    def from_defaults(cls, **kwargs: object) -> NoReturn:
+        """Refused: it works over a session that somebody has to open."""
+        raise InvalidOption(
+            f"from_defaults({', '.join(kwargs)}) opens no store: use turnfold_memory(memory.session(id))"
+        )
+
+    def tokenizer_fn(self, text: str) -> Sequence[int]:
+        """As many numbers as the text has tokens; chat engines ask for it to count what they put in front."""
+        return range(self._session.counter.count_text(text))
+
+    async def aget(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002 (its name)
+        """The session's context: the messages of the next call, within the budget.
+
+        `initial_token_count` are tokens the caller puts in front of them; LlamaIndex gives other options to other
+        memories, which mean nothing here and are refused.
+        """
+        spent = self._beside + cast("int", kwargs.pop("initial_token_count", 0))
+        if kwargs:
+            raise InvalidOption(f"unknown options of get: {', '.join(sorted(kwargs))}")
+        allowed = self._session.budget.tokens
+        if spent >= allowed:
+            raise InvalidOption(
+                f"{spent:,} tokens stand beside the messages, of the {allowed:,} a call may have"
+            )
+        context = await self._session.context(
+            (input or None) if self._recall else None,
+            tools=self._schemas,
+            max_tokens=allowed - spent if spent else 0,
+        )
+        return chat_messages(context.messages)
+
+    async def aget_all(self) -> list[ChatMessage]:
+        """Everything said since the last reset, folded or not."""
+        shown = await ShownLog(self._session).entries()
+        return chat_messages([one.entry.message for one in shown])
+
+    async def aput(self, message: ChatMessage) -> None:
+        """Append a message; durable on return."""
+        await self._session.add(record_of(message))
+
+    async def aput_messages(self, messages: list[ChatMessage]) -> None:
+        """Append messages, all of them or none; durable on return."""
+        if messages:
+            await self._session.add([record_of(message) for message in messages])
+
+    async def aset(self, messages: list[ChatMessage]) -> None:
+        """Make these the messages: what goes on from the present ones is appended, otherwise it is started over."""
+        present = [one.entry.message for one in await ShownLog(self._session).entries()]
+        wanted = [record_of(message) for message in messages]
+        if wanted[: len(present)] != present:
+            await self._session.clear()
+            present = []
+        if new := wanted[len(present) :]:
+            await self._session.add(new)
+
+    async def areset(self) -> None:
+        """Start over: nothing said so far is shown again; it stays in the log."""
+        await self._session.clear()
+
+    def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
+        """As `aget`, for programs without an event loop."""
+        return self._driven(self.aget(input, **kwargs))
+
+    def get_all(self) -> list[ChatMessage]:
+        """As `aget_all`."""
+        return self._driven(self.aget_all())
+
+    def put(self, message: ChatMessage) -> None:
+        """As `aput`."""
+        self._driven(self.aput(message))
+
+    def put_messages(self, messages: list[ChatMessage]) -> None:
+        """As `aput_messages`."""
+        self._driven(self.aput_messages(messages))
+
+    def set(self, messages: list[ChatMessage]) -> None:
+        """As `aset`."""
+        self._driven(self.aset(messages))
+
+    def reset(self) -> None:
+        """As `areset`."""
+        self._driven(self.areset())
+
+    def _driven(self, asked: Coroutine[Any, None, _Result]) -> _Result:
+        if self._blocking:
+            return drive(asked)
+        asked.close()
+        raise InvalidOption(
+            "this memory is over an AsyncMemory: await aget, aput, achat ...; for calls without await give "
+            "turnfold_memory a Memory or a Session"
+        )

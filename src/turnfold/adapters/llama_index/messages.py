@@ -1,0 +1,129 @@
+"""LlamaIndex's chat messages as entries of a log, and back.
+
+A record holds what was said: text, media, thoughts, calls and results, wherever LlamaIndex wrote them (blocks, or
+`additional_kwargs`). How it was written is kept beside it as the difference from how the record alone would be written,
+so that what comes back is what was put, and a message that had to be shortened still says the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, cast
+
+from llama_index.core.llms import ChatMessage
+
+from turnfold.adapters.llama_index.blocks import PROVIDER, block_of, part_of
+from turnfold.errors import InvalidRecord
+from turnfold.records import ContentPart, Message, Origin, Part, TextPart, ToolCall, ToolResult
+from turnfold.records.json_text import freeze, thaw_object
+from turnfold.wire.residue import difference, restored
+from turnfold.wire.values import JsonObject, list_at, object_at, object_of, text_at
+
+__all__ = ("chat_messages", "record_of")
+
+_ROLES: Final = {
+    "user": "user",
+    "assistant": "assistant",
+    "chatbot": "assistant",
+    "model": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def record_of(message: ChatMessage) -> Message:
+    """A message as a record; `chat_messages` gives it back."""
+    fields = cast("JsonObject", message.model_dump(mode="json"))
+    try:
+        record = _spoken(fields)
+        [base] = _written(record)
+        form = difference(base, fields)
+        if restored(base, form) == fields:
+            return _with_form(record, {"difference": form})
+    except (InvalidRecord, ValueError):
+        pass  # no counterpart: all of it is kept
+    return _kept_whole(fields)
+
+
+def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
+    """Records as the messages they were made from; other records as messages that say the same."""
+    found: list[JsonObject] = []
+    for record in records:
+        written = _written(record)
+        form = _form(record)
+        if form is not None and len(written) == 1:
+            written = [object_of(restored(written[0], form)) or {}]
+        found += written
+    return [ChatMessage.model_validate(fields) for fields in found]
+
+
+def _form(record: Message) -> JsonObject | None:
+    """How LlamaIndex wrote the record; None for one it did not write, or that was shortened since."""
+    origin = record.origin
+    if origin is None or origin.provider != PROVIDER or not origin.form:
+        return None
+    form = thaw_object(origin.form)
+    if "whole" in form:
+        return {"=": cast("object", json.loads(text_at(form, "whole")))}
+    return object_at(form, "difference")
+
+
+def _with_form(record: Message, form: JsonObject) -> Message:
+    origin = Origin(PROVIDER, form=freeze(form, path="form"))
+    return Message.of(record.role, record.parts, name=record.name, origin=origin)
+
+
+def _spoken(fields: JsonObject) -> Message:
+    role = _ROLES[text_at(fields, "role")]
+    beside = object_at(fields, "additional_kwargs")
+    parts = [part_of(object_of(block) or {}) for block in list_at(fields, "blocks")]
+    if role == "assistant":
+        known = {part.id for part in parts if isinstance(part, ToolCall)}
+        parts += [call for call in _calls_beside(beside) if call.id not in known]
+    if role == "tool":
+        content = tuple(part for part in parts if isinstance(part, ContentPart))
+        parts = [ToolResult(text_at(beside, "tool_call_id"), content)]
+        return Message.of(role, parts, name=text_at(beside, "name") or None)
+    return Message.of(role, parts)
+
+
+def _calls_beside(beside: JsonObject) -> list[ToolCall]:
+    """Calls as older integrations carry them: OpenAI's own form in `additional_kwargs`."""
+    found: list[ToolCall] = []
+    for value in list_at(beside, "tool_calls"):
+        call = object_of(value) or {}
+        function = object_at(call, "function")
+        name = text_at(function, "name")
+        if text_at(call, "id") and name:
+            found.append(ToolCall(text_at(call, "id"), name, text_at(function, "arguments")))
+    return found
+
+
+def _kept_whole(fields: JsonObject) -> Message:
+    """A message that has no counterpart: its text, escaped where UTF-8 cannot carry it, and all of it beside."""
+    blocks = [object_of(block) or {} for block in list_at(fields, "blocks")]
+    words = "\n".join(text for block in blocks if (text := text_at(block, "text")))
+    said = TextPart(words.encode("utf-8", "backslashreplace").decode())
+    return _with_form(Message.of("user", (said,)), {"whole": json.dumps(fields)})
+
+
+def _written(record: Message) -> list[JsonObject]:
+    """A record the way LlamaIndex would write it: one message, or one per result."""
+    if not record.results:
+        return [_fields(record.role, record.parts, {})]
+    return [
+        _fields("tool", result.content, {"tool_call_id": result.call_id, **_named(record)})
+        for result in record.results
+    ]
+
+
+def _named(record: Message) -> JsonObject:
+    return {"name": record.name} if record.name else {}
+
+
+def _fields(role: str, parts: Sequence[Part], beside: JsonObject) -> JsonObject:
+    blocks = [block for part in parts if (block := block_of(part)) is not None]
+    return {"role": role, "additional_kwargs": beside, "blocks": blocks}

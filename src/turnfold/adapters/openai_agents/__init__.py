@@ -1,0 +1,23 @@
+"""OpenAI Agents SDK: memory for a run in one line, without taking anything from its session or its result.
+
+await Runner.run(agent, "...", **turnfold_run(memory.session("s1")))
+"""
+
+from __future__ import annotations
+
+from turnfold.errors import MissingExtra
+
+try:
+    import agents as _agents
+except ImportError as missing:
+    raise MissingExtra(
+        package="openai-agents", extra="openai-agents", purpose="the OpenAI Agents SDK adapter"
+    ) from missing
+
+from turnfold.adapters.openai_agents.recall import recall_tool
+from turnfold.adapters.openai_agents.run import TurnfoldHooks, TurnfoldRun, turnfold_run
+from turnfold.adapters.openai_agents.session import TurnfoldSession
+
+__all__ = ("TurnfoldHooks", "TurnfoldRun", "TurnfoldSession", "recall_tool", "turnfold_run")
+
+del _agents

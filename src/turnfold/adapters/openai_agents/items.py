@@ -1,0 +1,170 @@
+"""Items of the OpenAI Agents SDK as entries of a log, and back.
+
+The SDK speaks in items of the Responses API, and the wire format for it reads and writes every kind, so that the same
+log can be sent by any other client. What a model produced in one go is one record, because reasoning must stay with
+what it led to and a call with its result; every item is read back the moment it is recorded, and where the lean form
+would not give it back, all of it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from itertools import groupby
+from typing import Final, cast
+
+from agents import TResponseInputItem
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import Message, OpaquePart, Origin, Part, TextPart, encode_message
+from turnfold.records.json_text import freeze
+from turnfold.wire import openai_responses
+from turnfold.wire.values import JsonObject, list_of, object_of, plain_object, text_at
+
+__all__ = ("as_sent", "item_key", "items_of", "name_of", "records_of", "text_of")
+
+PROVIDER: Final = openai_responses.PROVIDER
+_ESCAPED: Final = "escaped"
+"""Type of the block that holds an item turnfold's JSON cannot carry (a lone surrogate), as its text."""
+_PLACEHOLDER_ID: Final = "__fake_id__"
+"""The SDK's own id for items of providers that give none."""
+_PRIVATE: Final = "_agents_"
+"""How the SDK's own marks on a stored item begin: they are never sent."""
+
+
+def records_of(items: Iterable[object]) -> list[Message]:
+    """Items as records; `items_of` of each gives them back, in order."""
+    given = [plain_object(item) for item in items]
+    return _split(given, _speaks_as_system, _together)
+
+
+def items_of(record: Message) -> list[TResponseInputItem]:
+    """The items a record was made from; of any other record, items that say the same. None of a system message."""
+    if record.role == "system":
+        return []
+    written = openai_responses.request([record], repair=False).kwargs["input"]
+    return [cast("TResponseInputItem", _unescaped(item)) for item in list_of(written) or []]
+
+
+def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
+    """An item as it goes to a model: without what only the SDK's stores need, and reasoning ids if so wanted."""
+    fields = _unescaped(item)
+    left = (
+        {"created_by", "id"} if omit_ids and fields.get("type") == "reasoning" else {"created_by"}
+    )
+    kept = {
+        key: value
+        for key, value in fields.items()
+        if not key.startswith(_PRIVATE) and key not in left
+    }
+    return cast("TResponseInputItem", kept)
+
+
+def text_of(item: Mapping[str, object]) -> str:
+    """The words of a message."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    blocks = [object_of(block) or {} for block in list_of(content) or []]
+    return "\n".join(text for block in blocks if (text := text_at(block, "text")))
+
+
+def item_key(item: Mapping[str, object]) -> str:
+    """What an item is recognised by, whichever way the SDK has tidied it meanwhile."""
+    fields = cast("JsonObject", as_sent(item))
+    kind, call_id, own_id = (text_at(fields, name) for name in ("type", "call_id", "id"))
+    if "role" not in fields and kind != "message":
+        if call_id:
+            return f"{kind}\x1f{call_id}"
+        if kind != "reasoning" and own_id and own_id != _PLACEHOLDER_ID:
+            return f"{kind}\x1f{own_id}"
+    ignored = {"id"} if kind == "reasoning" else set[str]()
+    told = {
+        key: value
+        for key, value in fields.items()
+        if key not in ignored and (key != "status" or value is not None)
+    }
+    return _digest(json.dumps(told, sort_keys=True, default=str))
+
+
+def name_of(record: Message) -> str:
+    """What a record is called in the log: a digest of what it says and how it was written."""
+    return _digest(encode_message(record).decode())
+
+
+def _split(
+    items: list[JsonObject],
+    alone: Callable[[JsonObject], bool],
+    together: Callable[[list[JsonObject]], list[Message]],
+) -> list[Message]:
+    """The records of items in order: some are kept whole, alone; the stretches between them are read together."""
+    found: list[Message] = []
+    for by_itself, stretch in groupby(items, key=alone):
+        listed = list(stretch)
+        found += [_kept_whole(item) for item in listed] if by_itself else together(listed)
+    return found
+
+
+def _together(items: list[JsonObject]) -> list[Message]:
+    """Items that a model produced in one go as one record; what nobody can read is kept whole."""
+    found = _read_back(items)
+    if found is not None:
+        return found
+    return _split(items, lambda item: _read_back([item]) is None, _readable)
+
+
+def _readable(items: list[JsonObject]) -> list[Message]:
+    found = _read_back(items)
+    if found is not None:
+        return found
+    return [record for item in items for record in _read_back([item]) or [_kept_whole(item)]]
+
+
+def _read_back(items: list[JsonObject]) -> list[Message] | None:
+    """The records of items; None where they would not give every item back."""
+    try:
+        found = openai_responses.accept_all(items)
+        back = [item for record in found for item in items_of(record)]
+    except (InvalidRecord, TypeError):  # one of them is no item that anybody knows
+        return None
+    return found if back == items else None
+
+
+def _speaks_as_system(item: JsonObject) -> bool:
+    """Whether it is a message with a standing above the user's: it keeps its place, unlike the instructions."""
+    return text_at(item, "role") in ("system", "developer") and item.get("type") in (
+        None,
+        "message",
+    )
+
+
+def _kept_whole(item: JsonObject) -> Message:
+    """An item as one record that holds all of it beside its words."""
+    try:
+        form = freeze({"=": [item]}, path="form")
+    except InvalidRecord:
+        block = {"type": _ESCAPED, "text": json.dumps(item)}
+        form = freeze({"=": [block]}, path="form")
+        return Message.of(
+            "user", (OpaquePart(freeze(block, path="item"), PROVIDER),), origin=_origin(form)
+        )
+    words = text_of(item) if _speaks_as_system(item) else ""
+    whole = freeze(item or {"type": ""}, path="item")
+    said: Part = TextPart(words) if words else OpaquePart(whole, PROVIDER)
+    return Message.of("user", (said,), origin=_origin(form))
+
+
+def _origin(form: str) -> Origin:
+    return Origin(PROVIDER, form=form)
+
+
+def _unescaped(item: object) -> JsonObject:
+    fields = object_of(item) or {}
+    if fields.get("type") != _ESCAPED:
+        return fields
+    return cast("JsonObject", json.loads(text_at(fields, "text")))
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

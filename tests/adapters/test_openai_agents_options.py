@@ -1,0 +1,192 @@
+"""What a run of the OpenAI Agents SDK may bring along: filters, hooks, tools, policies; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="the extra openai-agents is not installed")
+
+from agents import (
+    Agent,
+    RunConfig,
+    RunHooks,
+    Runner,
+    SessionSettings,
+    Usage,
+    handoff,
+)
+from agents.lifecycle import RunHooksBase
+from agents.run_config import ModelInputData
+from agents.testing import ModelStep, ScriptedModel
+
+from tests.adapters.openai_runs import (
+    PAGE,
+    agent_of,
+    called,
+    look_tool,
+    looping,
+    said,
+    with_memory,
+)
+from turnfold import AsyncMemory, Budget, Memory
+from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
+from turnfold.adapters.openai_agents.view import RunView
+from turnfold.errors import Conflict, InvalidOption, MissingExtra
+
+LARGE = Budget(max_tokens=200_000)
+
+
+def test_a_handoff_that_takes_something_out_is_refused() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        target = Agent(name="target", model=ScriptedModel([[said("x")]]))
+
+        def forget(data: Any) -> Any:
+            return data.clone(input_history=(), pre_handoff_items=())
+
+        away = handoff(target, input_filter=forget)
+        agent = agent_of(ScriptedModel([[called("transfer_to_target", 1)]]), handoffs=[away])
+        with pytest.raises(InvalidOption, match="input_filter"):
+            await Runner.run(agent, "secret", **turnfold_run(memory, "s"))
+
+    with_memory(work)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("session_input_callback", {"session_input_callback": lambda old, new: old + new}),
+        ("handoff_input_filter", {"handoff_input_filter": lambda data: data}),
+        ("nest_handoff_history", {"nest_handoff_history": True}),
+        ("session_settings.limit", {"session_settings": SessionSettings(limit=3)}),
+    ],
+)
+def test_what_else_decides_about_the_history_is_refused(name: str, options: Any) -> None:
+    with Memory("sqlite://") as memory, pytest.raises(InvalidOption, match=name):
+        turnfold_run(memory, "s", run_config=RunConfig(**options))
+
+
+def test_a_filter_of_the_run_is_called_last_and_its_hooks_are_called_too() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        seen: set[str] = set()
+
+        class Watch(RunHooks[Any]):
+            """Notes which hooks are called."""
+
+            def __getattribute__(self, name: str) -> Any:
+                if name.startswith("on_"):
+                    seen.add(name)
+                return super().__getattribute__(name)
+
+        async def redact(data: Any) -> ModelInputData:
+            text = json.dumps(data.model_data.input).replace("4711", "****")
+            return ModelInputData(json.loads(text), data.model_data.instructions)
+
+        target = Agent(name="target", model=ScriptedModel([[said("x")]]))
+        model = ScriptedModel([*looping(1)[:1], [called("transfer_to_target", 7)]])
+        given = RunConfig(call_model_input_filter=redact, workflow_name="mine")
+        more = turnfold_run(memory, "s", run_config=given, hooks=Watch())
+        assert more["run_config"].workflow_name == "mine"
+        assert given.call_model_input_filter is redact
+        agent = agent_of(model, look_tool("sea"), handoffs=[target])
+        await Runner.run(agent, "My number is 4711.", **more)
+        assert "4711" not in json.dumps(model.calls[-1].input)
+        assert "4711" in (await memory.session("s").history())[0].message.text
+        assert seen == {name for name in vars(RunHooksBase) if name.startswith("on_")}
+
+    with_memory(work, LARGE)
+
+
+def test_reported_usage_is_noted_with_its_call() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        step = ModelStep(output=[said("hi")], usage=Usage(input_tokens=321, output_tokens=5))
+        await Runner.run(agent_of(ScriptedModel([step])), "hello", **turnfold_run(memory, "s"))
+        [call] = await memory.session("s").calls()
+        assert call.usage is not None
+        assert (call.usage.input, call.usage.output) == (321, 5)
+
+    with_memory(work)
+
+
+def test_the_tool_brings_back_what_was_folded_in_the_run_that_calls_it() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        tool = recall_tool(max_tokens=500)
+        answers: list[str] = []
+        for name, secret in (("a", "Kronborg"), ("b", "Helsingør")):
+            await memory.session(name).user(f"The harbour is {secret}.")
+            script = [[called("recall_context", 1, '{"query": "harbour"}')], [said("ok")]]
+            agent = agent_of(model := ScriptedModel(script), tool)
+            await Runner.run(agent, "Which harbour?", **turnfold_run(memory, name))
+            answers.append(model.calls[-1].input[-1]["output"])
+        assert "Kronborg" in answers[0] and "Helsingør" not in answers[0]  # noqa: PT018
+        assert "Helsingør" in answers[1]
+        script = [
+            [called("recall_context", 1, "{}")],
+            [called("recall_context", 2, "[")],
+            [said("k")],
+        ]
+        bare = ScriptedModel(script)
+        await Runner.run(agent_of(bare, tool), "Which?")
+        assert "no turnfold memory" in bare.calls[-1].input[-1]["output"]
+
+    with_memory(work)
+
+
+def test_items_of_a_kind_nobody_knows_are_shown_verbatim_and_counted() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        session = TurnfoldSession(memory, "s")
+        odd: Any = {"type": "from_next_year", "payload": PAGE}
+        developer: Any = {"role": "developer", "content": "Speak plainly."}
+        await session.add_items([{"role": "user", "content": "hi"}, odd, developer])
+        model = ScriptedModel([[said("ok")]])
+        await Runner.run(agent_of(model), "And now?", **turnfold_run(memory, "s"))
+        assert model.calls[-1].input[1:3] == [odd, developer]
+        [call] = await memory.session("s").calls()
+        assert call.tokens > memory.session("s").counter.count_text(PAGE)
+
+    with_memory(work)
+
+
+def test_reasoning_ids_are_left_out_where_the_run_wants_it() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        policies: Any = ((None, {"rs_1", "rs_2"}), ("omit", set[str]()))
+        for policy, ids in policies:
+            model = ScriptedModel(looping(2))
+            given = RunConfig(reasoning_item_id_policy=policy)
+            more = turnfold_run(memory, f"s-{policy}", run_config=given)
+            await Runner.run(agent_of(model, look_tool("sea")), "Look.", **more)
+            thoughts = [one for one in model.calls[-1].input if one.get("type") == "reasoning"]
+            assert len(thoughts) == 2
+            assert {one["id"] for one in thoughts if "id" in one} == ids
+
+    with_memory(work, LARGE)
+
+
+def test_a_run_that_is_no_longer_in_the_window_is_told_so() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        view = turnfold_run(memory, "s")["run_config"].call_model_input_filter
+        assert isinstance(view, RunView)
+        view.session.own.add(1)
+        others: Any = [(7, (await _logged(memory)))]
+        with pytest.raises(Conflict, match="own"):
+            view._own_last(others)
+
+    with_memory(work)
+
+
+async def _logged(memory: AsyncMemory) -> Any:
+    await memory.session("s").user("hi")
+    return (await memory.session("s").history())[0].message
+
+
+def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith("turnfold.adapters.openai_agents")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "agents", None)
+    with pytest.raises(MissingExtra, match=r"turnfold\[openai-agents\]"):
+        __import__("turnfold.adapters.openai_agents")

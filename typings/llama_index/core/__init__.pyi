@@ -1,0 +1,1 @@
+# The parts turnfold uses are in the modules below.

@@ -1,0 +1,1 @@
+from pydantic import PrivateAttr as PrivateAttr

@@ -1,0 +1,11 @@
+from typing import Any
+
+from pydantic import BaseModel
+
+class ChatMessage(BaseModel):
+    role: Any
+    additional_kwargs: dict[str, Any]
+    blocks: list[Any]
+    def __init__(self, /, content: object = ..., **data: object) -> None: ...
+    @property
+    def content(self) -> str | None: ...
