@@ -17,13 +17,26 @@ from typing import Any
 from bench.hosts import Guests
 from bench.report import Report, as_markdown, as_text
 
-BESIDE_PEERS = ("imports", "memory", "window", "context", "prefix", "stores_read")
+BESIDE_PEERS = (
+    "imports",
+    "memory",
+    "window",
+    "context",
+    "prefix",
+    "cost",
+    "stores_read",
+    "appends",
+    "stores_servers",
+    "whole_run",
+    "summaries",
+    "finding",
+    "counting",
+    "checkpoints",
+)
 """Those that ask peers, each in its own environment."""
 BENCHES = (
     *BESIDE_PEERS,
-    "counting",
-    "stores_append",
-    "stores_servers",
+    "floors",
     "sessions",
     "coverage",
     "findings",
@@ -114,9 +127,12 @@ def _write_json(path: Path, reports: list[Report], circumstances: str) -> None:
 
 
 def _write_page(reports: list[Report], circumstances: str) -> None:
-    """Replace what stands between the markers of each benchmark that was run; a new one gets a section."""
+    """Draw the pictures and replace what stands between the markers; a benchmark new to the page gets a section."""
+    from bench.plots import draw  # only who writes the page needs what draws
+
     page = PAGE.read_text(encoding="utf-8")
     for report in reports:
+        draw(report, PAGE.parent / "images")
         if _marker(report.name) not in page:
             page = _with_section(page, report)
     sections = {report.name: as_markdown(report) for report in reports}

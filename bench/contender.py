@@ -9,7 +9,7 @@ them work on the same conversation and are judged by the same judge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,16 +19,20 @@ __all__ = (
     "Appender",
     "Ask",
     "Call",
+    "Checkpointed",
     "Contender",
     "Counted",
+    "Find",
     "Found",
     "Held",
     "Item",
     "Reopened",
     "Session",
+    "Settings",
     "Stored",
     "StoredSession",
     "Summarised",
+    "Told",
     "Turn",
 )
 
@@ -84,6 +88,10 @@ class Contender:
     """Whether it takes part in the replay of traces; variants with the same windows need not."""
     timed: bool = True
     """Whether its windows are timed; variants that only differ in what they send need not be."""
+    growth: float = 1.0
+    """At least how its first call grows with the messages, as an exponent: what would take minutes is not tried."""
+    raw: bool = False
+    """A raw limit rather than a peer."""
     low_mark: float = 0.0
     """Of ours: how far a cut goes, where it is not the default."""
 
@@ -149,6 +157,8 @@ class Stored:
     ours: bool = False
     budgeted: bool = True
     """False where the messages read are a number the user guessed, so that tokens are trimmed but not sought."""
+    whole: bool = True
+    """Whether it can begin with next to nothing; what is stored folded cannot."""
     largest: int = 1_000_000
     """Messages beyond which one call takes too long to wait for."""
 
@@ -162,19 +172,37 @@ class Turn(NamedTuple):
     items: tuple[Item, ...]
 
 
+Told = Callable[[Turn], object]
+"""Called with a turn when its writer knows it to be stored."""
+
+
+class Settings(NamedTuple):
+    """What a connection of a writer says of itself: whether a power cut loses what it was told is stored."""
+
+    journal: str
+    """`PRAGMA journal_mode`."""
+    synchronous: int
+    """`PRAGMA synchronous`: 0 off, 1 normal, 2 full, 3 extra."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether every commit waits for the disk; below 2 those since the last checkpoint may be lost."""
+        return self.synchronous >= 2 and self.journal not in ("memory", "off")
+
+
 class Appender(Protocol):
-    """An open store that is written to."""
+    """An open store that is written to; `bench.appenders` has what tasks and threads need for it."""
 
-    def append(self, turn: Turn, /) -> None:
-        """Store one turn; it is durable when this returns."""
-        ...
-
-    def append_all(self, writers: Sequence[Sequence[Turn]], /) -> None:
+    def append(self, writers: Sequence[Iterable[Turn]], told: Told, /) -> None:
         """What each writer says, in its order, all writers at once: tasks or threads, as suits the contender."""
         ...
 
     def texts(self, talk: str, /) -> list[str]:
         """The texts of a conversation, in order, as the store has them."""
+        ...
+
+    def settings(self) -> Settings:
+        """Asked of a connection that was opened as those of the writers are."""
         ...
 
     def close(self) -> None:
@@ -184,19 +212,21 @@ class Appender(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """One way to append to a file, durably."""
+    """One way to append to a file, or to a PostgreSQL database, durably."""
 
     name: str
     package: str
-    open: Callable[[Path], Appender]
-    """Opens the file, and makes it where it is not there."""
+    open: Callable[[Any], Appender]
+    """Opens a file by its path and makes it where it is not there; or opens a database by what psycopg connects to."""
+    served: bool = False
+    """Whether it is a database."""
     note: str = ""
-    """What was done, in words; settings that decide whether a write is durable among them."""
+    """What was done, in words."""
     ours: bool = False
     raw: bool = False
     """A raw limit rather than a peer."""
     largest: int = 1_000_000
-    """Turns beyond which it takes too long to wait for."""
+    """Messages in one conversation beyond which a turn takes too long to wait for."""
 
 
 Ask = Callable[[str], str]
@@ -216,7 +246,12 @@ class Summarised:
     read: Callable[[Sequence[Any]], list[Item]]
     """A window as items."""
     note: str = ""
+    """What was done, in words; the settings among it."""
     ours: bool = False
+
+
+Find = Callable[[str, int], list[str]]
+"""A question and a number of results to texts of messages, best first; a result may show more than the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +260,27 @@ class Found:
 
     name: str
     package: str
-    open: Callable[[Path, Sequence[Item]], Callable[[str, int], list[str]]]
-    """Stores a conversation; gives what searches it: a question and a number of results to texts, best first."""
+    open: Callable[[Path, Sequence[Item]], tuple[Find, Callable[[], object]]]
+    """Stores a conversation in a new file; gives what searches it, and what closes the file again."""
     note: str = ""
+    """What was done, in words."""
     ours: bool = False
     raw: bool = False
+    """A raw limit rather than a peer."""
+    largest: int = 1_000_000
+    """Messages beyond which storing or one search takes too long to wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """One saver of a graph's checkpoints."""
+
+    name: str
+    package: str
+    hold: Callable[[Path, int], tuple[int, int, float]]
+    """Holds a conversation of so many turns in an empty folder: bytes said, bytes on disk, seconds."""
+    note: str = ""
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +292,10 @@ class Counted:
     count: Callable[[str], int]
     claims: str = "estimate"
     """What it says of its figure: `exact`, `bound` or `estimate`."""
+    encoding: str = ""
+    """The vocabulary the claim is about; empty where it is about any."""
     note: str = ""
+    """What was done, in words."""
     ours: bool = False
     raw: bool = False
+    """A raw limit rather than a peer."""

@@ -1,4 +1,8 @@
-"""Is exact counting at least as fast as the raw tokenizer everybody uses, and what does remembering counts save?"""
+"""How far off are the counts of everybody, is exact counting as fast as the raw tokenizer, what does a memo save?
+
+Errors are measured beside peers (`bench.counted`); times beside raw tiktoken, which is what peers that count exactly
+are given.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
+from bench.counted import beside_peers
+from bench.hosts import Guests
 from bench.raw_tiktoken import count_text as raw_count
 from bench.report import Report, Table, Target
 from bench.timing import Samples, ratio, take_turns
@@ -14,14 +20,14 @@ from turnfold import Message, TokenCounter, TokenMemory, counter_for
 
 __all__ = ("QUESTION", "run")
 
-QUESTION = "exact token counts (o200k_base) beside raw tiktoken"
+QUESTION = "token counts: how far off, and the time of exact ones beside raw tiktoken"
 SHORT = 2_000
 LONG_BYTES = 5_000_000
 MODEL = "gpt-4o"
 
 
-def run(*, quick: bool) -> Report:
-    """Measure short messages, one long text, messages counted before, and the worst case."""
+def run(guests: Guests, *, quick: bool) -> Report:
+    """Everybody's errors; the time of short messages, one long text, messages counted before, and the worst case."""
     rounds = 5 if quick else 15
     report = Report("counting", QUESTION)
     rows: list[list[str]] = []
@@ -40,7 +46,10 @@ def run(*, quick: bool) -> Report:
     notes = [
         "all counts are compared and equal; median (10th to 90th percentile) of a pass over all texts"
     ]
-    report.tables = [Table("Counting, in processor time", columns, rows, notes)]
+    tables, targets, figures = beside_peers(guests)
+    report.tables = [*tables, Table("Counting, in processor time", columns, rows, notes)]
+    report.targets += targets
+    report.figures |= figures
     return report
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ("Report", "Table", "Target", "as_markdown", "as_text", "duration")
+__all__ = ("Plot", "Report", "Table", "Target", "as_markdown", "as_text", "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,32 @@ class Target:
         return {True: "PASS", False: "MISS", None: "OPEN"}[self.met]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A picture of some figures: lines over sizes, or a bar for each contender (its one value)."""
+
+    name: str
+    title: str
+    series: Mapping[str, Mapping[int, float]]
+    """By contender; ours begin with `turnfold`."""
+    x: str
+    y: str = ""
+    bars: bool = False
+    logarithmic: bool = False
+    """Of bars; lines always are."""
+    digits: int = 0
+    """Shown after the point at a bar."""
+
+    @property
+    def file(self) -> str:
+        """Its name among the pictures of the documentation."""
+        return f"bench-{self.name}.svg"
+
+    def shown(self, value: float) -> str:
+        """A value at its bar."""
+        return f"{value:,.{self.digits}f}"
+
+
 @dataclass(slots=True)
 class Report:
     """The answer to one question."""
@@ -41,6 +67,7 @@ class Report:
     tables: list[Table] = field(default_factory=list[Table])
     targets: list[Target] = field(default_factory=list[Target])
     figures: dict[str, object] = field(default_factory=dict[str, object])
+    plots: list[Plot] = field(default_factory=list[Plot])
 
 
 def duration(seconds: float) -> str:
@@ -66,6 +93,8 @@ def as_text(report: Report) -> str:
 def as_markdown(report: Report) -> str:
     """The report for the documentation."""
     lines: list[str] = []
+    for plot in report.plots:
+        lines += [f"![{plot.title}](images/{plot.file})", ""]
     for table in report.tables:
         rule = ["---", *("---:" for _ in table.columns[1:])]
         lines += [f"**{table.title}**", ""]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
 
+from bench.appends_runs import opened, take_turns
+from bench.hosts import Guests
 from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, TALK, Lane, counter, fill, named, turns
 from bench.timing import Samples, growth, ratio, shown_sizes
@@ -23,6 +25,9 @@ __all__ = ("QUESTION", "run")
 
 QUESTION = "PostgreSQL beside a bare INSERT, and what Redis in front of it saves"
 BUDGET = 8_000
+WRITERS = 64
+PATIENCE = 12.0
+"""Seconds of turns of one contender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,8 @@ FULL = _Plan(sizes=(1_000, 10_000, 100_000), rounds=15, turns=200, calls=40)
 QUICK = _Plan(sizes=(1_000, 10_000), rounds=3, turns=60, calls=10)
 
 
-def run(*, quick: bool) -> Report:
-    """Measure appends, tails by size, and tails with a cache; without the servers, say so."""
+def run(guests: Guests, *, quick: bool) -> Report:
+    """Measure appends, alone and beside peers, tails by size, and tails with a cache; without the servers, say so."""
     report = Report("stores_servers", QUESTION)
     try:
         from bench.stores_hosts import postgres_url, redis_url
@@ -47,6 +52,8 @@ def run(*, quick: bool) -> Report:
     plan = QUICK if quick else FULL
     with postgres_url() as url:
         _appends(report, plan, url)
+        for writers in (1, WRITERS):
+            _beside_peers(report, plan, guests, url, writers)
         _tails(report, plan, url)
         with redis_url() as cache:
             _cached(report, plan, url, cache)
@@ -114,6 +121,30 @@ def _appends(report: Report, plan: _Plan, url: str) -> None:
     columns = ["one durable turn", "time", "processor of the client", "of the raw speed"]
     report.tables.append(Table("Append on PostgreSQL, one writer", columns, rows))
     report.figures["append"] = {lane.name: lane.figures() for lane in (raw, ours)}
+
+
+def _beside_peers(report: Report, plan: _Plan, guests: Guests, url: str, writers: int) -> None:
+    """Turns of one writer or of many, a conversation each, in one database."""
+    everybody = [each for each in guests.offered("appended") if each.facts["served"]]
+    runs = opened(guests, everybody, url, f"w{writers}", writers=writers)
+    take_turns(runs, rounds=plan.rounds, each=max(plan.turns // writers, 3), patience=PATIENCE)
+    rows = [
+        [
+            run.name,
+            run.clock.shown(),
+            f"{1 / run.clock.median:,.0f}",
+            duration(run.waits.percentile(0.99)),
+        ]
+        if run.clock.rounds
+        else [run.name, f"failed: {run.failure[:80]}", "", ""]
+        for run in runs
+    ]
+    for run in runs:
+        run.attempt(lambda lane: lane.close())
+    columns = [f"{writers} writers", "time per turn", "turns/s", "p99 of a writer"]
+    notes = [f"{each.name}: {each.facts['note']}" for each in everybody] + guests.notes()
+    report.tables.append(Table(f"Turns on PostgreSQL, {writers} writers", columns, rows, notes))
+    report.figures[f"{writers} writers"] = {run.name: run.figures() for run in runs}
 
 
 def _timed(works: dict[str, Callable[[], object]], plan: _Plan) -> dict[str, Samples]:

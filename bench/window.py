@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bench.hosts import Guests, Lane, Offered, PeerFailed
 from bench.judge import Record
-from bench.report import Report, Table, Target, duration
+from bench.report import Plot, Report, Table, Target, duration
 from bench.timing import Samples, growth, ratio, shown_sizes
 
 __all__ = ("QUESTION", "run")
@@ -109,7 +109,7 @@ def run(guests: Guests, *, quick: bool) -> Report:
     for size in plan.sizes:
         for each in everybody:
             skipped = size > COMPARED and each.name != everybody[0].name
-            expected = 0.0 if skipped else _expected(runs[each.name], size)
+            expected = 0.0 if skipped else _expected(runs[each.name], size, each.facts["growth"])
             one = _Run(each, expected=expected, skipped=skipped)
             runs[each.name][size] = one
             one.attempt(lambda one=one, size=size: one.open(guests, size, COMPARED, 0.3))
@@ -144,7 +144,7 @@ def _by_share(guests: Guests, plan: _Plan, everybody: Sequence[Offered]) -> Tabl
     return Table(f"Warm at {size:,} messages, by the share of Chinese", columns, rows)
 
 
-def _expected(known: dict[int, _Run], size: int) -> float:
+def _expected(known: dict[int, _Run], size: int, least: float) -> float:
     """Seconds a call would take where that is too long to try, from the growth so far; 0 where it is not."""
     seconds = {
         each: one.expected or one.cold.median
@@ -153,9 +153,9 @@ def _expected(known: dict[int, _Run], size: int) -> float:
     }
     if not seconds:
         return 0.0
-    exponent = growth(seconds, start=min(seconds)) if len(seconds) > 1 else 1.0
+    exponent = growth(seconds, start=min(seconds)) if len(seconds) > 1 else least
     largest = max(seconds)
-    expected = seconds[largest] * (size / largest) ** max(exponent, 1.0)
+    expected = seconds[largest] * (size / largest) ** max(exponent, least)
     return expected if expected > TOO_SLOW else 0.0
 
 
@@ -186,6 +186,7 @@ def _report(plan: _Plan, runs: Runs, guests: Guests) -> Report:
     exponents = {name: _growth(sizes) for name, sizes in runs.items()}
     report.tables = [_warm_table(plan, runs, exponents, guests), _cold_table(plan, runs)]
     report.targets = _targets(plan, runs, exponents)
+    report.plots.append(_plot(runs))
     report.figures = {
         name: {
             str(size): {
@@ -200,6 +201,20 @@ def _report(plan: _Plan, runs: Runs, guests: Guests) -> Report:
         for name, sizes in runs.items()
     }
     return report
+
+
+def _plot(runs: Runs) -> Plot:
+    series = {
+        name: {size: one.warm.median * 1e3 for size, one in sizes.items() if one.warm.rounds}
+        for name, sizes in runs.items()
+    }
+    return Plot(
+        name="window",
+        title="One message more, and the window for the next call (8,000 tokens)",
+        series={name: points for name, points in series.items() if points},
+        x="messages held",
+        y="milliseconds of the processor",
+    )
 
 
 def _growth(sizes: dict[int, _Run]) -> float:

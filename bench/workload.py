@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from bench.contender import Call, Item
 from bench.phrases import chinese, english, log_line, record, snippet
 
-__all__ = ("Stretch", "Trace", "stretch", "traces", "transcript")
+__all__ = ("Stretch", "Trace", "seeded_traces", "stretch", "traces", "transcript")
 
 _TOOLS = "search_orders read_file run_query list_issues fetch_page".split()
 _TRACE_FILES = ("tau_bench_openai", "tau2_bench_openai", "claude_code_anthropic")
@@ -52,6 +52,15 @@ def transcript(messages: int, *, zh: float = 0.3, seed: int = 7, calls: float = 
     return items
 
 
+@cache
+def exchanges(many: int) -> list[tuple[Item, Item]]:
+    """Questions with their answers, no tools."""
+    items = [item for item in transcript(many * 3, seed=23) if item.text]
+    asked = [item for item in items if item.role == "user"]
+    answered = [item for item in items if item.role == "assistant"]
+    return list(zip(asked, answered, strict=False))[:many]
+
+
 def stretch(messages: int, *, tail: int, longest: int, zh: float = 0.3) -> Stretch:
     """The last `messages` messages of a conversation of `longest`, and the `tail` that follows.
 
@@ -81,6 +90,14 @@ def traces(*, sample: int) -> list[Trace]:
         for trace in _read(folder / "traces" / f"{name}.jsonl.gz", sample)
     ]
     return found or [_invented(seed) for seed in range(min(max(sample // 40, 6), 16))]
+
+
+def seeded_traces(zh: float) -> list[Trace]:
+    """Three invented conversations of an agent with many tools, about 300 turns and 1,500 messages each."""
+    return [
+        Trace(f"seeded, {zh:.0%} Chinese", transcript(1_500, zh=zh, seed=seed, calls=0.5))
+        for seed in (101, 102, 103)
+    ]
 
 
 def _invented(seed: int) -> Trace:

@@ -72,7 +72,7 @@ def _install(python: str, needs: Sequence[str]) -> None:
 def _run(command: Sequence[str]) -> None:
     try:
         done = subprocess.run(  # noqa: S603 (commands written above)
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+            command, capture_output=True, text=True, check=False, timeout=_PATIENCE, cwd=ROOT
         )
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFailed(f"not made within {_PATIENCE:.0f} s: {command[-1]}") from late

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import select
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -71,19 +71,30 @@ class _Host:
 
     def ask(self, verb: str, *arguments: object) -> Any:  # noqa: ANN401 (what the lane's method gives)
         """The answer to one request."""
-        requests, answers = self._process.stdin, self._process.stdout
+        self.send(verb, *arguments)
+        return self.receive()
+
+    def send(self, verb: str, *arguments: object) -> None:
+        """A request whose answer is received later."""
+        requests = self._process.stdin
         assert requests is not None
-        assert answers is not None
         try:
             pickle.dump((verb, arguments), requests)
             requests.flush()
+        except OSError as gone:
+            raise self._gone() from gone
+
+    def receive(self) -> Any:  # noqa: ANN401 (what the lane's method gives)
+        """The answer to the request that was sent."""
+        answers = self._process.stdout
+        assert answers is not None
+        try:
             if not select.select([answers], [], [], PATIENCE)[0]:
                 self.stop()
                 raise PeerFailed(f"no answer within {PATIENCE:.0f} s")
             good, answer = pickle.load(answers)  # noqa: S301 (from our own child process)
         except (EOFError, OSError) as gone:
-            code = self._process.wait()
-            raise PeerFailed(f"its process ended with {code}: {self._last_words()}") from gone
+            raise self._gone() from gone
         if not good:
             shown, trace = answer
             failure = PeerFailed(shown.splitlines()[0][:300])
@@ -99,6 +110,10 @@ class _Host:
             if pipe is not None:
                 pipe.close()
         self._errors.close()
+
+    def _gone(self) -> PeerFailed:
+        code = self._process.wait()
+        return PeerFailed(f"its process ended with {code}: {self._last_words()}")
 
     def _last_words(self) -> str:
         self._errors.seek(0)
@@ -118,6 +133,14 @@ class Lane:
     def ask(self, method: str, *given: object) -> Any:  # noqa: ANN401 (what the lane's method gives)
         """Call a method of the lane."""
         return self._host.ask("ask", self._number, method, given)
+
+    def begin(self, method: str, *given: object) -> None:
+        """Call a method of the lane and do not wait for it; nothing else may be asked of its host until `end`."""
+        self._host.send("ask", self._number, method, given)
+
+    def end(self) -> Any:  # noqa: ANN401 (what the lane's method gives)
+        """The answer of what was begun."""
+        return self._host.receive()
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -156,6 +179,21 @@ class Guests:
         if host is None:
             raise PeerFailed(self.failures[offered.peer])
         return Lane(host, offered, task, settings)
+
+    @contextmanager
+    def crew(
+        self, offered: Offered, task: str, settings: Sequence[dict[str, Any]], /
+    ) -> Iterator[list[Lane]]:
+        """A lane for each of the settings, every one in a process of its own."""
+        hosts: list[_Host] = []
+        try:
+            hosts.extend(_Host(offered.peer) for _ in settings)
+            yield [
+                Lane(host, offered, task, each) for host, each in zip(hosts, settings, strict=True)
+            ]
+        finally:
+            for host in hosts:
+                host.stop()
 
     def restart(self, peer: str) -> None:
         """Kill a peer's process as a power switch would; the next lane starts another."""

@@ -22,6 +22,7 @@ __all__ = ("serve",)
 
 KINDS = {
     "appended": "APPENDED",
+    "checkpointed": "CHECKPOINTED",
     "counted": "COUNTED",
     "found": "FOUND",
     "held": "HELD",
@@ -56,7 +57,7 @@ def _done(module: ModuleType, lanes: dict[int, Any], verb: str, arguments: tuple
         case "offers", ():
             return _offers(module)
         case "open", (number, kind, name, task, settings):
-            [contender] = [one for one in getattr(module, KINDS[kind]) if one.name == name]
+            [contender] = [one for one in _tuple(module, KINDS[kind]) if one.name == name]
             lane_type = import_module(f"bench.lanes.{task}").Lane
             lanes[number] = lane_type(contender, **settings)
             return None
@@ -87,7 +88,7 @@ def _offers(module: ModuleType) -> dict[str, Any]:
                 for each in fields(one)
                 if not callable(value := getattr(one, each.name))
             }
-            for one in getattr(module, constant, ())
+            for one in _tuple(module, constant)
         ]
         for kind, constant in KINDS.items()
     }
@@ -95,9 +96,14 @@ def _offers(module: ModuleType) -> dict[str, Any]:
     packages |= set(getattr(module, "PACKAGES", ()))
     return {
         "offered": found,
-        "imports": list(getattr(module, "IMPORTS", ())),
+        "imports": list(_tuple(module, "IMPORTS")),
         "versions": {name: _version(name) for name in sorted(packages)},
     }
+
+
+def _tuple(module: ModuleType, constant: str) -> tuple[Any, ...]:
+    """What the file itself offers; a tuple it borrowed from another file is not its own."""
+    return getattr(module, constant) if constant in module.__all__ else ()
 
 
 def _version(package: str) -> str:

@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from statistics import fmean
 from time import process_time
 from typing import NamedTuple
 
 from bench.contender import Contender, Item, Session
 from bench.judge import Record, call_due, item_tokens, tokens_of
-from bench.workload import Trace, traces
+from bench.workload import Trace, seeded_traces, traces
 
-__all__ = ("Lane", "Sent", "Tally", "chosen_traces")
+__all__ = ("Choice", "Lane", "Sent", "Tally", "chosen_traces")
+
+
+class Choice(NamedTuple):
+    """Which traces are replayed."""
+
+    budget: int
+    """Recorded ones longer than this."""
+    sample: int
+    """At most so many of each source."""
+    seeded_zh: float | None = None
+    """Instead: invented ones with this share of Chinese."""
 
 
 class Sent(NamedTuple):
@@ -25,6 +37,8 @@ class Sent(NamedTuple):
 
     trace: int
     prompt: int
+    system: int
+    """Of the prompt: the system message it begins with."""
     repeated: int
     answer: int
     usable: bool
@@ -46,6 +60,9 @@ class Tally:
     """The same for calls whose whole conversation no longer fits: before that nobody cuts."""
     calls: list[Sent] = field(default_factory=list[Sent])
     seconds: float = 0.0
+    traces: int = 0
+    replayed: int = 0
+    """Of the traces, the last one perhaps in part: who is slow is not waited for."""
 
     @property
     def prompt(self) -> float:
@@ -61,24 +78,35 @@ class Tally:
 class Lane:
     """One contender at one budget."""
 
-    def __init__(self, contender: Contender, *, budget: int, sample: int) -> None:
+    def __init__(self, contender: Contender, *, budget: int, choice: Choice) -> None:
         self._contender = contender
         self._budget = budget
-        self._traces = chosen_traces(budget, sample)
+        self._traces = chosen_traces(choice)
 
-    def replay(self) -> Tally:
-        """All traces."""
-        tally = Tally()
+    def replay(self, patience: float) -> Tally:
+        """All traces, or as many as are begun within so many seconds of the processor."""
+        tally = Tally(traces=len(self._traces))
         begin = process_time()
+        end = begin + patience
         for number, trace in enumerate(self._traces):
-            _replay(self._contender, trace.items, self._budget, tally, number)
+            if process_time() > end:
+                break
+            _replay(
+                self._contender, trace.items, self._budget, tally, number_of_trace=number, end=end
+            )
+            tally.replayed += 1
         tally.seconds = process_time() - begin
         return tally
 
 
-def chosen_traces(budget: int, sample: int) -> list[Trace]:
-    """The traces that take part at a budget."""
-    return [trace for trace in _all_traces(sample) if _takes_part(trace.items, budget)]
+@cache
+def chosen_traces(choice: Choice) -> list[Trace]:
+    """The traces that take part."""
+    if choice.seeded_zh is not None:
+        return seeded_traces(choice.seeded_zh)
+    return [
+        trace for trace in _all_traces(choice.sample) if _takes_part(trace.items, choice.budget)
+    ]
 
 
 @cache
@@ -92,7 +120,13 @@ def _takes_part(items: Sequence[Item], budget: int) -> bool:
 
 
 def _replay(
-    each: Contender, items: Sequence[Item], budget: int, tally: Tally, number_of_trace: int
+    each: Contender,
+    items: Sequence[Item],
+    budget: int,
+    tally: Tally,
+    *,
+    number_of_trace: int,
+    end: float,
 ) -> None:
     messages = each.convert(items)
     merged = len(items) - len(messages)
@@ -103,6 +137,8 @@ def _replay(
         session.add(message)
         tokens += item_tokens(items[number])
         if number + 1 < len(items) and call_due(items[: number + 1]):
+            if process_time() > end:
+                return
             window = _window(each, session, tally)
             good = window is not None and tally.record.judge(
                 window, newest=items[number], budget=budget
@@ -125,12 +161,17 @@ def _take(
     trace: int,
 ) -> None:
     shared = _shared(before, window) if good and before else 0
-    tally.calls.append(Sent(trace, tokens_of(window), shared, answer, good, inside))
+    system = sum(item_tokens(item) for item in takewhile(_is_system, window))
+    tally.calls.append(Sent(trace, tokens_of(window), system, shared, answer, good, inside))
     if good and before:
         share = shared / sum(map(item_tokens, before))
         tally.kept.append(share)
         tally.kept_inside += [share] if inside else []
         tally.kept_full += [share] if full else []
+
+
+def _is_system(item: Item) -> bool:
+    return item.role == "system"
 
 
 def _window(each: Contender, session: Session, tally: Tally) -> list[Item] | None:

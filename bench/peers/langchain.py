@@ -19,15 +19,15 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately
 
-from bench.contender import Call, Contender, Held, Item
+from bench.contender import Call, Contender, Counted, Held, Item
 from bench.judge import PER_ANSWER, PER_MESSAGE
 from bench.raw_tiktoken import count_text
 
-__all__ = ("CONTENDERS", "HELD", "IMPORTS")
+__all__ = ("CONTENDERS", "COUNTED", "HELD", "IMPORTS", "Counter", "remembering")
 
 NEEDS = ("langchain-core==1.7.2",)
 
-_Counter = Callable[[Sequence[BaseMessage]], int]
+Counter = Callable[[Sequence[BaseMessage]], int]
 _TYPES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,
     "user": HumanMessage,
@@ -37,7 +37,7 @@ _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"
 
 
 class _Session:
-    def __init__(self, messages: Sequence[BaseMessage], budget: int, counter: _Counter) -> None:
+    def __init__(self, messages: Sequence[BaseMessage], budget: int, counter: Counter) -> None:
         self.messages = list(messages)
         self.budget = budget - PER_ANSWER
         self.counter = counter
@@ -67,13 +67,14 @@ def _exact(messages: Sequence[BaseMessage]) -> int:
     return sum(map(_count, messages))
 
 
-def _remembering() -> _Counter:
+def remembering() -> Counter:
+    """An exact counter with the memo a user would write around it."""
     known: dict[str | None, int] = {}
 
     def counter(messages: Sequence[BaseMessage]) -> int:
         total = 0
         for message in messages:
-            tokens = known.get(message.id)
+            tokens = known.get(message.id) if message.id else _count(message)
             if tokens is None:
                 tokens = known[message.id] = _count(message)
             total += tokens
@@ -129,7 +130,7 @@ def _as_items(messages: Sequence[BaseMessage]) -> list[Item]:
     ]
 
 
-def _contender(name: str, counter: Callable[[], _Counter], *, replays: bool) -> Contender:
+def _contender(name: str, counter: Callable[[], Counter], *, replays: bool) -> Contender:
     return Contender(
         name=f"LangChain trim_messages, {name}",
         package="langchain-core",
@@ -142,7 +143,7 @@ def _contender(name: str, counter: Callable[[], _Counter], *, replays: bool) -> 
 
 CONTENDERS = (
     _contender("exact", lambda: _exact, replays=False),
-    _contender("exact with a user's memo", _remembering, replays=True),
+    _contender("exact with a user's memo", remembering, replays=True),
     _contender("approximate", lambda: count_tokens_approximately, replays=True),
 )
 
@@ -156,3 +157,20 @@ HELD = (
 )
 
 IMPORTS = ("import langchain_core.messages",)
+
+
+def _approximate(text: str) -> int:
+    """What a text adds to a message."""
+    return count_tokens_approximately([HumanMessage(text)]) - count_tokens_approximately(
+        [HumanMessage("")]
+    )
+
+
+COUNTED = (
+    Counted(
+        name="LangChain count_tokens_approximately",
+        package="langchain-core",
+        count=_approximate,
+        note="what a text adds to a message; 4 characters a token",
+    ),
+)

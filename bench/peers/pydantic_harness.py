@@ -7,11 +7,14 @@ for it, which adds the framing of a message. In a run the cut history replaces t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic_ai.messages import (
+    CompactionPart,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
@@ -22,19 +25,32 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RunUsage
-from pydantic_ai_harness.compaction import SlidingWindowCompaction
+from pydantic_ai_harness.compaction import (
+    SlidingWindowCompaction,
+    SummarizingCompaction,
+    estimate_token_count,
+)
+from pydantic_ai_harness.conversation_search import (
+    ConversationSearchToolset,
+    SnapshotHistorySource,
+)
+from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, SqliteStepStore
 
-from bench.contender import Call, Contender, Held, Item
+from bench.contender import Ask, Call, Contender, Counted, Find, Found, Held, Item, Summarised
 from bench.judge import PER_ANSWER, PER_MESSAGE
 from bench.raw_tiktoken import count_text
 
-__all__ = ("CONTENDERS", "HELD", "IMPORTS")
+__all__ = ("CONTENDERS", "COUNTED", "FOUND", "HELD", "IMPORTS", "SUMMARISED")
 
 NEEDS = ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim==2.62.0")
+
+_TRIGGER, _KEEP = 0.8, 0.3
+"""Of the budget: when a summary is made, and what is kept beside it."""
 
 _Tokenizer = Callable[[str], int]
 
@@ -59,14 +75,22 @@ class _Session:
 
     def window(self) -> list[ModelMessage]:
         history = self.messages if self.replaced else list(self.messages)
-        context = RunContext[None](deps=None, model=self.model, usage=RunUsage(), messages=history)
-        request = ModelRequestContext(
-            model=self.model,
-            messages=history,
-            model_settings=None,
-            model_request_parameters=ModelRequestParameters(),
-        )
+        context, request = _request(self.model, history)
         return _finished(self.strategy.before_model_request(context, request)).messages
+
+
+def _request(
+    model: Model, history: list[ModelMessage]
+) -> tuple[RunContext[None], ModelRequestContext]:
+    """What a run hands to the hook before a request."""
+    context = RunContext[None](deps=None, model=model, usage=RunUsage(), messages=history)
+    request = ModelRequestContext(
+        model=model,
+        messages=history,
+        model_settings=None,
+        model_request_parameters=ModelRequestParameters(),
+    )
+    return context, request
 
 
 def _finished(work: Coroutine[Any, Any, ModelRequestContext]) -> ModelRequestContext:
@@ -134,6 +158,8 @@ def _parts(message: ModelMessage) -> list[Item]:
             found.append(Item("system", part.content))
         elif isinstance(part, UserPromptPart):
             found.append(Item("user", str(part.content)))
+        elif isinstance(part, CompactionPart):  # sent as the user's
+            found.append(Item("user", part.content or ""))
         elif isinstance(part, ToolReturnPart):
             found.append(Item("tool", str(part.content), answers=part.tool_call_id))
     return found
@@ -161,6 +187,7 @@ def _contender(
 
 
 def _remembering() -> _Tokenizer:
+    """The tokenizer with the memo a user would write around it."""
     return cache(_with_framing)
 
 
@@ -187,3 +214,100 @@ HELD = (
 )
 
 IMPORTS = ("import pydantic_ai",)
+
+
+class _Summarising:
+    """A message history whose beginning the strategy replaces by a summary, as in a run."""
+
+    def __init__(self, budget: int, ask: Ask, tool_return: int | None) -> None:
+        def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            texts = [item.text for item in _as_items(messages)]
+            return ModelResponse(
+                parts=[TextPart(ask("\n".join([info.instructions or "", *texts])))]
+            )
+
+        self.messages: list[ModelMessage] = []
+        self.model = FunctionModel(answer)
+        self.loop = asyncio.new_event_loop()
+        self.strategy = SummarizingCompaction[None](
+            model=self.model,
+            max_tokens=int(budget * _TRIGGER),
+            keep_tokens=int(budget * _KEEP),
+            tokenizer=_remembering(),
+            tool_return_max_chars=tool_return,
+        )
+
+    def add(self, message: ModelMessage) -> None:
+        self.messages.append(message)
+
+    def window(self) -> list[ModelMessage]:
+        context, request = _request(self.model, self.messages)
+        work = self.strategy.before_model_request(context, request)
+        return self.loop.run_until_complete(work).messages
+
+
+def _summarised(name: str, tool_return: int | None, note: str) -> Summarised:
+    return Summarised(
+        name=f"pydantic-ai-harness SummarizingCompaction, {name}",
+        package="pydantic-ai-harness",
+        convert=_as_pydantic,
+        open=lambda budget, ask: _Summarising(budget, ask, tool_return),
+        read=_as_items,
+        note=note,
+    )
+
+
+SUMMARISED = (
+    _summarised(
+        "reads everything",
+        None,
+        "tool_return_max_chars=None; exact with a user's memo, cuts at 80 %, keeps 30 %",
+    ),
+    _summarised("as it comes", 500, "tool_return_max_chars=500, its default; otherwise the same"),
+)
+
+
+def _finding(path: Path, items: Sequence[Item]) -> tuple[Find, Callable[[], object]]:
+    """One run of the conversation with one snapshot that holds all of it."""
+    store = SqliteStepStore(database=path)
+    loop = asyncio.new_event_loop()
+    messages = _as_pydantic(items)
+    run = RunRecord(run_id="run", conversation_id="talk")
+    snapshot = ContinuableSnapshot(
+        run_id="run", step_index=0, messages=messages, conversation_id="talk"
+    )
+    loop.run_until_complete(store.register_run(run))
+    loop.run_until_complete(store.save_snapshot(snapshot))
+    search = ConversationSearchToolset[None](
+        SnapshotHistorySource(store), tool_id="search", max_matches=5, context_lines=0, bm25_k1=1.5,
+        bm25_b=0.75, scope="conversation",
+    )  # fmt: skip
+    context = RunContext[None](
+        deps=None, model=TestModel(), usage=RunUsage(), conversation_id="talk"
+    )
+
+    def find(question: str, limit: int) -> list[str]:
+        said = loop.run_until_complete(search.search_conversation_history(context, question))
+        return said.split("\n\n---\n\n")[:limit]
+
+    return find, loop.close
+
+
+FOUND = (
+    Found(
+        name="pydantic-ai-harness ConversationSearch",
+        package="pydantic-ai-harness",
+        open=_finding,
+        note="its search tool over a SqliteStepStore with one snapshot, max_matches=5, context_lines=0",
+        largest=100_000,
+    ),
+)
+
+COUNTED = (
+    Counted(
+        name="pydantic-ai-harness estimate_token_count",
+        package="pydantic-ai-harness",
+        count=lambda text: estimate_token_count([ModelRequest(parts=[UserPromptPart(text)])]),
+        note="4 characters a token, where no provider has reported usage",
+    ),
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.contender import Call, Contender, Held, Item, Reopened, Stored
+from bench.heard import can_be_heard
 from turnfold import (
     Budget,
     Context,
@@ -21,7 +23,9 @@ from turnfold import (
 from turnfold.memory.drive import drive
 from turnfold.records import Checkpoint, NewEntry
 from turnfold.stores import Scope
+from turnfold.stores.memory_store import MemoryStore
 from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.tokens.encodings import Encoding
 
 __all__ = (
     "CONTENDERS",
@@ -81,6 +85,28 @@ class _MemorySession:
 
     def window(self) -> Sequence[Message]:
         return self.memory.get_messages_within_budget(self.budget)
+
+
+class _FoldingSession:
+    """A session of a memory in this process that folds by itself, with the built-in summariser."""
+
+    def __init__(self, budget: int) -> None:
+        counter = counter_for(MODEL)
+        self.memory = Memory(
+            MemoryStore(counter=counter),
+            counter=counter,
+            budget=Budget(max_tokens=budget),
+            checkpoint="inline",
+        )
+        self.session = self.memory.session("talk")
+
+    def add(self, message: Message) -> None:
+        """Append one message."""
+        self.session.add(message)
+
+    def window(self) -> Sequence[Message]:
+        """The messages of the next context."""
+        return self.session.context().messages
 
 
 def as_turnfold(items: Sequence[Item]) -> list[Message]:
@@ -211,6 +237,15 @@ CONTENDERS = (
         ours=True,
         replays=False,
     ),
+    Contender(
+        name="turnfold Session, folding",
+        package="turnfold",
+        convert=as_turnfold,
+        open=lambda messages, budget: _fill(_FoldingSession(budget), messages),
+        read=as_items,
+        ours=True,
+        timed=False,
+    ),
     *(_marked(low) for low in (0.25, 0.5, 0.75, 1.0)),
 )
 
@@ -315,5 +350,25 @@ STORED = (
         read=as_items,
         note="the same with a live checkpoint over all but the newest 40 messages",
         ours=True,
+        whole=False,
     ),
 )
+
+
+@contextmanager
+def _listening(hear: Callable[[str], object]) -> Iterator[None]:
+    """Give every text that is counted exactly to `hear`, by counters that are made meanwhile."""
+    counted = Encoding.count
+
+    def heard(self: Encoding, text: str) -> int:
+        hear(text)
+        return counted(self, text)
+
+    Encoding.count = heard
+    try:
+        yield
+    finally:
+        Encoding.count = counted
+
+
+can_be_heard(_listening)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from turnfold import Budget, Memory
 from turnfold.memory import ExtractiveWriter, SummaryTask
 from turnfold.memory.waiting import Way
@@ -49,3 +51,32 @@ def test_an_extract_stands_as_it_was_chosen() -> None:
     assert len(checkpoints) > 5
     assert [checkpoint.text for checkpoint in checkpoints] == writer.written
     assert all("summary: " not in checkpoint.text for checkpoint in checkpoints)
+
+
+def test_a_model_is_sent_its_own_words_and_not_the_facts_that_were_added_to_them() -> None:
+    prompts: list[str] = []
+
+    def asked(prompt: str) -> str:
+        prompts.append(prompt)
+        return "They talked about orders."
+
+    checkpoints = folded(asked)
+    assert len(prompts) > 5
+    for prompt in prompts[1:]:
+        assert "They talked about orders." in prompt
+        assert "Also stated:" not in prompt
+    for before, after in pairwise(checkpoints):
+        carried = set(before.text.splitlines()[2:]) & set(after.text.splitlines()[2:])
+        assert carried, "the facts that were added are added again, though no model saw them"
+
+
+def test_a_summary_the_caller_wrote_is_sent_whole_whatever_it_looks_like() -> None:
+    prompts: list[str] = []
+    with Memory(summarizer=lambda prompt: prompts.append(prompt) or "More orders.") as memory:
+        session = memory.session("one")
+        for number in range(6):
+            session.user(f"Order {number}.")
+        session.checkpoint("A plan.\nAlso stated:\nand the rest of the plan", keep_turns=3)
+        session.checkpoint(keep_turns=1)
+    [prompt] = prompts
+    assert "and the rest of the plan" in prompt

@@ -19,7 +19,7 @@ from turnfold.records import Checkpoint, Entry, encode_message
 from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Scope, Store
 from turnfold.summary import Passage, check_fidelity, passages_of, with_annex
-from turnfold.summary.fidelity import SourceFacts, source_facts
+from turnfold.summary.fidelity import SourceFacts, source_facts, without_annex
 from turnfold.summary.speakers import split_prefix
 from turnfold.tokens import TokenCounter, clip
 
@@ -30,6 +30,7 @@ _STEP_TOKENS = 48_000
 """Tokens of conversation one step folds at most, the last span aside."""
 _ANNEX_SHARE = 0.25
 """Part of a summary's limit that a model's text gives up where it lost facts."""
+_CALLER = "caller"
 _TRUST = ("system", "assistant", "user", "tool")
 """Who may be believed, most first. A summary is no more trusted than the least trusted of what it covers."""
 
@@ -47,6 +48,11 @@ class FoldRange:
     """Tokens the summary may have."""
     cleared: int = 0
     """The last seq that was cleared."""
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether the summary so far was written by the caller, who may write what looks like an annex."""
+        return self.previous is not None and self.previous.model == _CALLER
 
     @property
     def so_far(self) -> str:
@@ -95,7 +101,7 @@ class Folder:
             first=fold.after + 1,
         )
         facts = source_facts([*_before(fold), *passages])
-        return await self.commit(fold, entries, text, facts=facts, model="caller")
+        return await self.commit(fold, entries, text, facts=facts, model=_CALLER)
 
     async def commit(
         self,
@@ -132,13 +138,16 @@ class Folder:
 
     async def _text(self, passages: Sequence[Passage], facts: SourceFacts, fold: FoldRange) -> str:
         count = self.counter.count_text
-        task = SummaryTask(passages, fold.so_far, fold.limit, count)
+        extractive = isinstance(self.writer, ExtractiveWriter)
+        # A model is not sent what was added to its last summary: those facts are checked for, and added, again.
+        previous = fold.so_far if extractive or fold.by_caller else without_annex(fold.so_far)
+        task = SummaryTask(passages, previous, fold.limit, count)
         text = clip((await self._written(task)).strip(), fold.limit, count)
         if not text:
             raise SummaryFailed("the summariser answered without text")
         lost = check_fidelity(facts, text)
         # The extract was chosen for its facts: cutting it to make room for more of them loses more than it adds.
-        if not lost.missing or isinstance(self.writer, ExtractiveWriter):
+        if not lost.missing or extractive:
             return text
         shorter = clip(text, max(int(fold.limit * (1 - _ANNEX_SHARE)), 1), count)
         if shorter != text:

@@ -21,7 +21,14 @@ from turnfold.summary.speakers import prefix_of, voice_of
 from turnfold.summary.stated import Stated
 from turnfold.summary.terms import is_chinese
 
-__all__ = ("Fidelity", "SourceFacts", "check_fidelity", "source_facts", "with_annex")
+__all__ = (
+    "Fidelity",
+    "SourceFacts",
+    "check_fidelity",
+    "source_facts",
+    "with_annex",
+    "without_annex",
+)
 
 _ANNEX_MISFITS_BEFORE_GIVING_UP = 48
 
@@ -85,6 +92,13 @@ def with_annex(
     joint = joint_cost(count)
     ranked = _affordable(lines, room=limit - count("\n".join(head)), joint=joint, count=count)
     return best_that_fit(ranked, render, limit=limit, count=count) or summary
+
+
+def without_annex(summary: str) -> str:
+    """The summary as it was written, without the facts that were added to it."""
+    lines = summary.splitlines()
+    ends = [at for at, line in enumerate(lines) if line in ANNEX_HEADINGS.values()]
+    return "\n".join(lines[: ends[-1]]) if ends else summary
 
 
 def _graded_facts(source: Sequence[Passage]) -> list[tuple[Fact, float]]:

@@ -41,6 +41,7 @@ class Transcript:
     __slots__ = (
         "_counts",
         "_homes",
+        "_placeholders",
         "_shown",
         "_shrunk",
         "_sums",
@@ -87,6 +88,7 @@ class Transcript:
         self._counts = array("q", [0])
         self._shown: dict[int, list[Piece]] = {}
         self._homes: dict[int, tuple[int, ...]] = {}
+        self._placeholders: dict[str, int] = {}
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
         for message in messages:
             self.add(message)
@@ -256,12 +258,20 @@ class Transcript:
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)
-        tokens -= sum(self._placeholder_cost(result.call_id) for result in results)
+        for result in results:
+            tokens -= self._placeholder_cost(result.call_id)
+            self._placeholders.pop(result.call_id, None)  # only calls that wait are remembered
         _raise_from(self._sums, span + 1, tokens)
         _raise_from(self._counts, span + 1, 1 + len(calls) - len(results))
 
     def _placeholder_cost(self, call_id: str) -> int:
-        return self.counter.count_message(_answer(call_id))
+        # Asked once: what is booked with a call must be what is taken off with its result, and a counter that asks a
+        # driver may answer otherwise the next time.
+        known = self._placeholders.get(call_id)
+        if known is None:
+            known = self.counter.count_message(_answer(call_id))
+            self._placeholders[call_id] = known
+        return known
 
 
 def _raise_from(sums: array[int], index: int, amount: int) -> None:
