@@ -44,8 +44,8 @@ from tests.adapters.langchain_agents import (
     user_words,
     words,
 )
-from turnfold import AsyncMemory, Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
+from turnfold import AsyncMemory, AsyncSession, Budget, Memory
+from turnfold.adapters.langchain import TurnfoldSaver, run_log, talk, turnfold_middleware
 from turnfold.adapters.langchain.view import View
 from turnfold.errors import BudgetTooSmall, InvalidOption
 
@@ -259,6 +259,52 @@ def test_a_history_handed_on_is_stored_once(by_hand: bool) -> None:  # noqa: FBT
             )
         told = [one.text for one in logged(memory.session("t"))]
         assert told == ["yes", "And?", "yes", "Good.", "no", "Hm."]
+
+
+def test_a_history_built_by_hand_is_stored_once_and_its_old_names_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs: list[run_log.RunLog] = []
+
+    class Watching(run_log.RunLog):
+        def __init__(self, session: AsyncSession) -> None:
+            super().__init__(session)
+            logs.append(self)
+
+    monkeypatch.setattr(run_log, "_MOST", 8)
+    monkeypatch.setattr(talk, "RunLog", Watching)
+    said: list[Any] = []
+    with Memory("sqlite://") as memory:
+        agent = agent_of(Watched(step=answering("And?")), memory)
+        for _ in range(12):
+            state = agent.invoke({"messages": [*said, ("user", "yes")]}, thread())
+            said = [(one.type, one.text) for one in state["messages"]]
+        assert [one.text for one in logged(memory.session("t"))] == ["yes", "And?"] * 12
+    [log] = logs
+    assert len(vars(log)["_same"]) <= 8 + len(said)
+
+
+def test_agents_side_by_side_in_one_thread_are_each_told_their_own_prompt() -> None:
+    async def work() -> list[tuple[str, str]]:
+        async with AsyncMemory("sqlite://") as memory:
+            middleware = turnfold_middleware(memory, recall=False)
+            names = ("You are A.", "You are B.", "You are C.")
+            models = [Watched(step=answering("ok")) for _ in names]
+            agents = [
+                create_agent(model, system_prompt=name, middleware=[middleware])
+                for name, model in zip(names, models, strict=True)
+            ]
+            for _ in range(4):
+                await asyncio.gather(*(one.ainvoke(asked("hello"), thread()) for one in agents))
+            return [
+                (name, words(prompt))
+                for name, model in zip(names, models, strict=True)
+                for prompt in model.prompts
+            ]
+
+    seen = asyncio.run(work())
+    assert len(seen) == 12
+    assert all(name in shown for name, shown in seen)
 
 
 def test_the_same_words_again_are_said_again() -> None:

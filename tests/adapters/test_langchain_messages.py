@@ -143,6 +143,11 @@ def test_pictures_are_kept_once_and_a_call_that_is_said_twice_is_counted_once() 
     ] == ["ToolCall"]
 
 
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(InvalidRecord, match="JSON"):
+        record_of(AIMessage("ok", additional_kwargs={"signature": b"\xff"}))
+
+
 def test_an_artifact_is_not_kept_and_what_cannot_be_written_is_refused() -> None:
     message = ToolMessage("ok", tool_call_id="c", artifact=object())
     assert through_the_log(message) == message.model_copy(update={"artifact": None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -301,6 +302,15 @@ def test_any_name_of_a_thread_and_of_a_namespace(name: str) -> None:
         assert len(list(saver.list(None))) == 3
 
 
+@pytest.mark.parametrize("name", ["a" * 900, "new\nline"])
+def test_a_name_that_looks_like_a_digest_is_not_anothers(name: str) -> None:
+    with Memory("sqlite://") as memory:
+        saver = TurnfoldSaver(memory)
+        put(saver, ["mine"], {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
+        digest = f"digest:{blake2b(name.encode(), digest_size=20).hexdigest()}"
+        assert saver.get_tuple({"configurable": {"thread_id": digest}}) is None
+
+
 def test_names_and_scopes_share_nothing() -> None:
     with Memory("sqlite://", scope="one") as memory:
         put(TurnfoldSaver(memory), ["mine"])
@@ -314,6 +324,13 @@ def test_what_is_asked_wrongly_is_refused() -> None:
         saver = TurnfoldSaver(memory)
         with pytest.raises(InvalidOption, match="thread_id"):
             saver.get_tuple({"configurable": {}})
+        for nobody in (
+            None,
+            "",
+            "half a \ud83d pair",
+        ):  # "None" would be one thread for all who forgot theirs
+            with pytest.raises(InvalidOption, match="thread_id"):
+                put(saver, ["x"], {"configurable": {"thread_id": nobody, "checkpoint_ns": ""}})
         with pytest.raises(InvalidOption, match="keep_latest"):
             saver.prune(["t"], strategy="keep_oldest")
         with pytest.raises(InvalidOption, match="several"):

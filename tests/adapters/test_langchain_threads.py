@@ -18,7 +18,9 @@ from tests.adapters.langgraph_savers import WORDS, homes_of, newest_words, put
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.checkpoints import moving
+from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed
 from turnfold.adapters.langchain.checkpoints.moving import Mover
+from turnfold.adapters.langchain.checkpoints.shelf import Shelf
 from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
 from turnfold.errors import Conflict, InvalidOption
 
@@ -177,6 +179,41 @@ def test_a_prune_that_was_broken_off_leaves_the_thread_whole_and_the_next_cleans
         TurnfoldSaver(memory).prune(["t"])
         assert len(homes_of(memory)) == 1
         assert newest_words(TurnfoldSaver(memory)) == WORDS[:11]
+
+
+def test_what_a_left_home_still_holds_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Memory("sqlite://") as memory:
+        saver, other = TurnfoldSaver(memory), TurnfoldSaver(memory)
+        put(saver, WORDS[:11], put(saver, WORDS[:10]))
+        assert newest_words(other) == WORDS[:11]  # knows where the thread lives
+
+        async def fails(_: object, *homes: object) -> None:
+            if homes:
+                raise RuntimeError("the power went")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Threads, "erase", fails)
+            with pytest.raises(RuntimeError):
+                saver.prune(["t"])
+        put(saver, WORDS[:12])
+        assert newest_words(other) == WORDS[:12]
+
+
+def test_a_thread_that_moves_while_it_is_read_is_read_where_it_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Memory("sqlite://") as memory:
+        saver, other = TurnfoldSaver(memory), TurnfoldSaver(memory)
+        put(saver, WORDS[:11], put(saver, WORDS[:10]))
+        read, moves = Shelf.values, ["one"]
+
+        async def slow_read(self: Shelf, home: str, kept: Kept) -> dict[str, Typed]:
+            if moves.pop() if moves else "":
+                saver.prune(["t"])
+            return await read(self, home, kept)
+
+        monkeypatch.setattr(Shelf, "values", slow_read)
+        assert newest_words(other) == WORDS[:11]
 
 
 def test_deleting_erases_every_home_and_the_name_may_come_back() -> None:

@@ -247,3 +247,28 @@ def test_an_item_is_recognised_however_the_sdk_tidied_it() -> None:
 def test_an_item_that_is_no_item_is_refused() -> None:
     with pytest.raises(InvalidRecord):
         records_of(["hello"])
+
+
+def test_the_words_of_a_failed_run_may_be_said_again_in_the_next() -> None:
+    # Items of Chat Completions all have the same id: only their words tell them apart.
+    again: Any = said("Let me look.")
+    fields = {**again.model_dump(exclude_unset=True), "id": "__fake_id__"}
+    call: Any = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+
+    async def work(memory: AsyncMemory) -> None:
+        session = TurnfoldSession(memory, "s")
+        await session.add_items([user("one")])
+        await session.add_response_ahead([cast("Any", fields), call])  # and its tool failed
+        await session.add_items([user("two")])
+        await session.add_items([cast("Any", fields)])
+        assert await session.get_items() == [user("one"), fields, user("two"), fields]
+
+    with_memory(work)
+
+
+def test_sabotage_a_claim_that_outlives_its_run_swallows_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TurnfoldSession, "_forget_failed", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_the_words_of_a_failed_run_may_be_said_again_in_the_next()

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.house.source_tree import ROOT
 from tests.memory.folding_process import BUDGET
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.memory.fold_keeper import FoldKeeper
+from turnfold.records import Checkpoint
 from turnfold.testing.audit import audit
 from turnfold.window import Section
 
@@ -229,3 +230,87 @@ def test_with_an_event_loop_one_task_folds_and_closing_waits_or_cancels(url: str
     assert asyncio.run(run(cancel=True)) == ""
     assert asyncio.run(run(cancel=False)) != ""
     assert asked == 2
+
+
+class Gate:
+    """Tells who arrives at a turnstile; without one, everybody may pass."""
+
+    def __init__(self, turnstile: AbstractAsyncContextManager[None] | None) -> None:
+        self.arrived = threading.Semaphore(0)
+        self._turnstile = turnstile
+
+    async def __aenter__(self) -> None:
+        self.arrived.release()
+        if self._turnstile is not None:
+            await self._turnstile.__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._turnstile is not None:
+            await self._turnstile.__aexit__(None, None, None)
+
+
+def folded_by_hand_meanwhile(url: str, *, waits: bool) -> tuple[int, list[Checkpoint | None]]:
+    """How often the model is asked when one handle folds in the background and by hand; what the hand was given."""
+    model, landed = Model(), list[Checkpoint | None]()
+    with opened(url, model) as memory:
+        session = memory.session("c")
+        keeper = session.awaiting._keeper
+        gate = Gate(keeper._one if waits else None)
+        keeper._one = gate
+        session.context()
+        assert model.was_asked()
+        assert gate.arrived.acquire(timeout=PATIENCE)
+        hand = threading.Thread(target=lambda: landed.append(session.checkpoint()), daemon=True)
+        hand.start()
+        assert gate.arrived.acquire(timeout=PATIENCE)
+        if not waits:
+            assert model.was_asked()
+        model.answer.set()
+        hand.join(PATIENCE)
+        memory.drain()
+        assert audit(session) == []
+        landed.append(session.checkpoints()[-1])
+        assert len(session.checkpoints()) == 1
+    return model.times, landed
+
+
+def test_one_handle_that_folds_twice_at_once_asks_the_model_once(url: str) -> None:
+    times, (given, live) = folded_by_hand_meanwhile(url, waits=True)
+    assert times == 1
+    assert given == live
+
+
+def test_a_handle_that_takes_its_own_lease_for_free_is_caught(url: str) -> None:
+    times, _ = folded_by_hand_meanwhile(url, waits=False)
+    assert times == 2
+
+
+def test_tasks_of_one_handle_wait_for_each_other_too(url: str) -> None:
+    async def run() -> tuple[int, bool]:
+        answer, reached = asyncio.Event(), asyncio.Event()
+        asked = 0
+
+        async def model(prompt: str) -> str:
+            nonlocal asked
+            assert prompt
+            asked += 1
+            reached.set()
+            await answer.wait()
+            return "what was said, in short"
+
+        async with AsyncMemory(
+            url, budget=BUDGET, summarizer=model, checkpoint="background", keep_turns=1
+        ) as memory:
+            session = memory.session("c")
+            gate = Gate(session._keeper._one)
+            session._keeper._one = gate
+            await session.context()
+            await asyncio.wait_for(reached.wait(), PATIENCE)
+            hand = asyncio.create_task(session.checkpoint())
+            for _ in range(2):
+                assert await asyncio.to_thread(gate.arrived.acquire, timeout=PATIENCE)
+            answer.set()
+            landed = await asyncio.wait_for(hand, PATIENCE)
+            return asked, landed == (await session.checkpoints())[-1]
+
+    assert asyncio.run(run()) == (1, True)

@@ -95,6 +95,14 @@ def test_an_entry_too_long_for_the_limit_is_cut_and_says_so(session: Session) ->
         ({"turn_numbers": [True]}, "list of whole numbers"),
         ({"first_seq": 9, "last_seq": 3}, "no stretch"),
         ({"first_seq": 0}, "no stretch"),
+        ({"query": "x", "turn_numbers": [1]}, "query and turn_numbers are 2 ways"),
+        ({"query": "x", "last_seq": 4}, "query and last_seq are 2 ways"),
+        ({"query": 5, "turn_numbers": [1]}, "query and turn_numbers are 2 ways"),
+        ({"turn_numbers": [1], "first_seq": 2}, "turn_numbers and first_seq are 2 ways"),
+        (
+            {"query": "浮标", "turn_numbers": [1], "first_seq": 2, "last_seq": 3},
+            "query and turn_numbers and first_seq, last_seq are 3 ways",
+        ),
         ({"query": "x", "max_tokens": 0}, "at least 64"),
         ({"query": "x", "max_tokens": 99_999}, "more than the 2,000"),
     ],
@@ -111,6 +119,15 @@ def test_numbers_as_models_write_them_are_understood(session: Session) -> None:
     assert asked(session, turn_numbers=["3"]) == asked(session, turn_numbers=[3.0])
     assert asked(session, turn_numbers=3) == asked(session, turn_numbers=[3])
     assert asked(session, query="buoy 12", turn_numbers=None) == asked(session, query="buoy 12")
+
+
+def test_a_field_that_was_filled_in_with_nothing_asks_nothing(session: Session) -> None:
+    words, turns = asked(session, query="buoy 12"), asked(session, turn_numbers=[3])
+    assert asked(session, query="buoy 12", turn_numbers=[]) == words
+    assert asked(session, query="buoy 12", turn_numbers=[], first_seq="") == words
+    assert asked(session, query=" ", turn_numbers=[3]) == turns
+    stretch = asked(session, first_seq=2)
+    assert asked(session, query="", turn_numbers=[], first_seq=2) == stretch
 
 
 def test_nothing_found_is_said(session: Session) -> None:

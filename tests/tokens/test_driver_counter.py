@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from turnfold import TokenMemory
-from turnfold.records import Message, assistant, tool, user
+from turnfold import Budget, TokenMemory
+from turnfold.records import Message, ToolCall, assistant, tool, user
 from turnfold.tokens import (
     Certainty,
     CountCache,
@@ -19,6 +19,7 @@ from turnfold.tokens import (
     counter_for,
     shutdown_token_executor,
 )
+from turnfold.window import Transcript, assemble
 
 LOCAL = counter_for("gpt-4o")
 PRIVATE = "my password is tulip"
@@ -174,3 +175,25 @@ def test_a_result_is_asked_like_any_message() -> None:
     driver = Driver()
     counter(driver).count_message(tool("18°C", tool_call_id="c"))
     assert driver.asked == [[{"role": "tool", "content": "18°C", "tool_call_id": "c"}]]
+
+
+def test_a_driver_that_comes_and_goes_never_makes_a_context_too_large() -> None:
+    driver = Driver()
+    transcript = Transcript(counter(driver))
+    for number in range(20):
+        transcript.add(user(f"question {number}"))
+        driver.answer = raise_error
+        transcript.add(Message.of("assistant", (ToolCall(f"c{number}", "f", "{}"),)))
+        driver.answer = lambda: 99
+        transcript.add(tool("42", tool_call_id=f"c{number}"))
+    for allowed in range(400, 4_000, 100):
+        assert assemble(transcript, Budget(max_tokens=allowed)).tokens <= allowed
+
+
+def test_sabotage_a_placeholder_counted_twice_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked_again(self: Transcript, call_id: str) -> int:
+        return self.counter.count_message(tool("(no result)", tool_call_id=call_id))
+
+    monkeypatch.setattr(Transcript, "_placeholder_cost", asked_again)
+    with pytest.raises(AssertionError):
+        test_a_driver_that_comes_and_goes_never_makes_a_context_too_large()

@@ -243,6 +243,12 @@ def show_imported(done: Imported, *, json: bool) -> None:
     console.print(Text(f"{done_or_not}: {text}"))
     for name in (*done.conversations[:5], *done.continued[:5]):
         console.print(Text(f"  {printable(name)}", "dim"))
+    for each in done.completed:
+        told = label(
+            "{name}, entry {seq:,}: {parts:,} more parts of the answer, in an entry of their own"
+        )
+        text = told.format(name=printable(each.conversation), seq=each.seq, parts=each.parts)
+        console.print(Text(f"  {text}", "dim"))
     for what, times in sorted(done.ignored.items()):
         told = label("no part of a conversation: {times:,} x {what}")
         console.print(Text(f"  {told.format(times=times, what=printable(what))}", "dim"))

@@ -155,6 +155,10 @@ _SENTENCES: Final = (
         "来自 {format} 的 {entries:,} 条记录：新会话 {new:,} 个，续写 {continued:,} 个，已有 {already:,} 个",
     ),
     (
+        "{name}, entry {seq:,}: {parts:,} more parts of the answer, in an entry of their own",
+        "{name} 第 {seq:,} 条：回答又多出 {parts:,} 部分，另存为一条记录",
+    ),
+    (
         "no part of a conversation: {times:,} x {what}",
         "不属于任何会话：{times:,} × {what}",
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from turnfold.budget import Budget
@@ -25,7 +26,8 @@ from turnfold.memory.recalling import Recaller
 from turnfold.memory.setting import RecallMode, Setting
 from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_notes
 from turnfold.recall import Recalled
-from turnfold.records import Checkpoint
+from turnfold.records import Checkpoint, Entry
+from turnfold.records.findings import Finding
 from turnfold.summary.due import fold_due
 from turnfold.window import Context
 
@@ -280,6 +282,7 @@ class Assembler:
         # Findings that the question speaks of, then passages that match it, then whatever else was found.
         room = used + (share - used) // 2 if wanted.query else share
         first = known.text(room, lambda block: cost((), block), matching=True)
+        whole = known.whole(first)
         found = await self.recaller.passages(
             query,
             tokens=min(cost((), first) + share // 2, share) if unasked else share,
@@ -287,8 +290,13 @@ class Assembler:
             after=follower.cleared,
             before=window.anchor,
             unasked=unasked,
+            shown=partial(_shown_in, whole),
         )
         every = known.text(share, lambda block: cost(found, block))
+        if any(each not in known.whole(every) for each in whole):
+            every = first  # what no passage repeats may not be cut for the sake of others
+        whole = known.whole(every)
+        found = [entry for entry in found if not _shown_in(whole, entry)]
         return text(found, every), tuple((entry.seq, entry.score) for entry in found)
 
     def _findings(self, wanted: Wanted, window: LiveWindow, turn: int) -> TailFindings:
@@ -304,3 +312,9 @@ class Assembler:
         meter.add("contexts")
         meter.observe("token_ratio", receipt.tokens / receipt.allowed)
         meter.observe("prefix_share", receipt.prefix_share)
+
+
+def _shown_in(findings: Sequence[Finding], entry: Entry | Recalled) -> bool:
+    """Whether findings say what an entry does: one was made of it, or of the same result of another call."""
+    text = entry.message.text.strip()
+    return any(entry.seq == each.seq or text == each.content.strip() for each in findings)

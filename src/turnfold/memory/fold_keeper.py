@@ -2,8 +2,10 @@
 
 Whoever folds holds a lease, a note with an owner and an end, so that of many processes one asks the model; if it dies,
 the lease ends and folding is due again. The lease only saves work: what keeps the history whole is the
-compare-and-swap of the checkpoint. After a failure nobody tries again for a while, twice as long each time; the last
-good window serves meanwhile, and after the last retry the session says that it is back to its full history.
+compare-and-swap of the checkpoint. The lease knows a handle, not its threads and tasks: of those one folds at a time,
+and who waited for it goes on from what it made. After a failure nobody tries again for a while, twice as long each
+time; the last good window serves meanwhile, and after the last retry the session says that it is back to its full
+history.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import logging
 import os
 import secrets
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -90,6 +93,13 @@ class FoldKeeper:
     clock: Callable[[], int]
     meter: Meter
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
+    _one: AbstractAsyncContextManager[None] = field(init=False)
+    """Lets one of this handle's folds through at a time."""
+    _ended: int = field(default=0, init=False)
+    """Folds of this handle that ended, however they did."""
+
+    def __post_init__(self) -> None:
+        self._one = self.folder.way.turnstile()
 
     async def status(self) -> FoldingNote:
         """Who folds, and how it went lately."""
@@ -103,6 +113,28 @@ class FoldKeeper:
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
         """One step of a fold; None when another is at it, was faster, or it is too soon after a failure."""
+        return await self._in_turn(fold, self._step)
+
+    async def whole(self, fold: FoldRange) -> Checkpoint | None:
+        """All steps of a fold; the last checkpoint that landed."""
+        return await self._in_turn(fold, self._steps)
+
+    async def _in_turn(
+        self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
+    ) -> Checkpoint | None:
+        """Fold when no other of this handle does; what that one folded is not folded again, its checkpoint is given."""
+        ended = self._ended
+        async with self._one:
+            try:
+                if ended != self._ended:
+                    fold = await self._current(fold)
+                    if fold.after >= fold.upto:
+                        return fold.previous
+                return await work(fold)
+            finally:
+                self._ended += 1
+
+    async def _step(self, fold: FoldRange) -> Checkpoint | None:
         if not await self._claim():
             return None
         try:
@@ -120,11 +152,10 @@ class FoldKeeper:
         self._count(landed, fold)
         return landed
 
-    async def whole(self, fold: FoldRange) -> Checkpoint | None:
-        """All steps of a fold; the last checkpoint that landed."""
+    async def _steps(self, fold: FoldRange) -> Checkpoint | None:
         landed: Checkpoint | None = None
         while fold.after < fold.upto:
-            step = await self.step(fold)
+            step = await self._step(fold)
             if step is None:
                 break
             landed = step

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnfold.memory.notes import FindingsNote, read_note
-from turnfold.recall.findings import findings_text, for_question, holds, ranked
+from turnfold.recall.findings import findings_text, for_question, holds, ranked, shown_whole
 from turnfold.records import Document
 from turnfold.records.findings import Finding, decode_finding
 
@@ -79,6 +79,10 @@ class TailFindings:
             return cls((), (), question, count)
         every, matching = for_question(found, question)
         return cls(every, matching, question, count)
+
+    def whole(self, block: str) -> list[Finding]:
+        """Those that a block made by `text` shows word for word."""
+        return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
         """They in their fence, so that `measure` of it is at most `tokens`; empty where none fits."""

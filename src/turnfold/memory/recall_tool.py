@@ -1,9 +1,9 @@
 """`recall_context` for a session: the tool by which a model brings back what was folded.
 
 One description for every framework and provider, so that each adapter only carries it over. A model may ask by words,
-by turn numbers (the headings of what it was shown name them) or by a stretch of the log, always under a token limit;
-the answer says what did not fit and how to ask for it. Whatever is wrong with a question is an answer too, because the
-model is who can mend it.
+by turn numbers (the headings of what it was shown name them) or by a stretch of the log, in one way per call and always
+under a token limit; the answer says what did not fit and how to ask for it. Whatever is wrong with a question is an
+answer too, because the model is who can mend it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RECALL_CONTEXT: Final = "recall_context"
 
 _DESCRIPTION = (
     "Bring back what was said earlier in this conversation, word for word. Earlier messages may be folded into a "
-    "summary or left out; nothing is lost. Ask by words (query), by turn numbers, or by a stretch of the log "
-    "(first_seq, last_seq). 按关键词、轮次或记录范围，取回本会话先前的原文。"
+    "summary or left out; nothing is lost. Ask in one way per call: by words (query), by turn numbers, or by "
+    "a stretch of the log (first_seq, last_seq). 按关键词、轮次或记录范围（每次一种），取回本会话先前的原文。"
 )
 _FIELDS: Mapping[str, Mapping[str, object]] = {
     "query": {"type": "string", "description": "Words to look for. 关键词"},
@@ -93,11 +93,21 @@ class RecallTool:
             return f"error: max_tokens={given.get('max_tokens')!r} must be a whole number, at least {_SPARE}"
         if limit > self._most:
             return f"error: max_tokens={limit:,} is more than the {self._most:,} this tool may show"
-        query = given.get("query", "")
+        ways = _ways(given)
+        if len(ways) > 1:
+            return (
+                f"error: {' and '.join(ways)} are {len(ways)} ways of asking, and nothing was looked for: "
+                "ask in one way per call, and call once for each. 每次调用只用一种方式，请分开调用。"
+            )
+        if ways:
+            given = {key: value for key, value in given.items() if not _empty(value)}
         if "turn_numbers" in given:
             return await self._turns(given["turn_numbers"], limit)
         if "first_seq" in given or "last_seq" in given:
             return await self._stretch(given.get("first_seq"), given.get("last_seq"), limit)
+        return await self._words(given.get("query", ""), limit)
+
+    async def _words(self, query: object, limit: int) -> str:
         if not isinstance(query, str) or not query.strip():
             return "error: give query (words), turn_numbers, or first_seq and last_seq"
         found = await self._session.recall(query, tokens=limit)
@@ -155,6 +165,20 @@ def recall_parameters(*, max_tokens: int) -> dict[str, object]:
     fields = {name: dict(field) for name, field in _FIELDS.items()}
     fields["max_tokens"] |= {"maximum": max_tokens}
     return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _ways(given: Mapping[str, object]) -> list[str]:
+    """The ways in which something is asked; an empty text or list, as some models fill in every field, asks nothing."""
+    asked: list[str] = []
+    for way in (("query",), ("turn_numbers",), ("first_seq", "last_seq")):
+        names = [name for name in way if name in given and not _empty(given[name])]
+        if names:
+            asked.append(", ".join(names))
+    return asked
+
+
+def _empty(value: object) -> bool:
+    return value == [] or (isinstance(value, str) and not value.strip())
 
 
 def _said_in(entry: Entry) -> Recalled | None:

@@ -103,11 +103,13 @@ class Recaller:
         after: int = 0,
         before: int | None = None,
         unasked: bool = False,
+        shown: Callable[[Entry], bool] = lambda _: False,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
         """The best between two seqs and what stands beside it, in the order of the log; `measure` fits `tokens`.
 
-        What is `unasked` must speak of the query, or stand beside something that does.
+        What is `unasked` must speak of the query, or stand beside something that does. What is `shown` in another
+        place is not shown again; what stands beside it is found as ever.
         """
         terms = asked_terms(query)
         head = await self.setting.store.head(self.setting.scope, self.follower.conversation)
@@ -130,6 +132,7 @@ class Recaller:
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
         if unasked:
             places = relevant_places(places, entries, terms)
+        entries = {seq: entry for seq, entry in entries.items() if not shown(entry)}
         count = self.setting.counter.count_text
         return fill(places, entries, terms=terms, tokens=tokens, count=count, measure=measure)
 

@@ -8,6 +8,7 @@ number of handles on one conversation build the same context, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -73,6 +74,8 @@ class AsyncSession:
         self._store, self._scope = setting.store, setting.scope
         self._follower = Follower(self._store, self._scope, conversation, setting.counter)
         self._turnstile = setting.way.turnstile()
+        self.telling: AbstractAsyncContextManager[None] = setting.way.turnstile()
+        """For who sets the system message and makes a context under it; the same one may not enter twice."""
         folder = Folder(
             self._store,
             self._scope,

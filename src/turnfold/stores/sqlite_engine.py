@@ -33,6 +33,7 @@ import apsw
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
 from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
 from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, tell
+from turnfold.stores.sqlite_looking import look
 
 __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
 
@@ -72,6 +73,7 @@ class SqliteEngine:
             if self._in_memory
             else path
         )
+        self._own = self._in_memory  # whether the file is known to be no other program's
         self._writer = self._open()
         self._leading = threading.Lock()
         self._jobs: deque[Job] = deque()
@@ -392,6 +394,9 @@ class SqliteEngine:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
 
     def _open_once(self) -> Connection:
+        if not self._own:  # before any setting: those are written into the file
+            look(self.path, self._to_look)
+            self._own = True
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if self._in_memory:  # the one address that is no path
             flags |= apsw.SQLITE_OPEN_URI
@@ -406,6 +411,13 @@ class SqliteEngine:
             connection.close()
             raise
         return connection
+
+    def _to_look(self, address: str, *, only: bool, keep_log: bool) -> Connection:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        driver = apsw.Connection(address, flags=flags if only else apsw.SQLITE_OPEN_READWRITE)
+        driver.set_busy_timeout(self._busy_ms)
+        driver.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep_log))
+        return cast("Connection", driver)
 
     def _assert_setting(self, connection: Connection, name: str, expected: object) -> None:
         if self._in_memory and name == "journal_mode":

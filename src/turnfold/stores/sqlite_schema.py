@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.sqlite_looking import FIRST_STEP, check_own
 
 __all__ = ("MIGRATIONS", "migrate")
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
-        "0001_log",
+        FIRST_STEP,
         """
         CREATE TABLE conversation (
             key INTEGER PRIMARY KEY,
@@ -163,7 +164,7 @@ def migrate(connection: Connection) -> None:
     """Bring the file to the newest schema; safe to run from many processes at once."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _check_own(connection)
+        check_own(connection)
         connection.execute("CREATE TABLE IF NOT EXISTS migration (name TEXT PRIMARY KEY) STRICT")
         applied = [
             str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")
@@ -178,14 +179,6 @@ def migrate(connection: Connection) -> None:
         if connection.in_transaction:  # a damaged file may have ended it
             connection.execute("ROLLBACK")
         raise
-
-
-def _check_own(connection: Connection) -> None:
-    tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")}
-    if tables and "migration" not in tables:
-        raise UnsafeStore(
-            f"the file is another program's (it has {', '.join(sorted(tables)[:5])}): use a file of its own"
-        )
 
 
 def _check_known(applied: list[str]) -> None:

@@ -9,6 +9,7 @@ and cap always give the same result, so a shortened message stays byte-identical
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -27,13 +28,21 @@ from turnfold.records import (
 )
 from turnfold.tokens import TokenCounter, clip, clip_end
 
-__all__ = ("SMALLEST_CAP", "common_cap", "shrink_message", "shrink_text", "shrinkable_costs")
+__all__ = (
+    "SMALLEST_CAP",
+    "common_cap",
+    "may_be_left_of",
+    "shrink_message",
+    "shrink_text",
+    "shrinkable_costs",
+)
 
 SMALLEST_CAP = 8
 """Tokens below which a shortened part says nothing any more; a budget that needs less is too small."""
 
 _HEAD_SHARE = 2 / 3
 _SMALLEST_NOTE = "…"
+_ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 
 
 def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
@@ -54,6 +63,16 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
             return shrunk
         room -= over
     return note if count(note) <= cap else ""
+
+
+def may_be_left_of(shown: str, text: str) -> bool:
+    """Whether `shown` is `text`, or what `shrink_text` may have left of it."""
+    if shown in (text, ""):
+        return True
+    return any(
+        text.startswith(shown[: note.start()]) and text.endswith(shown[note.end() :])
+        for note in _ANY_NOTE.finditer(shown)
+    )
 
 
 def shrink_message(

@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import TypeAlias, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic_core import PydanticSerializationError
 
 from turnfold.adapters.langchain.content import PROVIDER, Content, JsonObject, parts_of
 from turnfold.adapters.langchain.restoring import messages_of
@@ -59,7 +58,7 @@ def said_digest(record: Message) -> str:
 def _dumped(message: BaseMessage) -> JsonObject:
     try:
         return message.model_dump(mode="json", exclude={"artifact"}, warnings="error")
-    except PydanticSerializationError as error:
+    except ValueError as error:  # of pydantic, or of bytes that are no text
         raise InvalidRecord(
             f"a message of type {message.type!r} that cannot be written as JSON: {error}",
             remedy="Let tools return text or JSON values; what the model need not see goes into the artifact",

@@ -23,7 +23,7 @@ __all__ = ("RunLog",)
 _TRIES = 4
 """Times another run may store the same messages between our looking and our writing."""
 _MOST = 4096
-"""Messages whose record is remembered."""
+"""Messages whose record, or whose name in a history built by hand, is remembered."""
 _SLACK = 64
 """Entries beyond twice its length in which a history built by hand is looked for."""
 
@@ -115,6 +115,10 @@ class RunLog:
         entries = await self._session.history(after=max(0, head - reach), limit=reach)
         said = [entry for entry in entries if own_of(entry.message) is not None]
         self._know(said)
+        for old in list(self._same)[
+            :-_MOST
+        ]:  # of runs before: such a history has other names every time
+            self._same.pop(old, None)
         for each in reversed(history):
             digest = said_digest(each.record)
             at = next((one for one in reversed(said) if said_digest(one.message) == digest), None)

@@ -24,6 +24,7 @@ from turnfold.adapters.langchain.restoring import messages_of, own_of
 from turnfold.adapters.langchain.run_log import RunLog
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncSession
+from turnfold.memory.told_context import told_context
 from turnfold.records import TextPart
 from turnfold.window import Context, Section
 
@@ -53,11 +54,11 @@ class View:
         added = _added(request.messages, state)
         room = self._room_beside(added)
         try:
-            context, body = await self._fitting(request, history, room=room)
+            context, body = await self._fitting(request, history, texts, room=room)
         except Conflict:
             # The log has moved on from where this thread is, because it went back in time, or by another run.
             await self.log.say_again(history)
-            context, body = await self._fitting(request, history, room=room)
+            context, body = await self._fitting(request, history, texts, room=room)
         told_now = _as_told(told, texts, context)
         shown = cast("list[AnyMessage]", [*told_now[len(system) :], *body, *added])
         if not told and context.section(Section.SYSTEM):
@@ -69,20 +70,26 @@ class View:
         return shaped, self.session.last_call
 
     async def _fitting(
-        self, request: ModelRequest[Any], history: Sequence[BaseMessage], *, room: int
+        self,
+        request: ModelRequest[Any],
+        history: Sequence[BaseMessage],
+        told: Sequence[str],
+        *,
+        room: int,
     ) -> tuple[Context, list[BaseMessage]]:
         """The context, and what is shown of it; made again with less where changed messages outgrew theirs."""
         query = _newest_words(history) if self.recall else None
         tools = tool_schemas(request)
         limit = room or self.session.budget.tokens
-        context = await self.session.context(query, tools=tools, max_tokens=room)
+        context = await told_context(self.session, told, query, tools=tools, max_tokens=room)
         body, grown = self._messages(context, history)
         if context.tokens + grown > limit:
             if grown >= limit:
                 raise InvalidOption(
                     f"messages that were changed in the state grew by {grown:,} tokens; a request may have {limit:,}"
                 )
-            context = await self.session.context(query, tools=tools, max_tokens=limit - grown)
+            less = limit - grown
+            context = await told_context(self.session, told, query, tools=tools, max_tokens=less)
             body, _ = self._messages(context, history)
         return context, body
 

@@ -18,6 +18,7 @@ from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.memory.chosen_session import chosen_session
 from turnfold.memory.shown_log import Shown, ShownLog
 from turnfold.records import Message, NewEntry
+from turnfold.wire.values import object_of
 
 __all__ = ("TurnfoldSession",)
 
@@ -76,6 +77,7 @@ class TurnfoldSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all of them or none; durable on return. What was stored ahead of time is not stored again."""
+        self._forget_failed(items)
         new = [
             item
             for item in items
@@ -101,6 +103,7 @@ class TurnfoldSession:
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
         """Store input that the SDK will add in a moment: a model must not be asked before it is in the log."""
+        self._forget_failed(items)
         await self._append(records_of(items))
         self._input_ahead.update(map(_key, items))
         if self.known is not None:
@@ -123,6 +126,11 @@ class TurnfoldSession:
         taken = await self._log.taken_back()
         whole = {seq: 0 for first, last in taken.note.stretches for seq in range(first, last + 1)}
         return {**whole, **dict(taken.note.shortened)}
+
+    def _forget_failed(self, items: Sequence[TResponseInputItem]) -> None:
+        """A question begins another run: a response whose run failed will not be added, the same words anew may be."""
+        if any((object_of(item) or {}).get("role") == "user" for item in items):
+            self._response_ahead.clear()
 
     async def _append(self, records: Sequence[Message]) -> None:
         if records:

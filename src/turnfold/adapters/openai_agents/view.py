@@ -27,6 +27,7 @@ from agents.run_config import CallModelData, CallModelInputFilter, ModelInputDat
 from turnfold.adapters.openai_agents.items import as_sent, item_key, items_of, records_of, text_of
 from turnfold.adapters.openai_agents.session import TurnfoldSession
 from turnfold.errors import Conflict, InvalidOption
+from turnfold.memory.told_context import told_context
 from turnfold.records import Message
 from turnfold.window import Context, Section
 from turnfold.wire import openai_responses
@@ -127,8 +128,12 @@ class RunView:
         if given.instructions:
             await session.system(given.instructions)
         query = _newest_words(given.input) if self._recall else None
-        context = await session.context(
-            query or None, tools=await self._tools(data), to=openai_responses
+        context = await told_context(
+            session,
+            [given.instructions] if given.instructions else [],
+            query or None,
+            tools=await self._tools(data),
+            to=openai_responses,
         )
         self.call = session.last_call
         system = list(context.section(Section.SYSTEM))

@@ -25,6 +25,7 @@ from turnfold.adapters.pydantic_ai.restoring import Restorer
 from turnfold.adapters.pydantic_ai.run_log import RunLog
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory.session import AsyncSession
+from turnfold.memory.told_context import told_context
 from turnfold.records import Message
 from turnfold.window import Context, Section
 
@@ -54,7 +55,9 @@ class View:
         if texts:
             await self.session.system([{"type": "text", "text": text} for text in texts])
         await self.log.catch_up(history)
-        context = await self.session.context(
+        context = await told_context(
+            self.session,
+            texts,
             _newest_prompt(history) if self.recall else None,
             tools=tool_schemas(parameters),
             max_tokens=self._room_beside(added),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from turnfold.memory.importing.detecting import FORMATS, detect, read_histories
 from turnfold.memory.importing.landing import Imported, import_file
+from turnfold.memory.importing.matching import Completed
 from turnfold.memory.importing.pieces import Bad, Begin, Ignored, Said
 
 __all__ = (
     "FORMATS",
     "Bad",
     "Begin",
+    "Completed",
     "Ignored",
     "Imported",
     "Said",

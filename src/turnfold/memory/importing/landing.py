@@ -2,8 +2,8 @@
 
 The first reading finds what is wrong, and what of it the store has already; the second writes. New conversations
 appear together or not at all. One that the store has is left alone where it says the same, and continued where the
-file says more, so a transcript can be imported again each time it has grown. One that says something else is a
-`Conflict`, and nothing is written.
+file says more, so a transcript can be imported again each time it has grown, in the middle of an answer too: see
+`matching.py`. One that says something else is a `Conflict`, and nothing is written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
 from turnfold.memory.importing.detecting import FORMATS, TURNFOLD, detect, read_histories
+from turnfold.memory.importing.matching import Completed, Matching
 from turnfold.memory.importing.pieces import Bad, Begin, Found, Ignored, Said
 from turnfold.records import Entry, NewEntry
 from turnfold.stores.protocol import Opening, Piece, Scope, Store, check_name
@@ -43,6 +44,8 @@ class Imported:
     new: int = 0
     continued: tuple[str, ...] = ()
     """Those the store had the beginning of."""
+    completed: tuple[Completed, ...] = ()
+    """Answers that were imported while they were being written, and whose rest was written now."""
     already: int = 0
     """Conversations the store has as they are in the file."""
     entries: int = 0
@@ -116,11 +119,15 @@ class _Known:
     """A conversation as the first reading found it."""
 
     line: int
+    matching: Matching
     stored: int = 0
     """Entries the store has; 0 for a new one."""
     said: int = 0
-    differs: int = 0
-    """The first seq that says something else here; 0 where none does."""
+
+    @property
+    def wanted(self) -> int:
+        """Entries to be written."""
+        return self.said - self.matching.matched + len(self.matching.rests())
 
 
 class _Landing:
@@ -147,8 +154,8 @@ class _Landing:
         await self._look(progress)
         self._judge(skip_bad=skip_bad)
         new = [name for name, known in self._known.items() if not known.stored and known.said]
-        grown = [name for name, known in self._known.items() if 0 < known.stored < known.said]
-        wanted = sum(self._known[name].said - self._known[name].stored for name in (*new, *grown))
+        grown = [name for name, known in self._known.items() if known.stored and known.wanted]
+        wanted = sum(self._known[name].wanted for name in (*new, *grown))
         if not trial:
             if new:
                 await self._store.restore(self._scope, self._pieces(frozenset(new)))
@@ -160,7 +167,10 @@ class _Landing:
             conversations=tuple(new),
             new=len(new),
             continued=tuple(grown),
-            already=sum(known.stored >= known.said > 0 for known in self._known.values()),
+            completed=tuple(
+                each for name in grown for each in self._known[name].matching.completed(name)
+            ),
+            already=sum(known.said > 0 == known.wanted for known in self._known.values()),
             entries=wanted,
             bad=tuple(self._bad),
             bad_total=self._bad_total,
@@ -185,15 +195,14 @@ class _Landing:
 
     async def _look(self, progress: Report | None) -> None:
         at: _Known | None = None
-        name = ""
-        page: list[Entry] = []
         for count, piece in enumerate(self._read(), 1):
             match piece:
                 case Begin():
-                    at, name, page = await self._begin(piece), piece.conversation, []
+                    at = await self._begin(piece)
                 case Said() if at is not None:
                     at.said += 1
-                    page = await self._compare(name, at, piece, page)
+                    if at.stored:
+                        await at.matching.take(piece)
                 case Bad():
                     self._note(piece)
                 case Ignored():
@@ -202,6 +211,8 @@ class _Landing:
                     pass
             if count % _EVERY == 0:
                 _tell(progress, "checking", count, count)
+        for known in self._known.values():
+            await known.matching.finish()
 
     async def _begin(self, piece: Begin) -> _Known | None:
         try:
@@ -214,18 +225,11 @@ class _Landing:
             problem = f"conversation {piece.conversation!r} stands on line {earlier.line:,} already"
             self._note(Bad(piece.line, problem))
             return None
-        head = await self._store.head(self._scope, piece.conversation)
-        known = self._known[piece.conversation] = _Known(piece.line, stored=head.seq)
+        name = piece.conversation
+        head = await self._store.head(self._scope, name)
+        matching = Matching(lambda seq: self._store.read(self._scope, name, after=seq, limit=_PAGE))
+        known = self._known[name] = _Known(piece.line, matching, stored=head.seq)
         return known
-
-    async def _compare(self, name: str, at: _Known, piece: Said, page: list[Entry]) -> list[Entry]:
-        if at.said > at.stored or at.differs:
-            return page
-        if not page:
-            page = await self._store.read(self._scope, name, after=at.said - 1, limit=_PAGE)
-        if not page or page[0].message != piece.message:
-            at.differs = at.said
-        return page[1:]
 
     def _note(self, bad: Bad) -> None:
         self._bad_total += 1
@@ -242,9 +246,9 @@ class _Landing:
                 remedy="Nothing was imported. Mend them, or leave them out with --skip-bad (skip_bad=True)",
             )
         for name, known in self._known.items():
-            if known.differs:
+            if differs := known.matching.differs:
                 raise Conflict(
-                    f"conversation {name!r} is in the store and says something else from entry {known.differs:,} on; "
+                    f"conversation {name!r} is in the store and says something else from entry {differs:,} on; "
                     "nothing was imported. Import it under another name, or delete the one that is there"
                 )
         if not any(known.said for known in self._known.values()):
@@ -274,14 +278,14 @@ class _Landing:
 
     async def _continue(self, name: str) -> None:
         known, seq = self._known[name], 0
-        more: list[NewEntry] = []
+        more = known.matching.rests()
         at = ""
         for piece in self._read():
             if isinstance(piece, Begin):
                 at = piece.conversation if piece.line == known.line else ""
             elif isinstance(piece, Said) and at == name:
                 seq += 1
-                if seq > known.stored:
+                if seq > known.matching.matched:
                     more.append(NewEntry(piece.message, piece.client_id or f"import:{seq}"))
         await self._store.append(self._scope, name, more, expect=known.stored)
 

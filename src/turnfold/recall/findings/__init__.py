@@ -8,7 +8,13 @@ from turnfold.recall.findings.cutting import cut, in_rows
 from turnfold.recall.findings.outline import chapters, shortened_outline
 from turnfold.recall.findings.picking import pick
 from turnfold.recall.findings.ranking import for_question, holds, merged, ranked, surplus
-from turnfold.recall.findings.rendering import Item, findings_text, items_text, served_text
+from turnfold.recall.findings.rendering import (
+    Item,
+    findings_text,
+    items_text,
+    served_text,
+    shown_whole,
+)
 from turnfold.recall.findings.rules import FindingRule, Score, own_score, rules_by_tool
 from turnfold.recall.findings.wording import WORDS, Language, check_language, language_of
 
@@ -38,6 +44,7 @@ __all__ = (
     "rules_by_tool",
     "served_text",
     "shortened_outline",
+    "shown_whole",
     "surplus",
     "with_chunk",
 )

@@ -19,7 +19,7 @@ from turnfold.records.findings import TOC, Finding
 from turnfold.tokens import clip
 from turnfold.window import fence
 
-__all__ = ("Item", "findings_text", "items_text", "served_text")
+__all__ = ("Item", "findings_text", "items_text", "served_text", "shown_whole")
 
 _LINE_ENDS = 2
 """Tokens the ends of a heading and of what stands under it may take."""
@@ -66,14 +66,7 @@ def findings_text(
     def fenced(text: str) -> str:
         return fence(text, label="findings", note=note)
 
-    items = [
-        Item(
-            f"{each.tool} {_short(each.arguments)} · {place.format(turn=each.turn)}",
-            each.content,
-            each.kind == TOC,
-        )
-        for each in findings
-    ]
+    items = [Item(_label(each, place), each.content, each.kind == TOC) for each in findings]
     return items_text(
         items,
         tokens=tokens,
@@ -83,6 +76,27 @@ def findings_text(
         wrap=fenced,
         asked=asked_terms(question),
     )
+
+
+def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
+    """Those of the findings that a block of `findings_text` shows word for word, so that nobody shows them again."""
+    return [
+        each
+        for each in findings
+        if any(
+            f"] {_label(each, words.place)}\n{_whole(each.content, toc=each.kind == TOC)}\n"
+            in block
+            for words in WORDS.values()
+        )
+    ]
+
+
+def _label(finding: Finding, place: str) -> str:
+    return f"{finding.tool} {_short(finding.arguments)} · {place.format(turn=finding.turn)}"
+
+
+def _whole(content: object, *, toc: bool) -> str:
+    return outline(content) if toc else in_rows(str(content))
 
 
 def _short(arguments: str) -> str:
@@ -173,7 +187,7 @@ class _Page:
 
     def _cost(self, item: Item, limit: int) -> int:
         """What all of an item costs, or more than the limit; what lies far beyond it is not counted."""
-        text = outline(item.content) if item.toc else in_rows(str(item.content))
+        text = _whole(item.content, toc=item.toc)
         whole = len(clip(text, limit, self.count)) == len(text)
         return self.count(text) if whole else limit + 1
 

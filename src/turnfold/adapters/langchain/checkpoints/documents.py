@@ -45,6 +45,7 @@ _LONGEST = 200
 _SEPARATOR: Final = "\x1f"
 _END: Final = "\x7f"
 """Sorts behind every character of an id: of two ids, the one that goes on is the greater."""
+_DIGEST: Final = "digest:"
 _FIRST, _LAST = 0x21, 0x7E
 _NEWEST_FIRST = {code: _FIRST + _LAST - code for code in range(_FIRST, _LAST + 1)}
 
@@ -159,7 +160,10 @@ def writes_key(namespace: str, checkpoint: str, task: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """A name that every store holds exactly: its digest where it is long or has characters that do not show."""
-    if len(name) <= _LONGEST and name.isprintable():
+    """A name that every store holds exactly: its digest where it is long or has characters that do not show.
+
+    A name that looks like a digest is digested too, or it would be another name's.
+    """
+    if len(name) <= _LONGEST and name.isprintable() and not name.startswith(_DIGEST):
         return name
-    return f"digest:{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+    return f"{_DIGEST}{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"

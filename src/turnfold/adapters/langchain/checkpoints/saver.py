@@ -36,14 +36,14 @@ from turnfold.adapters.langchain.checkpoints.moving import Mover, newest_of_each
 from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
 from turnfold.adapters.langchain.checkpoints.threads import Threads
 from turnfold.adapters.langchain.waiting import Waiting
-from turnfold.errors import Conflict, ConversationDeleted, InvalidOption
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.stores.protocol import Scope, Store
 
 __all__ = ("TurnfoldSaver",)
 
 _TRIES = 8
-"""Times a thread may move away while one write is made."""
+"""Times a thread may move away while one write or one look is made."""
 
 
 class TurnfoldSaver(BaseCheckpointSaver[int]):
@@ -259,15 +259,24 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
 
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = _named(config)
-        home = self._threads.known(thread)
-        found = await self._find(home, namespace, checkpoint) if home else None
-        if found is None:
-            place, _ = await self._threads.find(thread)
-            if place is None or place.home == home:
+        # Where it was last seen may be a home that was left and not erased yet: what it holds is old.
+        place, _ = await self._threads.find(thread)
+        for _ in range(_TRIES):
+            if place is None:
                 return None
-            home = place.home
-            found = await self._find(home, namespace, checkpoint)
-        return await self._tuple(thread, home, found) if found is not None else None
+            home, broken = place.home, None
+            try:
+                found = await self._find(home, namespace, checkpoint)
+                if found is not None:
+                    return await self._tuple(thread, home, found)
+            except (ConversationDeleted, InvalidRecord) as error:  # it may be moving away just now
+                broken = error
+            place, _ = await self._threads.find(thread)
+            if place is not None and place.home == home:
+                if broken is not None:
+                    raise broken
+                return None
+        raise Conflict(f"thread {thread!r}: moved {_TRIES} times while it was read; try again")
 
     async def _find(self, home: str, namespace: str, checkpoint: str) -> Kept | None:
         if checkpoint:
@@ -339,10 +348,24 @@ def _configurable(config: RunnableConfig | None) -> dict[str, Any]:
 def _named(config: RunnableConfig) -> tuple[str, str, str]:
     """The thread, the namespace and the checkpoint that a config names."""
     asked = _configurable(config)
-    if "thread_id" not in asked:
-        raise InvalidOption("the config names no thread: {'configurable': {'thread_id': ...}}")
     checkpoint = asked.get("checkpoint_id") or ""
-    return str(asked["thread_id"]), str(asked.get("checkpoint_ns") or ""), str(checkpoint)
+    return _thread(asked.get("thread_id")), str(asked.get("checkpoint_ns") or ""), str(checkpoint)
+
+
+def _thread(given: object) -> str:
+    """The name of a thread; None is refused, or all runs that forgot to name theirs would share one."""
+    name = "" if given is None else str(given)
+    if not name:
+        raise InvalidOption(
+            f"the config names no thread (thread_id={given!r}): {{'configurable': {{'thread_id': ...}}}}"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidOption(
+            f"thread_id {name!r}: the lone surrogate at character {error.start} cannot be stored"
+        ) from None
+    return name
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:

@@ -1,0 +1,115 @@
+"""Another program's file is refused as it was found: not one byte, and no other journal mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.stores.sqlite_file import ALICE, settled
+from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
+from turnfold.records import NewEntry, user
+from turnfold.stores import sqlite_engine
+from turnfold.stores.sqlite_store import SqliteStore
+
+
+def _made_by(script: str) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        other = apsw.Connection(str(path))
+        other.execute(script).fetchall()
+        other.close()
+
+    return make
+
+
+def _left_with_its_log(path: Path) -> None:
+    """A file whose program ended without moving its write-ahead log into it."""
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA journal_mode=WAL").fetchall()
+    other.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    other.execute("CREATE TABLE song (title TEXT); INSERT INTO song VALUES ('歌')")
+    other.close()
+    assert path.with_name(f"{path.name}-wal").stat().st_size
+
+
+def _text(path: Path) -> None:
+    path.write_text("notes of a user 笔记\n" * 100, encoding="utf-8")
+
+
+FOREIGN = {
+    "tables": _made_by("CREATE TABLE song (title TEXT); INSERT INTO song VALUES ('歌')"),
+    "its own steps": _made_by("CREATE TABLE migration (name TEXT); CREATE TABLE song (title TEXT)"),
+    "steps by number": _made_by("CREATE TABLE migration (id INTEGER)"),
+    "a version alone": _made_by("PRAGMA user_version=7"),
+    "an id alone": _made_by("PRAGMA application_id=1196444487"),
+    "a log": _made_by("PRAGMA journal_mode=WAL; CREATE TABLE song (title TEXT)"),
+    "a log and its own steps": _made_by(
+        "PRAGMA journal_mode=WAL; CREATE TABLE migration (id INTEGER)"
+    ),
+    "a log left": _left_with_its_log,
+}
+
+
+def _all_bytes(folder: Path) -> dict[str, bytes]:
+    """Every file but the index of a log, which holds nothing that is not in the log."""
+    return {
+        file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")
+    }
+
+
+def _refused(path: Path, error: type[StoreError]) -> None:
+    before = _all_bytes(path.parent)
+    with pytest.raises(error):
+        SqliteStore(path, blocking=True)
+    assert _all_bytes(path.parent) == before
+
+
+@pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
+def test_another_programs_database_is_refused_unchanged(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "their file #1?.db"
+    make(path)
+    _refused(path, UnsafeStore)
+
+
+def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path: Path) -> None:
+    _text(tmp_path / "notes.txt")
+    _refused(tmp_path / "notes.txt", StoreUnavailable)
+
+
+def test_a_file_in_use_by_its_program_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "their.db"
+    FOREIGN["tables"](path)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN EXCLUSIVE; INSERT INTO song VALUES ('b')")
+    _refused(path, UnsafeStore)
+    other.execute("COMMIT")
+    other.close()
+
+
+def test_a_store_that_sets_before_it_looks_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "their.db"
+    FOREIGN["tables"](path)
+
+    def blind(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(sqlite_engine, "look", blind)
+    with pytest.raises(AssertionError):
+        _refused(path, UnsafeStore)
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_a_file_that_is_nobodys_becomes_a_store(tmp_path: Path, size: int | None) -> None:
+    path = tmp_path / "chat.db"
+    if size is not None:
+        path.touch()
+    for last in (1, 2):
+        store = SqliteStore(path, blocking=True)
+        assert settled(store.append(ALICE, "talk", [NewEntry(user("hello"))])).last == last
+        settled(store.close())
