@@ -17,6 +17,7 @@ __all__ = ("APPENDED",)
 
 NEEDS = (
     "langchain-core==1.7.2",
+    "langgraph==1.2.20",
     "langgraph-checkpoint-postgres==3.2.0",
     "langgraph-checkpoint-sqlite==3.1.2",
     "psycopg[binary]==3.3.8",
