@@ -29,7 +29,7 @@ __all__ = ("QUESTION", "run")
 QUESTION = "what was said once and no longer fits, found again (best 5)"
 SIZES, QUICK = (1_500, 15_000, 100_000), (1_500,)
 LEAST = 0.95
-PATIENCE, QUICK_PATIENCE = 60.0, 5.0
+PATIENCE, QUICK_PATIENCE = 8.0, 5.0
 """Seconds a contender may be asked at one size."""
 RECORDED, QUICK_RECORDED = ("kdconv_zh", "cmtmedqa_zh", "locomo"), ("locomo",)
 _LONGEST = 400

@@ -22,7 +22,7 @@ QUESTION = "a whole conversation of 1,000 turns: processor time, and how often i
 TURNS, QUICK_TURNS = 1_000, 200
 BUDGET = 8_000
 STEP = 50
-PATIENCE, QUICK_PATIENCE = 60.0, 3.0
+PATIENCE, QUICK_PATIENCE = 10.0, 3.0
 """Processor seconds after which a conversation is left; how far it came is shown."""
 MOST_TOKENISED = 1.1
 _KINDS = {"windows": "in memory", "stored": "in a SQLite file"}
