@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -60,11 +61,21 @@ def main() -> None:
         names = options.names or BENCHES
         circumstances = _circumstances(guests, names, quick=options.quick)
         print(circumstances, flush=True)
-        reports = [_reported(name, guests, quick=options.quick) for name in names]
-    if options.json:
-        _write_json(options.json, reports, circumstances)
-    if options.write:
-        _write_page(reports, circumstances)
+        reports: list[Report] = []
+        failed: list[str] = []
+        for name in names:
+            try:
+                reports.append(_reported(name, guests, quick=options.quick))
+            except Exception:
+                traceback.print_exc()
+                failed.append(name)
+                continue
+            if options.json:  # after each: hours of figures must not be lost to the last of them
+                _write_json(options.json, reports, circumstances)
+            if options.write:
+                _write_page(reports[-1:], circumstances)
+    if failed:
+        sys.exit(f"did not finish: {', '.join(failed)}")
 
 
 def _reported(name: str, guests: Guests, *, quick: bool) -> Report:
