@@ -28,6 +28,8 @@ _WARM = 3
 """Turns played before anything is timed."""
 _MESSAGES_A_TURN = 4
 """More than there are, so that there are turns enough."""
+_MESSAGES_MORE = 60
+"""A short conversation may begin with a long stretch of tool calls."""
 
 
 class Played(NamedTuple):
@@ -146,7 +148,7 @@ class _Run:
 
 
 def _conversation(turns: int, seed: int) -> list[Item]:
-    items = transcript(turns * _MESSAGES_A_TURN, seed=seed)
+    items = transcript(turns * _MESSAGES_A_TURN + _MESSAGES_MORE, seed=seed)
     begins = [at for at, item in enumerate(items) if item.role == "user"]
     return items[: begins[turns]]
 
