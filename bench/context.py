@@ -8,11 +8,12 @@ the budget itself. Everything is timed by the clock, because durable writes wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.hosts import Guests, Lane, Offered, PeerFailed
+from bench.attempts import Attempt
+from bench.hosts import Guests
 from bench.judge import Record
 from bench.report import Plot, Report, Table, Target, duration
 from bench.stores_turns import scratch
@@ -42,27 +43,12 @@ QUICK = _Plan(sizes=(1_500, 15_000), rounds=3, calls=30, patience=3.0)
 
 
 @dataclass(slots=True)
-class _Run:
+class _Run(Attempt):
     """One contender at one size."""
 
-    offered: Offered
-    lane: Lane | None = None
-    warm: Samples = field(default_factory=Samples)
-    """One message appended and the window built."""
     window: Samples = field(default_factory=Samples)
     """The window alone."""
     processor: Samples = field(default_factory=Samples)
-    cold: Samples = field(default_factory=Samples)
-    record: Record = field(default_factory=Record)
-    failure: str = ""
-
-    def attempt(self, work: Callable[[], None]) -> None:
-        """Do something with it, and remember its failure instead of a time."""
-        if not self.failure:
-            try:
-                work()
-            except PeerFailed as failed:
-                self.failure = str(failed)
 
     def open(self, guests: Guests, path: Path, size: int) -> None:
         """Make the lane and store the history; not timed."""
@@ -71,11 +57,6 @@ class _Run:
             budget=BUDGET, zh=0.3,
         )  # fmt: skip
         self.lane.ask("seed")
-
-    def start(self) -> None:
-        """Open the file as somebody new and build a window."""
-        assert self.lane is not None
-        self.cold.rounds.append([self.lane.ask("cold")])
 
     def round(self, calls: int) -> None:
         """A round of warm calls."""
@@ -89,12 +70,6 @@ class _Run:
         """Begin again with the times of warm calls."""
         for samples in (self.warm, self.window, self.processor):
             samples.rounds.clear()
-
-    def finish(self) -> None:
-        """Take its record and let go of it."""
-        assert self.lane is not None
-        self.record = self.lane.ask("record")
-        self.lane.close()
 
 
 Runs = dict[str, dict[int, _Run]]

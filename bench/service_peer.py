@@ -8,19 +8,19 @@ summarised and nothing goes to long-term memory, so a write is a write.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from bench.hosts.environments import EnvironmentFailed, made
 from bench.stores_hosts import redis_url
 
 __all__ = ("NAME", "PeerAbsent", "served_peer")
@@ -33,7 +33,6 @@ NEEDS: Final = (
 )
 NAME: Final = "Redis Agent Memory Server 0.12.4"
 _FOLDER: Final = Path(__file__).resolve().parents[1] / "build" / "bench" / "service-peer"
-_PATIENCE: Final = 900.0
 _START_SECONDS: Final = 90.0
 
 
@@ -89,18 +88,10 @@ def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _environment() -> Path:
-    """Its interpreter; the environment is made once, and again when `NEEDS` change."""
-    python, stamp = _FOLDER / "bin" / "python", _FOLDER / "made-of"
-    wanted = hashlib.sha256("\n".join(NEEDS).encode()).hexdigest()
-    if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
-        print(f"making build/bench/service-peer with {', '.join(NEEDS)}", flush=True)
-        _run([_python(), "-m", "venv", "--clear", str(_FOLDER)])
-        try:
-            _run([sys.executable, "-m", "uv", "pip", "install", "--python", str(python), *NEEDS])
-        except PeerAbsent:  # no uv, or one that finds no package index
-            _run([str(python), "-m", "pip", "install", "--quiet", *NEEDS])
-        stamp.write_text(wanted, encoding="utf-8")
-    return python
+    try:
+        return made(_FOLDER.name, NEEDS, python=_python())
+    except EnvironmentFailed as failed:
+        raise PeerAbsent(f"did not install: {failed}") from failed
 
 
 def _python() -> str:
@@ -111,19 +102,7 @@ def _python() -> str:
     found += [str(each) for each in sorted(pyenv.glob("3.12*/bin/python3.12"))]
     asked = "import sys; sys.exit(sys.version_info[:2] != (3, 12))"
     for each in found:
-        with suppress(PeerAbsent):
-            _run([each, "-c", asked])
-            return each
+        with suppress(OSError):
+            if not subprocess.run([each, "-c", asked], capture_output=True, check=False).returncode:  # noqa: S603 (our own words)
+                return each
     raise PeerAbsent("did not install: it takes Python 3.12 and none was found")
-
-
-def _run(command: Sequence[str]) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603 (commands written above)
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerAbsent(f"did not install: {error}") from None
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise PeerAbsent(f"did not install: {lines[-1] if lines else done.returncode}")

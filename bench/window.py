@@ -7,13 +7,14 @@ differs. Every warm window is judged where a call is due; the best peer is the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from bench.hosts import Guests, Lane, Offered, PeerFailed
+from bench.attempts import Attempt
+from bench.hosts import Guests, Offered
 from bench.judge import Record
 from bench.report import Plot, Report, Table, Target, duration
-from bench.timing import Samples, growth, ratio, shown_sizes
+from bench.timing import growth, ratio, shown_sizes
 
 __all__ = ("QUESTION", "run")
 
@@ -49,17 +50,11 @@ QUICK = _Plan(sizes=(1_500, 15_000), rounds=5, calls=40, patience=1.2, shares=(0
 
 
 @dataclass(slots=True)
-class _Run:
+class _Run(Attempt):
     """One contender at one size."""
 
-    offered: Offered
-    lane: Lane | None = None
-    cold: Samples = field(default_factory=Samples)
-    warm: Samples = field(default_factory=Samples)
-    record: Record = field(default_factory=Record)
     expected: float = 0.0
     """Seconds a call would take, where it was not tried."""
-    failure: str = ""
     skipped: bool = False
 
     @property
@@ -67,35 +62,16 @@ class _Run:
         """Whether there is anything to ask of it."""
         return not (self.expected or self.failure or self.skipped)
 
-    def attempt(self, work: Callable[[], None]) -> None:
-        """Do something with it, and remember its failure instead of a time."""
-        if self.tried:
-            try:
-                work()
-            except PeerFailed as failed:
-                self.failure = str(failed)
-
     def open(self, guests: Guests, size: int, longest: int, zh: float) -> None:
         """Make the lane; converting messages is not timed."""
         self.lane = guests.lane(
             self.offered, "window", size=size, longest=longest, tail=TAIL, budget=BUDGET, zh=zh
         )
 
-    def start(self) -> None:
-        """One cold call."""
-        assert self.lane is not None
-        self.cold.rounds.append([self.lane.ask("cold")])
-
     def round(self, calls: int) -> None:
         """A round of warm calls."""
         assert self.lane is not None
         self.warm.rounds.append(self.lane.ask("round", calls))
-
-    def finish(self) -> None:
-        """Take its record and let go of it."""
-        assert self.lane is not None
-        self.record = self.lane.ask("record")
-        self.lane.close()
 
 
 Runs = dict[str, dict[int, _Run]]

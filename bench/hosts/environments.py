@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ("EnvironmentFailed", "needs_of", "peer_names", "python_of")
+__all__ = ("EnvironmentFailed", "made", "needs_of", "peer_names", "python_of")
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "bench" / "peers"
@@ -47,18 +47,20 @@ def needs_of(peer: str) -> tuple[str, ...] | None:
 def python_of(peer: str) -> str:
     """The interpreter a peer runs in; makes its environment if it is not there."""
     needs = needs_of(peer)
-    if needs is None:
-        return sys.executable
-    folder = _FOLDER / peer
-    python = folder / "bin" / "python"
-    stamp = folder / "made-of"
-    wanted = hashlib.sha256("\n".join((sys.version, *_JUDGE, *needs)).encode()).hexdigest()
+    return sys.executable if needs is None else str(made(peer, (*_JUDGE, *needs)))
+
+
+def made(name: str, needs: Sequence[str], *, python: str = sys.executable) -> Path:
+    """The interpreter of an environment with these requirements, made by another interpreter if it is not there."""
+    folder = _FOLDER / name
+    own, stamp = folder / "bin" / "python", folder / "made-of"
+    wanted = hashlib.sha256("\n".join((sys.version, python, *needs)).encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
         print(f"making {folder.relative_to(ROOT)} with {', '.join(needs)}", flush=True)
-        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _install(str(python), (*_JUDGE, *needs))
+        _run([python, "-m", "venv", "--clear", str(folder)])
+        _install(str(own), needs)
         stamp.write_text(wanted, encoding="utf-8")
-    return str(python)
+    return own
 
 
 def _install(python: str, needs: Sequence[str]) -> None:
@@ -76,6 +78,8 @@ def _run(command: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFailed(f"not made within {_PATIENCE:.0f} s: {command[-1]}") from late
+    except OSError as missing:
+        raise EnvironmentFailed(str(missing)) from missing
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise EnvironmentFailed(lines[-1] if lines else f"exit code {done.returncode}")

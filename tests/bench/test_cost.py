@@ -1,0 +1,56 @@
+"""Prices of replayed calls, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.cost import charged
+from bench.lanes.replay import Sent
+from turnfold.tokens.prices import CacheRule, Price, PriceTable
+
+PRICES = PriceTable(
+    currency="USD",
+    date="2026-01-01",
+    models={
+        "auto": Price(input=10, cached=1, output=100, cache="auto"),
+        "marks": Price(input=10, cached=1, written=20, output=100, cache="marks"),
+        "bare": Price(input=10, output=100),
+    },
+    caches={
+        "none": CacheRule(),
+        "auto": CacheRule(least=1_000, step=100),
+        "marks": CacheRule(least=1_000, marks=True),
+    },
+)
+
+
+def sent(prompt: int, repeated: int, *, usable: bool = True) -> Sent:
+    return Sent(0, prompt, 1_200, repeated, 50, usable, inside=False)
+
+
+CALLS = [sent(2_003, 0), sent(3_003, 2_000)]
+
+
+@pytest.mark.parametrize(
+    ("model", "dollars"),
+    [
+        # 2,003 fresh; then 2,000 read and 1,003 fresh; 50 answered each time; mean of two, times a thousand
+        ("auto", ((2_003 * 10) + (2_000 * 1 + 1_003 * 10) + 2 * 50 * 100) / 2 / 1_000),
+        # 2,000 written and 3 fresh; then 2,000 read, 1,000 written, 3 fresh
+        (
+            "marks",
+            ((2_000 * 20 + 3 * 10) + (2_000 + 1_000 * 20 + 3 * 10) + 2 * 50 * 100) / 2 / 1_000,
+        ),
+        ("bare", ((2_003 + 3_003) * 10 + 2 * 50 * 100) / 2 / 1_000),
+    ],
+)
+def test_a_call_costs_what_its_provider_charges(model: str, dollars: float) -> None:
+    assert charged(CALLS, model, PRICES) == pytest.approx(dollars)
+
+
+def test_a_call_nobody_would_take_costs_nothing_and_leaves_nothing_cached() -> None:
+    broken = [sent(2_003, 0, usable=False), sent(3_003, 0)]
+    assert charged(broken, "marks", PRICES) == pytest.approx(
+        charged([sent(3_003, 0)], "marks", PRICES)
+    )
+    assert charged([sent(9, 0, usable=False)], "auto", PRICES) == 0.0
