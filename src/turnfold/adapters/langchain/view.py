@@ -22,6 +22,7 @@ from turnfold.adapters.langchain.content import Content, JsonObject, parts_of
 from turnfold.adapters.langchain.placing import Placed
 from turnfold.adapters.langchain.restoring import messages_of, own_of
 from turnfold.adapters.langchain.run_log import RunLog
+from turnfold.adapters.one_place import added_to
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncSession
 from turnfold.memory.told_context import told_context
@@ -51,7 +52,12 @@ class View:
         if texts:
             await self.session.system([{"type": "text", "text": text} for text in texts])
         await self.log.catch_up(history)
-        added = _added(request.messages, state)
+        added = added_to(
+            state,
+            request.messages,
+            other="other middleware",
+            remedy="let it change the state in before_model, or put it behind turnfold's middleware",
+        )
         room = self._room_beside(added)
         try:
             context, body = await self._fitting(request, history, texts, room=room)
@@ -134,19 +140,6 @@ class View:
                 shown.append(current)
                 grown += self._cost(current) - context.costs[at]
         return shown, grown
-
-
-def _added(asked: Sequence[BaseMessage], state: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Messages of this request alone, put there by other middleware."""
-    kept = {id(message) for message in state}
-    added = [message for message in asked if id(message) not in kept]
-    if len(asked) - len(added) != len(state):
-        raise InvalidOption(
-            f"other middleware left {len(asked) - len(added)} of the {len(state)} messages of the state as they are; "
-            "what a model sees can be decided in one place only: let it change the state in before_model, or put it "
-            "behind turnfold's middleware"
-        )
-    return added
 
 
 def without_leading_system(state: Sequence[BaseMessage]) -> list[BaseMessage]:

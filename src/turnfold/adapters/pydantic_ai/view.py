@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
+from turnfold.adapters.one_place import added_to
 from turnfold.adapters.pydantic_ai.restoring import Restorer
 from turnfold.adapters.pydantic_ai.run_log import RunLog
 from turnfold.errors import Conflict, InvalidOption
@@ -47,7 +48,12 @@ class View:
         self, request: ModelRequestContext, history: Sequence[ModelMessage]
     ) -> tuple[ModelRequestContext, str]:
         """The request with the session's context instead of the run's history, and the name of the call."""
-        added = _added(request.messages, history)
+        added = added_to(
+            history,
+            request.messages,
+            other="another capability",
+            remedy="let it work on RunContext.messages, or in prepare_model_request behind turnfold's capability",
+        )
         prompts = _system_prompts(history)
         parameters = request.model_request_parameters
         instructions = [part for part in parameters.instruction_parts or () if part.content.strip()]
@@ -145,19 +151,6 @@ def _schema(tool: ToolDefinition) -> dict[str, object]:
         "parameters": tool.parameters_json_schema,
     }
     return {"type": "function", "function": function}
-
-
-def _added(asked: Sequence[ModelMessage], history: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Messages of this request alone, put there by other capabilities."""
-    kept = {id(message) for message in history}
-    added = [message for message in asked if id(message) not in kept]
-    if len(asked) - len(added) != len(history):
-        raise InvalidOption(
-            f"another capability left {len(asked) - len(added)} of the {len(history)} messages of this run as they "
-            "are; what a model sees can be decided in one place only: let it work on RunContext.messages, or in "
-            "prepare_model_request behind turnfold's capability"
-        )
-    return added
 
 
 def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
