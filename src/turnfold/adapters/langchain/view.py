@@ -22,9 +22,9 @@ from turnfold.adapters.langchain.content import Content, JsonObject, parts_of
 from turnfold.adapters.langchain.placing import Placed
 from turnfold.adapters.langchain.restoring import messages_of, own_of
 from turnfold.adapters.langchain.run_log import RunLog
-from turnfold.adapters.one_place import added_to
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncSession
+from turnfold.memory.one_place import added_to
 from turnfold.memory.told_context import told_context
 from turnfold.records import TextPart
 from turnfold.window import Context, Section

@@ -21,10 +21,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from turnfold.adapters.one_place import added_to
 from turnfold.adapters.pydantic_ai.restoring import Restorer
 from turnfold.adapters.pydantic_ai.run_log import RunLog
 from turnfold.errors import Conflict, InvalidOption
+from turnfold.memory.one_place import added_to
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.told_context import told_context
 from turnfold.records import Message
