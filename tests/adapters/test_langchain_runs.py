@@ -115,7 +115,7 @@ def test_a_thread_that_went_back_in_time_does_not_show_what_it_left() -> None:
 def test_sabotage_without_looking_at_the_state_the_left_branch_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Placed, "_hide", lambda *_: None)
+    monkeypatch.setattr(Placed, "_hide_left_behind", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_thread_that_went_back_in_time_does_not_show_what_it_left()
 
@@ -189,18 +189,21 @@ def test_a_step_that_is_done_again_shows_its_new_answer_with_the_call() -> None:
             assert answer.endswith(weighed)
 
 
-def test_a_call_left_without_an_answer_goes_with_its_branch() -> None:
-    @after_model(can_jump_to=["end"])
-    def stop(state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        del runtime
-        return {"jump_to": "end"} if state["messages"][-1].tool_calls else None  # type: ignore[union-attr]
+@after_model(can_jump_to=["end"])
+def stop_at_calls(state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+    """Ends the run before any tool is asked."""
+    del runtime
+    return {"jump_to": "end"} if state["messages"][-1].tool_calls else None  # type: ignore[union-attr]
 
+
+def test_a_call_left_without_an_answer_goes_with_its_branch() -> None:
     def step(number: int) -> AIMessage:
         return calling("look", {"at": 1}, 1) if number == 2 else AIMessage("Hm.")
 
     with Memory("sqlite://") as memory:
         model = Watched(step=step)
-        agent = agent_of(model, memory, checkpointer=InMemorySaver(), behind=[stop], recall=False)
+        saver = InMemorySaver()
+        agent = agent_of(model, memory, checkpointer=saver, behind=[stop_at_calls], recall=False)
         agent.invoke(asked("first"), thread())
         fork = agent.get_state(thread()).config
         agent.invoke(asked("second"), thread())
@@ -208,6 +211,25 @@ def test_a_call_left_without_an_answer_goes_with_its_branch() -> None:
         shown = model.prompts[-1].messages
         assert user_words(shown) == ["first", "third"]
         assert not [one for one in shown if isinstance(one, ToolMessage) or one.text == ""]
+
+
+def test_a_call_that_stays_keeps_what_stands_for_its_answer_though_another_had_its_id() -> None:
+    def step(number: int) -> AIMessage:
+        return calling("look", {"at": number}, 1) if number in (2, 3) else AIMessage("Hm.")
+
+    with Memory("sqlite://") as memory:
+        model = Watched(step=step)
+        saver = InMemorySaver()
+        agent = agent_of(model, memory, checkpointer=saver, behind=[stop_at_calls], recall=False)
+        agent.invoke(asked("first"), thread())
+        fork = agent.get_state(thread()).config
+        agent.invoke(asked("second"), thread())
+        agent.invoke(asked("third"), {**thread(), **fork})
+        agent.invoke(asked("fourth"), thread())
+        shown = model.prompts[-1].messages
+        assert user_words(shown) == ["first", "third", "fourth"]
+        assert len([one for one in shown if isinstance(one, ToolMessage)]) == 1
+        check_prompt(model.prompts[-1], memory.session("t"))
 
 
 def test_a_thread_that_went_back_behind_the_window_goes_on_from_there() -> None:

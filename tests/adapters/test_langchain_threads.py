@@ -19,7 +19,7 @@ from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.checkpoints import moving
 from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed
-from turnfold.adapters.langchain.checkpoints.moving import Mover
+from turnfold.adapters.langchain.checkpoints.moving import Mover, _Move
 from turnfold.adapters.langchain.checkpoints.shelf import Shelf
 from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
 from turnfold.errors import Conflict, InvalidOption
@@ -148,12 +148,10 @@ def test_sabotage_a_writer_that_does_not_look_afterwards_loses_what_it_wrote(
 def test_sabotage_a_mover_that_does_not_look_again_loses_what_came_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def careless(self: Mover, place: Place, version: int, seen: Any, moved: Any) -> None:
-        del seen, moved
-        await self.threads.put(place, expect=version)
-        await self.threads.erase(*place.left)
+    async def careless(_: _Move) -> None:
+        pass
 
-    monkeypatch.setattr(Mover, "_settle", careless)
+    monkeypatch.setattr(_Move, "bring_late", careless)
     with pytest.raises(AssertionError):
         test_what_is_written_while_a_thread_moves_is_kept(1, monkeypatch)
 

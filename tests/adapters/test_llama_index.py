@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
@@ -121,6 +122,27 @@ def lint(prompt: list[ChatMessage]) -> object:
 def test_a_message_comes_back_as_it_was(message: ChatMessage) -> None:
     [back] = chat_messages([record_of(message)])
     assert back == message
+
+
+def test_what_json_cannot_carry_comes_back_and_a_call_stays_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = types.ToolCallBlock(tool_call_id="c", tool_name="look", tool_kwargs={"at": "\ud83d"})
+    two_halves = types.TextBlock(text="\ud83d\ude00")  # another text than the emoji they would make
+    asked = ChatMessage(
+        role="assistant", blocks=[two_halves, half], additional_kwargs={"logprob": -math.inf}
+    )
+    answer = {"tool_call_id": "c", "sums": [0.5, math.inf, None]}
+    told = ChatMessage(role="tool", content="seen", additional_kwargs=answer)
+    with Memory("sqlite://") as memory:
+        kept = turnfold_memory(memory, "s")
+        kept.put_messages([ChatMessage("look"), asked, told])
+        assert kept.get_all()[1:] == kept.get()[1:] == [asked, told]
+        _, calling, answering = (one.message for one in memory.session("s").history())
+        assert calling.calls[0].arguments == '{"at":"\\\\ud83d"}'
+        assert answering.results[0].call_id == "c"
+    monkeypatch.setattr(messages_module, "with_numbers", lambda written, _: written)
+    assert chat_messages([record_of(told)]) != [told]
 
 
 def test_the_round_trip_rests_on_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:

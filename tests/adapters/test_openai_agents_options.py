@@ -34,8 +34,8 @@ from tests.adapters.openai_runs import (
 )
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
-from turnfold.adapters.openai_agents.view import RunView
-from turnfold.errors import Conflict, InvalidOption, MissingExtra
+from turnfold.adapters.openai_agents import run as run_module
+from turnfold.errors import InvalidOption, MissingExtra
 
 LARGE = Budget(max_tokens=200_000)
 
@@ -67,6 +67,22 @@ def test_a_handoff_that_takes_something_out_is_refused() -> None:
 def test_what_else_decides_about_the_history_is_refused(name: str, options: Any) -> None:
     with Memory("sqlite://") as memory, pytest.raises(InvalidOption, match=name):
         turnfold_run(memory, "s", run_config=RunConfig(**options))
+
+
+def test_sabotage_without_the_refusal_two_decide_about_the_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_module, "_refuse_rewriting", lambda _: None)
+
+    async def work(memory: AsyncMemory) -> None:
+        model = ScriptedModel([[said("a", 1)], [said("b", 2)]])
+        for question in ("My name is Ada.", "What is my name?"):
+            cut = RunConfig(session_input_callback=lambda _, new: new)
+            more = turnfold_run(memory, "s", run_config=cut)
+            await Runner.run(agent_of(model), question, **more)
+        assert "Ada" in json.dumps(model.calls[-1].input)  # the run wanted it left out
+
+    with_memory(work, LARGE)
 
 
 def test_a_filter_of_the_run_is_called_last_and_its_hooks_are_called_too() -> None:
@@ -163,23 +179,6 @@ def test_reasoning_ids_are_left_out_where_the_run_wants_it() -> None:
             assert {one["id"] for one in thoughts if "id" in one} == ids
 
     with_memory(work, LARGE)
-
-
-def test_a_run_that_is_no_longer_in_the_window_is_told_so() -> None:
-    async def work(memory: AsyncMemory) -> None:
-        view = turnfold_run(memory, "s")["run_config"].call_model_input_filter
-        assert isinstance(view, RunView)
-        view.session.own.add(1)
-        others: Any = [(7, (await _logged(memory)))]
-        with pytest.raises(Conflict, match="own"):
-            view._own_last(others)
-
-    with_memory(work)
-
-
-async def _logged(memory: AsyncMemory) -> Any:
-    await memory.session("s").user("hi")
-    return (await memory.session("s").history())[0].message
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

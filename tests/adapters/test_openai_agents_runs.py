@@ -34,8 +34,8 @@ from tests.adapters.openai_runs import (
 )
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
-from turnfold.adapters.openai_agents import session as session_module
 from turnfold.adapters.openai_agents.run import TurnfoldHooks
+from turnfold.adapters.openai_agents.run_items import RunItems
 from turnfold.adapters.openai_agents.view import RunView
 
 LARGE = Budget(max_tokens=200_000)
@@ -142,7 +142,7 @@ def test_what_was_stored_ahead_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
             return len(await said_in(memory, name))
 
         assert await entries("s") == 6
-        monkeypatch.setattr(session_module, "_claimed", lambda *_: False)
+        monkeypatch.setattr(RunItems, "_redeemed", lambda *_: False)
         assert await entries("sabotaged") > 6
 
     with_memory(work)

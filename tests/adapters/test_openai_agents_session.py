@@ -21,6 +21,7 @@ from turnfold import AsyncMemory, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession
 from turnfold.adapters.openai_agents import items as items_module
 from turnfold.adapters.openai_agents.items import item_key, items_of, records_of
+from turnfold.adapters.openai_agents.run_items import RunItems
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import ToolCall
 
@@ -269,6 +270,6 @@ def test_the_words_of_a_failed_run_may_be_said_again_in_the_next() -> None:
 def test_sabotage_a_claim_that_outlives_its_run_swallows_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(TurnfoldSession, "_forget_failed", lambda *_: None)
+    monkeypatch.setattr(RunItems, "_forget_failed", lambda *_: None)
     with pytest.raises(AssertionError):
         test_the_words_of_a_failed_run_may_be_said_again_in_the_next()

@@ -35,7 +35,9 @@ class Placed:
         placed = cls()
         placed._find_versions(context, history, log)
         placed._find_answers(context, history)
-        placed._hide(context, history, _begun(history, log))
+        placed._hide_repetitions(context, history)
+        placed._hide_left_behind(context, _begun(history, log))
+        placed._hide_stand_ins(context)
         return placed
 
     def __contains__(self, message: BaseMessage) -> bool:
@@ -68,32 +70,48 @@ class Placed:
                     self.current[at] = again = answers.pop(result.call_id)
                     self._shown.add(id(again))
 
-    def _hide(self, context: Context, history: Sequence[BaseMessage], begun: int) -> None:
-        """Hide what was left behind, and of several versions of a message all places but the first.
+    def _hide_repetitions(self, context: Context, history: Sequence[BaseMessage]) -> None:
+        """Of several versions of a message all places but the first.
 
-        A state that is kept shows what it began with. So what was stored after its first message, and is not in it, was
-        left behind; what was stored before may be of a run whose state was not kept. A call or an answer that was
-        changed after its first version was folded has its place in the summary, not where the change was stored.
+        A call or an answer whose first version was folded has its place in the summary: where a later version was
+        stored, behind messages that the state has after it, it would stand apart from its answer or its call.
         """
-        order = {id(message): at for at, message in enumerate(history)}
-        calls: set[str] = set()
-        before: set[int] = set()
+        order = {id(message): number for number, message in enumerate(history)}
+        placed: set[int] = set()
         latest = 0
-        for at, seq in _places(context):
-            record, current = context.messages[at], self.current.get(at)
-            if current is not None:
-                bound = bool(record.calls or record.results)
-                gone = id(current) in before or (bound and order[id(current)] < latest)
-                before.add(id(current))
-                latest = max(latest, order[id(current)])
-            elif own_of(record) is not None:
-                gone = seq > begun > 0
-            else:
-                # What stands for a result that never came goes with its call.
-                gone = seq < 0 and {result.call_id for result in record.results} <= calls
-            if gone:
+        for at, _ in _places(context):
+            current = self.current.get(at)
+            if current is None:
+                continue
+            record, number = context.messages[at], order[id(current)]
+            out_of_order = bool(record.calls or record.results) and number < latest
+            if id(current) in placed or out_of_order:
                 self.hidden.add(at)
-                calls |= {call.id for call in record.calls}
+            placed.add(id(current))
+            latest = max(latest, number)
+
+    def _hide_left_behind(self, context: Context, begun: int) -> None:
+        """What was stored after the state's first message, at `begun`, and is not in the state.
+
+        A state that is kept shows what it began with. What was stored before may be of a run whose state was not kept.
+        """
+        if not begun:
+            return
+        for at, seq in _places(context):
+            ours = at not in self.current and own_of(context.messages[at]) is not None
+            if ours and seq > begun:
+                self.hidden.add(at)
+
+    def _hide_stand_ins(self, context: Context) -> None:
+        """What stands for a result that never came goes with its call."""
+        gone: set[str] = set()
+        for at, seq in _places(context):
+            record = context.messages[at]
+            calls = {call.id for call in record.calls}
+            gone = gone | calls if at in self.hidden else gone - calls
+            stands_in = seq < 0 and at not in self.current and own_of(record) is None
+            if stands_in and {result.call_id for result in record.results} <= gone:
+                self.hidden.add(at)
 
 
 def _begun(history: Sequence[BaseMessage], log: RunLog) -> int:

@@ -2,11 +2,12 @@
 
 One message is one record, whose parts are what was said; how LangChain wrote it (its ids, metadata, the fields of its
 provider) is in the form beside it. Each message is read back the moment it is written: where the lean form would not
-give it back exactly, all of it is kept. The artifact of a tool is not kept: it is the program's, not the model's, and
-may be anything.
+give it back exactly, all of it is kept; where JSON cannot carry it, it is packed. The artifact of a tool is not kept:
+it is the program's, not the model's, and may be anything.
 
 A record's name is made of the message's id and of what it says, so that a message is stored once however often a run
-shows it, and one that was changed under the same id is another.
+shows it, and one that was changed under the same id is another. Messages without an id that say the same are told apart
+by their number among those that a history shows.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TypeAlias, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, messages_from_dict
+from langchain_core.messages import ToolCall as LangChainCall
 
 from turnfold.adapters.langchain.content import PROVIDER, Content, JsonObject, parts_of
-from turnfold.adapters.langchain.restoring import messages_of
+from turnfold.adapters.langchain.restoring import messages_of, own_of
 from turnfold.errors import InvalidRecord
 from turnfold.records import (
     ContentPart,
@@ -31,8 +33,9 @@ from turnfold.records import (
     encode_message,
 )
 from turnfold.records.json_text import freeze
+from turnfold.wire.unwritable import packed, with_numbers, writable
 
-__all__ = ("record_of", "said_digest")
+__all__ = ("call_of", "numbered", "record_of", "said_digest")
 
 _Said: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
 _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
@@ -41,12 +44,56 @@ _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
 def record_of(message: BaseMessage) -> Message:
     """A message as a record; `langchain_messages` gives it back."""
     dumped = _dumped(message)
+    try:
+        return _written(message, dumped)
+    except InvalidRecord as fault:
+        plain = cast("JsonObject", writable(dumped))
+        if plain == dumped:
+            raise _named(message, fault) from None
+    [stand_in] = messages_from_dict([{"type": message.type, "data": plain}])
+    role, parts, name, _ = _said(stand_in, plain)
+    return _record(stand_in, role, parts, name, {"packed": packed(_whole(message, dumped))})
+
+
+def _written(message: BaseMessage, dumped: JsonObject) -> Message:
+    """The lean form of a message, or all of it."""
     role, parts, name, form = _said(message, dumped)
     lean = _record(message, role, parts, name, form)
     if _leads_back(lean, dumped):
         return lean
-    whole: JsonObject = {"whole": {"type": message.type, "data": dumped}}
-    return _record(message, role, parts, name, whole)
+    return _record(message, role, parts, name, {"whole": _whole(message, dumped)})
+
+
+def _whole(message: BaseMessage, dumped: JsonObject) -> JsonObject:
+    return {"type": message.type, "data": dumped}
+
+
+def _named(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
+    """The fault, and which message has it."""
+    which = f"id {message.id!r}" if message.id else "no id"
+    return InvalidRecord(
+        f"{fault.problem} (a message of type {message.type!r}, {which})",
+        path=fault.path,
+        remedy=fault.remedy,
+    )
+
+
+def numbered(record: Message, number: int) -> Message:
+    """The record of a message without an id that says this for the second time, the third and so on."""
+    origin, own = record.origin, own_of(record)
+    if origin is None or own is None:
+        return record
+    envelope = freeze({"name": f"{own.name}.{number}"}, path="envelope")
+    again = Origin(PROVIDER, origin.model, origin.form, envelope)
+    return Message.of(record.role, record.parts, name=record.name, origin=again)
+
+
+def call_of(call: LangChainCall) -> tuple[ToolCall, bool]:
+    """A call as records have it, and whether it says just what was asked; else numbers or letters stand for others."""
+    plain = writable(call)
+    named = cast("LangChainCall", plain)
+    arguments = freeze(named["args"], path="args")
+    return ToolCall(named["id"] or "", named["name"], arguments), plain == call
 
 
 def said_digest(record: Message) -> str:
@@ -57,12 +104,14 @@ def said_digest(record: Message) -> str:
 
 def _dumped(message: BaseMessage) -> JsonObject:
     try:
-        return message.model_dump(mode="json", exclude={"artifact"}, warnings="error")
+        written = message.model_dump(mode="json", exclude={"artifact"}, warnings="error")
     except ValueError as error:  # of pydantic, or of bytes that are no text
-        raise InvalidRecord(
-            f"a message of type {message.type!r} that cannot be written as JSON: {error}",
+        fault = InvalidRecord(
+            f"it cannot be written as JSON: {error}",
             remedy="Let tools return text or JSON values; what the model need not see goes into the artifact",
-        ) from None
+        )
+        raise _named(message, fault) from None
+    return cast("JsonObject", with_numbers(written, message.model_dump(exclude={"artifact"})))
 
 
 def _said(message: BaseMessage, dumped: JsonObject) -> _Said:

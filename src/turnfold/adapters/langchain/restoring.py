@@ -26,6 +26,7 @@ from turnfold import records
 from turnfold.adapters.langchain.content import PROVIDER, Content, JsonObject, content_of
 from turnfold.records.json_text import thaw_object
 from turnfold.wire.foreign import media_note, words_of
+from turnfold.wire.unwritable import unpacked
 
 __all__ = ("Own", "langchain_messages", "messages_of", "own_of")
 
@@ -61,6 +62,8 @@ def messages_of(record: records.Message) -> list[BaseMessage]:
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return _plain(record)
     form = thaw_object(origin.form)
+    if "packed" in form:
+        return list(messages_from_dict([unpacked(str(form["packed"]))]))
     if "whole" in form:
         return list(messages_from_dict([cast("JsonObject", form["whole"])]))
     fields = dict(cast("JsonObject", form["fields"]))

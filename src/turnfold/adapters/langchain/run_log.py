@@ -2,19 +2,21 @@
 
 A state shows all its messages again at every step. Each is recognised by name and stored once, whether it was said in
 this run, in one before it, or is stored by another process meanwhile. A history that a program builds by hand has other
-ids each time; it is recognised by what it says, in the order it says it.
+ids each time; it is recognised by what it says, in the order it says it. Where messages have no ids at all, the first
+that says something is the first that said it before, the second the second, and so on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from turnfold.adapters.langchain.recording import record_of, said_digest
+from turnfold.adapters.langchain.recording import numbered, record_of, said_digest
 from turnfold.adapters.langchain.restoring import own_of
-from turnfold.errors import Conflict, IdReused
+from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.memory import AsyncSession
 from turnfold.records import Entry, Message, NewEntry
 
@@ -33,6 +35,8 @@ class _Made(NamedTuple):
     """Kept, so that nothing else can have its identity meanwhile."""
     record: Message
     name: str
+    number: int = 1
+    """Which of the messages without an id that say the same it is."""
 
 
 class RunLog:
@@ -48,10 +52,10 @@ class RunLog:
 
     async def catch_up(self, messages: Sequence[BaseMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
-        made = [self._make(message) for message in messages]
+        made = self._make_all(messages)
         for left in reversed(range(_TRIES)):
             unknown = [each for each in made if not self.seq(each.name)]
-            await self._look_for(unknown, messages)
+            await self._look_for(unknown, made[: _newest_question(messages)])
             new = {each.name: each for each in unknown if not self.seq(each.name)}
             if not new:
                 return
@@ -87,24 +91,41 @@ class RunLog:
         """The entry of this name; 0 where none is known."""
         return self._seqs.get(self._same.get(name, name), 0)
 
-    def _make(self, message: BaseMessage) -> _Made:
+    def _make_all(self, messages: Sequence[BaseMessage]) -> list[_Made]:
+        """The records of a history. What its messages are called is kept until it is shown again."""
+        if len(self._made) > _MOST + len(messages):
+            self._made.clear()
+        said: Counter[str] = Counter()
+        made: list[_Made] = []
+        for at, message in enumerate(messages):
+            try:
+                each = self._make(message)
+            except InvalidRecord as fault:
+                raise fault.within(f"messages[{at}]") from None
+            if not message.id:
+                said[words := each.name.partition(".")[0]] += 1
+                if said[words] != each.number:
+                    each = self._make(message, said[words])
+            made.append(each)
+        return made
+
+    def _make(self, message: BaseMessage, number: int = 0) -> _Made:
         known = self._made.get(id(message))
-        if known is not None:
+        if known is not None and number in (0, known.number):
             return known
         record = record_of(message)
+        if number > 1:
+            record = numbered(record, number)
         own = own_of(record)
-        made = _Made(message, record, own.name if own is not None else "")
-        if len(self._made) >= _MOST:
-            self._made.clear()
+        made = _Made(message, record, own.name if own is not None else "", number or 1)
         self._made[id(message)] = made
         return made
 
-    async def _look_for(self, unknown: Sequence[_Made], messages: Sequence[BaseMessage]) -> None:
+    async def _look_for(self, unknown: Sequence[_Made], before: Sequence[_Made]) -> None:
+        """Look which messages are stored; `before` are those of earlier turns."""
         if not unknown:
             return
         self._know(await self._session.find([each.name for each in unknown]))
-        asked = _newest_question(messages)
-        before = [self._make(message) for message in messages[:asked]]
         if before and not any(self.seq(each.name) for each in before):
             await self._align(before)
 

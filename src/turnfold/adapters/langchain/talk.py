@@ -10,12 +10,13 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages import ToolCall as LangChainCall
 
+from turnfold.adapters.langchain.recording import call_of
 from turnfold.adapters.langchain.run_log import RunLog
-from turnfold.adapters.langchain.view import View, without_leading_system
+from turnfold.adapters.langchain.view import View, history_of
 from turnfold.memory import AsyncSession
 from turnfold.recall.findings import FindingRule, served_text
 from turnfold.records import ToolCall, Usage
-from turnfold.records.json_text import freeze
+from turnfold.wire.unwritable import writable
 
 __all__ = ("Asked", "Talk")
 
@@ -26,6 +27,7 @@ class Asked:
 
     call: ToolCall
     seq: int = 0
+    """0 where the call is none that is remembered."""
     served: ToolMessage | None = None
     """The answer from memory, where there is one."""
 
@@ -65,9 +67,9 @@ class Talk:
 
     async def before_tool(self, call: LangChainCall, messages: Sequence[BaseMessage]) -> Asked:
         """Store what was said up to the call; what is remembered of the same call is its answer."""
-        await self._log.catch_up(without_leading_system(messages))
-        named = ToolCall(call["id"] or "", call["name"], freeze(call["args"], path="args"))
-        if not self._remembers:
+        await self._log.catch_up(history_of(messages))
+        named, exact = call_of(call)
+        if not self._remembers or not exact:
             return Asked(named)
         findings = self._session.findings
         seq = (await self._session.status()).entries
@@ -87,12 +89,12 @@ class Talk:
     def found(self, asked: Asked, result: object) -> None:
         """Remember what a tool found, once the log shows it."""
         rules = self._session.findings.rules if self._remembers else ()
-        if asked.call.name in rules and isinstance(result, ToolMessage):
-            self._unnoted.append((asked, str(result.text)))
+        if asked.seq and asked.call.name in rules and isinstance(result, ToolMessage):
+            self._unnoted.append((asked, str(writable(str(result.text)))))
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
         """Store what a run ended with."""
-        await self._log.catch_up(without_leading_system(messages))
+        await self._log.catch_up(history_of(messages))
         await self._note(messages)
 
     async def _note(self, messages: Sequence[BaseMessage]) -> None:

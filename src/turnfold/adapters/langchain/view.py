@@ -28,8 +28,9 @@ from turnfold.memory.one_place import added_to
 from turnfold.memory.told_context import told_context
 from turnfold.records import TextPart
 from turnfold.window import Context, Section
+from turnfold.wire.unwritable import writable
 
-__all__ = ("View", "tool_schemas", "without_leading_system")
+__all__ = ("View", "history_of", "tool_schemas")
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class View:
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         """The request with the session's context instead of the state's messages, and the name of the call."""
         state = cast("list[BaseMessage]", request.state.get("messages", []))
-        history = without_leading_system(state)
+        history = history_of(state)
         leading = cast("list[SystemMessage]", state[: len(state) - len(history)])
         system = [request.system_message] if request.system_message is not None else []
         told = [*system, *leading]
@@ -142,13 +143,22 @@ class View:
         return shown, grown
 
 
-def without_leading_system(state: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages of a state behind the system messages it begins with, which belong to no turn."""
-    return list(dropwhile(lambda message: isinstance(message, SystemMessage), state))
+def history_of(state: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages of a state behind the system messages it begins with, which belong to no turn.
+
+    Messages without an id are told apart by identity from here on: one that a program put there twice is two.
+    """
+    history: list[BaseMessage] = []
+    seen: set[int] = set()
+    for message in dropwhile(lambda one: isinstance(one, SystemMessage), state):
+        twice = not message.id and id(message) in seen
+        history.append(message.model_copy() if twice else message)
+        seen.add(id(message))
+    return history
 
 
 def _texts(message: BaseMessage) -> list[str]:
-    parts, _ = parts_of(cast("Content", message.content))
+    parts, _ = parts_of(cast("Content", writable(message.content)))
     return [part.text for part in parts if isinstance(part, TextPart) and part.text.strip()]
 
 

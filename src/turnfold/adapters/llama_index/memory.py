@@ -2,6 +2,9 @@
 
 A log only grows. `reset` and `set` therefore take nothing out of it: what was said before is no longer shown, and stays
 in the log for whoever reads that.
+
+LlamaIndex asks in two ways, with and without await. Over a memory that blocks, what is awaited is done in a thread, so
+that a slow disk holds up no other task, and what is not is done in place.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.memory.chosen_session import chosen_session
 from turnfold.memory.drive import drive
+from turnfold.memory.off_loop import OffLoop
 from turnfold.memory.shown_log import ShownLog
 
 __all__ = ("TurnfoldMemory", "turnfold_memory")
@@ -46,7 +50,7 @@ class TurnfoldMemory(BaseMemory):
     """A conversation as LlamaIndex's memory; over an `AsyncMemory` it serves calls that are awaited, else all."""
 
     _session: AsyncSession = PrivateAttr()
-    _blocking: bool = PrivateAttr()
+    _off_loop: OffLoop = PrivateAttr()
     _schemas: list[dict[str, Any]] = PrivateAttr()
     _beside: int = PrivateAttr()
     _recall: bool = PrivateAttr()
@@ -66,7 +70,7 @@ class TurnfoldMemory(BaseMemory):
             raise InvalidOption(f"beside={beside} must not be negative")
         made = cls()
         made._session = chosen_session(memory, conversation)
-        made._blocking = isinstance(memory, Memory | Session)
+        made._off_loop = OffLoop(memory)
         made._schemas = [tool.metadata.to_openai_tool() for tool in tools]
         made._beside = beside
         made._recall = recall
@@ -94,37 +98,77 @@ class TurnfoldMemory(BaseMemory):
         `initial_token_count` are tokens the caller puts in front of them; LlamaIndex gives other options to other
         memories, which mean nothing here and are refused.
         """
-        spent = self._beside + cast("int", kwargs.pop("initial_token_count", 0))
-        if kwargs:
-            raise InvalidOption(f"unknown options of get: {', '.join(sorted(kwargs))}")
+        return await self._off_loop(self._get(input, kwargs))
+
+    async def aget_all(self) -> list[ChatMessage]:
+        """Everything said since the last reset, folded or not."""
+        return await self._off_loop(self._all())
+
+    async def aput(self, message: ChatMessage) -> None:
+        """Append a message; durable on return."""
+        await self._off_loop(self._put([message]))
+
+    async def aput_messages(self, messages: list[ChatMessage]) -> None:
+        """Append messages, all of them or none; durable on return."""
+        await self._off_loop(self._put(messages))
+
+    async def aset(self, messages: list[ChatMessage]) -> None:
+        """Make these the messages: what goes on from the present ones is appended, otherwise it is started over."""
+        await self._off_loop(self._set(messages))
+
+    async def areset(self) -> None:
+        """Start over: nothing said so far is shown again; it stays in the log."""
+        await self._off_loop(self._session.clear())
+
+    def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
+        """As `aget`, for programs without an event loop."""
+        return self._driven(self._get(input, kwargs))
+
+    def get_all(self) -> list[ChatMessage]:
+        """As `aget_all`."""
+        return self._driven(self._all())
+
+    def put(self, message: ChatMessage) -> None:
+        """As `aput`."""
+        self._driven(self._put([message]))
+
+    def put_messages(self, messages: list[ChatMessage]) -> None:
+        """As `aput_messages`."""
+        self._driven(self._put(messages))
+
+    def set(self, messages: list[ChatMessage]) -> None:
+        """As `aset`."""
+        self._driven(self._set(messages))
+
+    def reset(self) -> None:
+        """As `areset`."""
+        self._driven(self._session.clear())
+
+    async def _get(self, query: str | None, options: dict[str, object]) -> list[ChatMessage]:
+        spent = self._beside + cast("int", options.pop("initial_token_count", 0))
+        if options:
+            raise InvalidOption(f"unknown options of get: {', '.join(sorted(options))}")
         allowed = self._session.budget.tokens
         if spent >= allowed:
             raise InvalidOption(
                 f"{spent:,} tokens stand beside the messages, of the {allowed:,} a call may have"
             )
         context = await self._session.context(
-            (input or None) if self._recall else None,
+            (query or None) if self._recall else None,
             tools=self._schemas,
             max_tokens=allowed - spent if spent else 0,
         )
         return chat_messages(context.messages)
 
-    async def aget_all(self) -> list[ChatMessage]:
-        """Everything said since the last reset, folded or not."""
+    async def _all(self) -> list[ChatMessage]:
         shown = await ShownLog(self._session).entries()
         return chat_messages([one.entry.message for one in shown])
 
-    async def aput(self, message: ChatMessage) -> None:
-        """Append a message; durable on return."""
-        await self._session.add(record_of(message))
-
-    async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Append messages, all of them or none; durable on return."""
+    async def _put(self, messages: Sequence[ChatMessage]) -> None:
         if messages:
             await self._session.add([record_of(message) for message in messages])
 
-    async def aset(self, messages: list[ChatMessage]) -> None:
-        """Make these the messages: what goes on from the present ones is appended, otherwise it is started over."""
+    async def _set(self, messages: Sequence[ChatMessage]) -> None:
         present = [one.entry.message for one in await ShownLog(self._session).entries()]
         wanted = [record_of(message) for message in messages]
         if wanted[: len(present)] != present:
@@ -133,36 +177,8 @@ class TurnfoldMemory(BaseMemory):
         if new := wanted[len(present) :]:
             await self._session.add(new)
 
-    async def areset(self) -> None:
-        """Start over: nothing said so far is shown again; it stays in the log."""
-        await self._session.clear()
-
-    def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
-        """As `aget`, for programs without an event loop."""
-        return self._driven(self.aget(input, **kwargs))
-
-    def get_all(self) -> list[ChatMessage]:
-        """As `aget_all`."""
-        return self._driven(self.aget_all())
-
-    def put(self, message: ChatMessage) -> None:
-        """As `aput`."""
-        self._driven(self.aput(message))
-
-    def put_messages(self, messages: list[ChatMessage]) -> None:
-        """As `aput_messages`."""
-        self._driven(self.aput_messages(messages))
-
-    def set(self, messages: list[ChatMessage]) -> None:
-        """As `aset`."""
-        self._driven(self.aset(messages))
-
-    def reset(self) -> None:
-        """As `areset`."""
-        self._driven(self.areset())
-
     def _driven(self, asked: Coroutine[Any, None, _Result]) -> _Result:
-        if self._blocking:
+        if self._off_loop.blocking:
             return drive(asked)
         asked.close()
         raise InvalidOption(

@@ -18,6 +18,7 @@ from turnfold.errors import InvalidRecord
 from turnfold.records import ContentPart, Message, Origin, Part, TextPart, ToolCall, ToolResult
 from turnfold.records.json_text import freeze, thaw_object
 from turnfold.wire.residue import difference, restored
+from turnfold.wire.unwritable import packed, unpacked, with_numbers, writable
 from turnfold.wire.values import JsonObject, list_at, object_at, object_of, text_at
 
 __all__ = ("chat_messages", "record_of")
@@ -36,7 +37,8 @@ _ROLES: Final = {
 
 def record_of(message: ChatMessage) -> Message:
     """A message as a record; `chat_messages` gives it back."""
-    fields = cast("JsonObject", message.model_dump(mode="json"))
+    written = message.model_dump(mode="json")
+    fields = cast("JsonObject", with_numbers(written, message.model_dump()))
     try:
         record = _spoken(fields)
         [base] = _written(record)
@@ -45,7 +47,7 @@ def record_of(message: ChatMessage) -> Message:
             return _with_form(record, {"difference": form})
     except (InvalidRecord, ValueError):
         pass  # no counterpart: all of it is kept
-    return _kept_whole(fields)
+    return _kept_whole(fields, cast("JsonObject", writable(fields)))
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
@@ -66,6 +68,8 @@ def _form(record: Message) -> JsonObject | None:
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
     form = thaw_object(origin.form)
+    if "packed" in form:
+        return {"=": unpacked(text_at(form, "packed"))}
     if "whole" in form:
         return {"=": cast("object", json.loads(text_at(form, "whole")))}
     return object_at(form, "difference")
@@ -102,12 +106,21 @@ def _calls_beside(beside: JsonObject) -> list[ToolCall]:
     return found
 
 
-def _kept_whole(fields: JsonObject) -> Message:
-    """A message that has no counterpart: its text, escaped where UTF-8 cannot carry it, and all of it beside."""
+def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
+    """A message that the lean form would not give back, with all of it beside; `plain` is what JSON can carry of it."""
+    if plain == fields:
+        return _with_form(_words(plain), {"whole": json.dumps(fields)})
+    try:
+        said = _spoken(plain)
+    except (InvalidRecord, ValueError):
+        said = _words(plain)
+    return _with_form(said, {"packed": packed(fields)})
+
+
+def _words(fields: JsonObject) -> Message:
     blocks = [object_of(block) or {} for block in list_at(fields, "blocks")]
     words = "\n".join(text for block in blocks if (text := text_at(block, "text")))
-    said = TextPart(words.encode("utf-8", "backslashreplace").decode())
-    return _with_form(Message.of("user", (said,)), {"whole": json.dumps(fields)})
+    return Message.of("user", (TextPart(words),))
 
 
 def _written(record: Message) -> list[JsonObject]:

@@ -35,7 +35,7 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
         if not isinstance(arguments, dict):
             return "error: the arguments are no object"
         tool = RecallTool(view.session.awaiting, max_tokens=max_tokens)
-        return await tool.call(cast("dict[str, object]", arguments))
+        return await view.session.off_loop(tool.call(cast("dict[str, object]", arguments)))
 
     return FunctionTool(
         name=RECALL_CONTEXT,

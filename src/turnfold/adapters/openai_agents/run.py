@@ -97,7 +97,8 @@ class TurnfoldHooks(RunHooks[Any]):
         if self._view.call and usage.input_tokens:
             cached = usage.input_tokens_details.cached_tokens or 0
             reported = Usage(input=usage.input_tokens, output=usage.output_tokens, cached=cached)
-            await self._view.session.awaiting.record_usage(reported, call=self._view.call)
+            session = self._view.session
+            await session.off_loop(session.awaiting.record_usage(reported, call=self._view.call))
         await self._theirs.on_llm_end(context, agent, response)
 
     async def on_tool_start(

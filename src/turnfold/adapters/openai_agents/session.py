@@ -2,23 +2,25 @@
 
 A log only grows. `pop_item` and `clear_session` therefore take nothing out of it: what was popped or cleared is no
 longer among the items and no longer shown to a model, and stays in the log for whoever reads that.
+
+Over a memory that blocks the work is done in a thread, so that a slow disk holds up no other task of the SDK's loop.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from agents import SessionSettings, TResponseInputItem
 
-from turnfold.adapters.openai_agents.items import item_key, items_of, name_of, records_of
+from turnfold.adapters.openai_agents.items import items_of, name_of, records_of
+from turnfold.adapters.openai_agents.run_items import RunItems
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.memory.chosen_session import chosen_session
+from turnfold.memory.off_loop import OffLoop
 from turnfold.memory.shown_log import Shown, ShownLog
 from turnfold.records import Message, NewEntry
-from turnfold.wire.values import object_of
 
 __all__ = ("TurnfoldSession",)
 
@@ -44,15 +46,11 @@ class TurnfoldSession:
         """The session whose log it is."""
         self.session_id = self.awaiting.id
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
-        self.known: Counter[str] | None = None
-        """Keys of the items the current run was given and of those it added; None before it was given any."""
-        self.begun = 0
-        """How often a run, or somebody else, has asked for the items."""
-        self.own: set[int] = set()
-        """Seqs of what the current run added."""
+        self.run = RunItems()
+        """What the log has of the run that uses it now."""
+        self.off_loop = OffLoop(memory)
+        """Awaits what works on `awaiting`."""
         self._log = ShownLog(self.awaiting)
-        self._input_ahead: Counter[str] = Counter()
-        self._response_ahead: Counter[str] = Counter()
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Every item, oldest first, folded or not; with `limit` the newest of them.
@@ -63,29 +61,15 @@ class TurnfoldSession:
         most = limit if limit is not None else settings.limit if settings else None
         if most is not None and most < 0:  # as the SDK's own sessions take it
             most = None
-        wanted = sys.maxsize if most is None else most
-        visible = _Visible()
-        shown = await self._log.newest(wanted, lambda one: len(visible.items(one)))
-        items = [item for one in shown for item in visible.items(one)]
-        if most is not None:
-            items = items[-most:] if most else []
-        self.known = Counter(map(_key, items))
-        self.own = set()
-        self.begun += 1
-        self._input_ahead.clear()
+        items = await self.off_loop(self._newest(most))
+        self.run.begin(items)
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all of them or none; durable on return. What was stored ahead of time is not stored again."""
-        self._forget_failed(items)
-        new = [
-            item
-            for item in items
-            if not _claimed(item, self._input_ahead) and not _claimed(item, self._response_ahead)
-        ]
-        await self._append(await self._unstored(records_of(new)))
-        if self.known is not None:
-            self.known.update(map(_key, items))
+        new = records_of(self.run.unclaimed(items))
+        await self.off_loop(self._append_unstored(new))
+        self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back, and return it; None where there is none.
@@ -94,48 +78,54 @@ class TurnfoldSession:
         may still speak of it.
         """
         visible = _Visible()
-        shown = await self._log.take_back(visible.end)
+        shown = await self.off_loop(self._log.take_back(visible.end))
         return visible.items(shown)[-1] if shown else None
 
     async def clear_session(self) -> None:
         """Start over: nothing so far is an item any more or is shown to a model; it stays in the log."""
-        await self.awaiting.clear()
+        await self.off_loop(self.awaiting.clear())
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
         """Store input that the SDK will add in a moment: a model must not be asked before it is in the log."""
-        self._forget_failed(items)
-        await self._append(records_of(items))
-        self._input_ahead.update(map(_key, items))
-        if self.known is not None:
-            self.known.update(map(_key, items))
+        await self.off_loop(self._append(records_of(items)))
+        self.run.stored_input(items)
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
         """Store a response that the SDK will add once its tools have run."""
+        await self.off_loop(self._append_named(records_of(items)))
+        self.run.stored_response(items)
+
+    async def hidden(self) -> Mapping[int, int]:
+        """Seq -> items kept, of the entries of which something was popped. To be awaited off the loop."""
+        taken = await self._log.taken_back()
+        whole = {seq: 0 for first, last in taken.note.stretches for seq in range(first, last + 1)}
+        return {**whole, **dict(taken.note.shortened)}
+
+    async def _newest(self, most: int | None) -> list[TResponseInputItem]:
+        visible = _Visible()
+        wanted = sys.maxsize if most is None else most
+        shown = await self._log.newest(wanted, lambda one: len(visible.items(one)))
+        items = [item for one in shown for item in visible.items(one)]
+        return items if most is None else items[-most:] if most else []
+
+    async def _append(self, records: Sequence[Message]) -> None:
+        if records:
+            done = await self.awaiting.add(list(records))
+            self.run.own.update(range(done.first, done.first + len(records)))
+
+    async def _append_unstored(self, records: list[Message]) -> None:
+        await self._append(await self._unstored(records))
+
+    async def _append_named(self, records: Sequence[Message]) -> None:
+        """Append what another process that goes on with the run will recognise."""
         turns = await self._turns()
-        for record in records_of(items):
+        for record in records:
             name, number = _client_id(record, turns), 1
             done = await self.awaiting.add([NewEntry(record, name)])
             while done.repeated:  # the same words, and the same ids, a second time in one turn
                 number += 1
                 done = await self.awaiting.add([NewEntry(record, f"{name}.{number}")])
-            self.own.add(done.first)
-        self._response_ahead = Counter(map(_key, items))
-
-    async def hidden(self) -> Mapping[int, int]:
-        """Seq -> items kept, of the entries of which something was popped."""
-        taken = await self._log.taken_back()
-        whole = {seq: 0 for first, last in taken.note.stretches for seq in range(first, last + 1)}
-        return {**whole, **dict(taken.note.shortened)}
-
-    def _forget_failed(self, items: Sequence[TResponseInputItem]) -> None:
-        """A question begins another run: a response whose run failed will not be added, the same words anew may be."""
-        if any((object_of(item) or {}).get("role") == "user" for item in items):
-            self._response_ahead.clear()
-
-    async def _append(self, records: Sequence[Message]) -> None:
-        if records:
-            done = await self.awaiting.add(list(records))
-            self.own.update(range(done.first, done.first + len(records)))
+            self.run.own.add(done.first)
 
     async def _unstored(self, records: list[Message]) -> list[Message]:
         """The records that no other process stored ahead in this turn."""
@@ -199,14 +189,3 @@ def _without_calls(
 def _client_id(record: Message, turns: int) -> str:
     """Of what was said and in which turn: another process that goes on with the run finds it."""
     return f"{_AHEAD}{name_of(record)}:{turns}"
-
-
-def _claimed(item: TResponseInputItem, ahead: Counter[str]) -> bool:
-    if not ahead or ahead[key := _key(item)] <= 0:
-        return False
-    ahead[key] -= 1
-    return True
-
-
-def _key(item: TResponseInputItem) -> str:
-    return item_key(cast("Mapping[str, object]", item))

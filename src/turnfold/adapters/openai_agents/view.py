@@ -8,9 +8,9 @@ rewritten is refused: putting the log's version back would undo, for example, a 
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, cast
 
 from agents import (
     Agent,
@@ -24,18 +24,26 @@ from agents import (
 from agents.agent_output import AgentOutputSchemaBase
 from agents.run_config import CallModelData, CallModelInputFilter, ModelInputData
 
-from turnfold.adapters.openai_agents.items import as_sent, item_key, items_of, records_of, text_of
+from turnfold.adapters.openai_agents.items import as_sent, items_of, records_of, text_of
 from turnfold.adapters.openai_agents.session import TurnfoldSession
-from turnfold.errors import Conflict, InvalidOption
+from turnfold.errors import Conflict
 from turnfold.memory.told_context import told_context
 from turnfold.records import Message
 from turnfold.window import Context, Section
 from turnfold.wire import openai_responses
 from turnfold.wire.values import list_of
 
-__all__ = ("RunView", "tool_schemas")
+__all__ = ("Numbered", "RunView", "own_last", "tool_schemas")
 
 _Items = Sequence[TResponseInputItem]
+
+
+class Numbered(NamedTuple):
+    """A message of a context and its entry."""
+
+    seq: int
+    """0 for what stands in no log: the summary, what was brought back."""
+    message: Message
 
 
 class RunView:
@@ -58,11 +66,6 @@ class RunView:
         self._omit_ids = omit_ids
         """Whether reasoning is sent without the id it was given."""
         self._theirs = theirs
-        self._begun = 0
-        self._before: list[TResponseInputItem] = []
-        """What the SDK wanted to send last time."""
-        self._seen: Counter[str] = Counter()
-        """The keys of it."""
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
@@ -83,103 +86,39 @@ class RunView:
     async def _catch_up(self, items: list[TResponseInputItem]) -> None:
         """Store what the log has not got yet; see that nothing was taken out of the run."""
         session = self.session
-        if session.known is None:  # a run that is resumed does not ask for its items
+        if not session.run.begun:  # a run that is resumed does not ask for its items
             await session.get_items()
-        if session.begun != self._begun:
-            self._begun, self._before = session.begun, []
-        if not self._before or items[: len(self._before)] != self._before:
-            self._check_whole(items)
-            self._before, self._seen = [], Counter()
-        new = self._unknown(items)
+        new = session.run.unstored(items)
         if new:
             await session.add_ahead(new)
-        self._before = list(items)
-
-    def _check_whole(self, items: _Items) -> None:
-        missing = set(map(_key, self._before)) - set(map(_key, items))
-        if missing:
-            raise InvalidOption(
-                f"{len(missing)} of the {len(self._before)} items of this run's last call are gone: a handoff's "
-                "input_filter took them out. What a model sees can be decided in one place only: let "
-                "call_model_input_filter do it, which turnfold_run(run_config=...) calls last"
-            )
-
-    def _unknown(self, items: _Items) -> list[TResponseInputItem]:
-        """The items at the end that nobody has stored; those of the last call are not looked at again."""
-        known = self.session.known or Counter[str]()
-        flags: list[bool] = []
-        first = len(self._before)
-        for item in items[first:]:
-            key = _key(item)
-            self._seen[key] += 1
-            flags.append(self._seen[key] > known[key])
-        if True not in flags:
-            return []
-        new = flags.index(True)
-        if not all(flags[new:]):
-            raise InvalidOption(
-                f"item {first + new + 1} of {len(items)} of this run is not in the log and is not new either: the run "
-                "began without this session, or something rewrote its input before turnfold saw it"
-            )
-        return list(items[first + new :])
+        session.run.sent(items)
 
     async def _shape(self, data: CallModelData[Any]) -> ModelInputData:
-        session, given = self.session.awaiting, data.model_data
-        if given.instructions:
-            await session.system(given.instructions)
-        query = _newest_words(given.input) if self._recall else None
-        context = await told_context(
-            session,
-            [given.instructions] if given.instructions else [],
-            query or None,
-            tools=await self._tools(data),
-            to=openai_responses,
+        given = data.model_data
+        query = _newest_words(given.input) if self._recall else ""
+        tools = await self._tools(data)
+        context, shown = await self.session.off_loop(
+            self._context(given.instructions or "", query, tools)
         )
-        self.call = session.last_call
-        system = list(context.section(Section.SYSTEM))
-        body = self._own_last(await self._shown(context))
-        sent = openai_responses.request([*system, *body]).kwargs
+        body = own_last(shown, self.session.run.own, conversation=self.session.session_id)
+        sent = openai_responses.request([*context.section(Section.SYSTEM), *body]).kwargs
         items = [
             as_sent(item, omit_ids=self._omit_ids) for item in list_of(sent.get("input")) or []
         ]
         told = sent.get("instructions")
         return ModelInputData(items, told if isinstance(told, str) else given.instructions)
 
-    async def _shown(self, context: Context) -> list[tuple[int, Message]]:
-        """The messages behind the system message with their seqs (0 for none), without what was popped."""
-        hidden = await self.session.hidden()
-        positions = iter(context.positions)
-        _, summary, window, tail = context.ends
-        shown: list[tuple[int, Message]] = []
-        for index in range(context.ends[0], len(context.messages)):
-            message = context.messages[index]
-            logged = summary <= index < window or index >= tail
-            seq = next(positions) if logged else 0
-            if seq in hidden:
-                kept = records_of(items_of(message)[: hidden[seq]])
-                shown += [(seq, record) for record in kept]
-            else:
-                shown.append((seq, message))
-        return shown
-
-    def _own_last(self, shown: list[tuple[int, Message]]) -> list[Message]:
-        """This run's groups behind those of another run on the same conversation: it must go on with its own turn."""
-        own = self.session.own
-        if not own or not shown or _head(shown) in own:
-            return [message for _, message in shown]
-        if not any(seq in own for seq, _ in shown):
-            raise Conflict(
-                f"nothing of this run is in the window of {self.session.session_id!r} any more: another run moved on "
-                "meanwhile. Give each run a conversation of its own, or a larger budget"
-            )
-        others: list[Message] = []
-        mine: list[Message] = []
-        into = others
-        for seq, message in shown:
-            if message.role != "tool":  # a tool's answer stays with its call
-                into = mine if seq in own else others
-            into.append(message)
-        return others + mine
+    async def _context(
+        self, instructions: str, query: str, tools: list[dict[str, object]]
+    ) -> tuple[Context, list[Numbered]]:
+        """The context under these instructions, and what is shown of it behind them."""
+        session = self.session.awaiting
+        told = [instructions] if instructions else []
+        if instructions:
+            await session.system(instructions)
+        context = await told_context(session, told, query or None, tools=tools, to=openai_responses)
+        self.call = session.last_call
+        return context, _unhidden(context, await self.session.hidden())
 
     async def _tools(self, data: CallModelData[Any]) -> list[dict[str, object]]:
         """The schemas of an agent, asked of its servers once per run."""
@@ -188,6 +127,51 @@ class RunView:
             made = await tool_schemas(data.agent, RunContextWrapper(data.context))
             self._schemas[id(data.agent)] = known = (data.agent, made)
         return known[1]
+
+
+def own_last(
+    shown: Sequence[Numbered], own: AbstractSet[int], *, conversation: str
+) -> list[Message]:
+    """The messages with this run's behind those of another run on the same conversation.
+
+    A model goes on with what stands last, and each run must go on with its own turn. `own` are the seqs of what this
+    run added; a tool's answer stays with its call.
+    """
+    groups: list[list[Numbered]] = []
+    for one in shown:
+        if one.message.role == "tool" and groups:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    mine: list[list[Numbered]] = []
+    others: list[list[Numbered]] = []
+    for group in groups:
+        (mine if any(one.seq in own for one in group) else others).append(group)
+    if not own or not groups or (mine and mine[-1] is groups[-1]):
+        return [one.message for one in shown]
+    if not mine:
+        raise Conflict(
+            f"nothing of this run is in the window of {conversation!r} any more: another run moved on meanwhile. Give "
+            "each run a conversation of its own, or a larger budget"
+        )
+    return [one.message for group in others + mine for one in group]
+
+
+def _unhidden(context: Context, hidden: Mapping[int, int]) -> list[Numbered]:
+    """The messages behind the system message, without what was popped; `hidden` says how many items of a seq stay."""
+    _, summary, window, tail = context.ends
+    positions = iter(context.positions)
+    shown: list[Numbered] = []
+    for index in range(context.ends[0], len(context.messages)):
+        message = context.messages[index]
+        logged = summary <= index < window or index >= tail
+        seq = next(positions) if logged else 0
+        if seq in hidden:
+            kept = records_of(items_of(message)[: hidden[seq]])
+            shown += [Numbered(seq, record) for record in kept]
+        else:
+            shown.append(Numbered(seq, message))
+    return shown
 
 
 async def tool_schemas(
@@ -216,11 +200,6 @@ def _schema(name: str, description: str, parameters: Mapping[str, object]) -> di
     return {"type": "function", "function": function}
 
 
-def _head(shown: Sequence[tuple[int, Message]]) -> int:
-    """The seq of the message that the last group begins with."""
-    return next((seq for seq, message in reversed(shown) if message.role != "tool"), shown[-1][0])
-
-
 def _answered(items: _Items) -> set[str]:
     """The ids of the calls that have their outputs."""
     found: set[str] = set()
@@ -235,7 +214,3 @@ def _newest_words(items: _Items) -> str:
         if item.get("role") == "user":
             return text_of(item)
     return ""
-
-
-def _key(item: TResponseInputItem) -> str:
-    return item_key(cast("Mapping[str, object]", item))

@@ -8,12 +8,13 @@ from stays too, or the channel would come back empty without a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed, checkpoint_key
+from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed
 from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
 from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
@@ -23,18 +24,49 @@ __all__ = ("Mover", "newest_of_each", "without_runs")
 _TRIES = 4
 """Times another process may move the same thread first."""
 _COUNTERS = "counters_since_delta_snapshot"
+_Name: TypeAlias = tuple[str, str]
+"""Of a checkpoint: its namespace and its id."""
 _Choice = Callable[[Sequence[Kept]], Sequence[Kept]]
 
 
-@dataclass
-class _Moved:
-    """What has arrived in the new home."""
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A thread on its way to a new home, and what has arrived there."""
 
-    last: dict[str, Kept] = field(default_factory=dict[str, Kept])
-    """By namespace, the newest."""
-    checkpoints: dict[tuple[str, str], Kept] = field(default_factory=dict[tuple[str, str], Kept])
-    """As they were in the old home."""
-    writes: dict[tuple[str, str], object] = field(default_factory=dict[tuple[str, str], object])
+    shelf: Shelf
+    old: str
+    """The home it leaves."""
+    new: str
+    decided: AbstractSet[_Name] = frozenset()
+    """Checkpoints of the old home that were chosen to stay or to go; any other came there since."""
+    arrived: dict[_Name, Kept] = field(default_factory=dict[_Name, Kept])
+    """As they were in the home they came from."""
+    newest: dict[str, Kept] = field(default_factory=dict[str, Kept])
+    """By namespace, the last that arrived, as it is in the new home."""
+    writes: dict[tuple[_Name, str], object] = field(default_factory=dict[tuple[_Name, str], object])
+    """By checkpoint and task."""
+
+    async def bring(self, home: str, chosen: Sequence[Kept]) -> None:
+        """Bring checkpoints of a home and their writes, oldest first; what has arrived is not brought again."""
+        names = {_name(kept) for kept in chosen} | self.arrived.keys()
+        for kept in sorted(chosen, key=lambda one: one.id):
+            name = _name(kept)
+            if name not in self.arrived:
+                values = await self.shelf.values(home, kept)
+                parent = kept.parent if (kept.namespace, kept.parent) in names else ""
+                fresh, before = _fresh(kept, parent, values), self.newest.get(kept.namespace)
+                self.newest[kept.namespace] = await self.shelf.put(self.new, fresh, before=before)
+                self.arrived[name] = kept
+            for each in await self.shelf.writes(home, *name):
+                if self.writes.get((name, each.task)) != each.writes:
+                    await self.shelf.add_writes(self.new, *name, each.task, each.writes)
+                    self.writes[name, each.task] = each.writes
+
+    async def bring_late(self) -> None:
+        """Bring what came to the old home since it was decided what stays: checkpoints, and writes of any of them."""
+        there = await self.shelf.all(self.old)
+        late = [kept for kept in there if _name(kept) not in self.decided]
+        await self.bring(self.old, [*late, *self.arrived.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +87,7 @@ class Mover:
             chosen = choose(there)
             try:
                 if len(chosen) < len(there):
-                    await self._move(place, version, chosen, {_name(kept) for kept in there})
+                    await self._move(place, version, chosen, decided={*map(_name, there)})
                 elif place.left:  # of a move that was broken off
                     await self.threads.erase(*place.left)
                     await self.threads.put(Place(thread, place.home), expect=version)
@@ -79,52 +111,31 @@ class Mover:
         empty, full = threads.new_home(target), threads.new_home(target)
         version = await threads.put(Place(target, empty, left=(full,)), expect=0)
         try:
-            moved = _Moved()
-            await self._carry(place.home, full, there, moved)
-            await self._settle(Place(target, full, left=(empty,)), version, set(), moved)
+            move = _Move(self.shelf, empty, full)
+            await move.bring(place.home, there)
+            await self._settle(target, version, move)
         except BaseException:
             await threads.delete(target)
             raise
 
     async def _move(
-        self, place: Place, version: int, chosen: Sequence[Kept], seen: set[tuple[str, str]]
+        self, place: Place, version: int, chosen: Sequence[Kept], *, decided: AbstractSet[_Name]
     ) -> None:
-        threads, old = self.threads, place.home
+        threads, thread = self.threads, place.thread
         await threads.erase(*place.left)
-        new = threads.new_home(place.thread)
-        version = await threads.put(Place(place.thread, old, left=(new,)), expect=version)
-        moved = _Moved()
-        await self._carry(old, new, chosen, moved)
-        await self._settle(Place(place.thread, new, left=(old,)), version, seen, moved)
+        move = _Move(self.shelf, place.home, threads.new_home(thread), decided)
+        version = await threads.put(Place(thread, move.old, left=(move.new,)), expect=version)
+        await move.bring(move.old, chosen)
+        await self._settle(thread, version, move)
 
-    async def _settle(
-        self, place: Place, version: int, seen: set[tuple[str, str]], moved: _Moved
-    ) -> None:
+    async def _settle(self, thread: str, version: int, move: _Move) -> None:
         """Let a thread live in its new home, and erase the one it left."""
-        version = await self.threads.put(place, expect=version)
-        [old] = place.left
-        # Whoever writes from here on sees that the thread moved. What came to the old home before is fetched.
-        late = [kept for kept in await self.shelf.all(old) if _name(kept) not in seen]
-        await self._carry(old, place.home, [*late, *moved.checkpoints.values()], moved)
-        await self.threads.erase(old)
-        await self.threads.put(Place(place.thread, place.home), expect=version)
-
-    async def _carry(self, old: str, new: str, chosen: Sequence[Kept], moved: _Moved) -> None:
-        """Bring checkpoints and their writes to the new home, oldest first; what has arrived is not brought again."""
-        names = {_name(kept) for kept in chosen} | moved.checkpoints.keys()
-        for kept in sorted(chosen, key=lambda one: one.id):
-            name = _name(kept)
-            if name not in moved.checkpoints:
-                values = await self.shelf.values(old, kept)
-                parent = kept.parent if (kept.namespace, kept.parent) in names else ""
-                last = moved.last.get(kept.namespace)
-                fresh = _fresh(kept, parent, values)
-                moved.last[kept.namespace] = await self.shelf.put(new, fresh, before=last)
-                moved.checkpoints[name] = kept
-            for each in await self.shelf.writes(old, *name):
-                if moved.writes.get((checkpoint_key(*name), each.task)) != each.writes:
-                    await self.shelf.add_writes(new, *name, each.task, each.writes)
-                    moved.writes[checkpoint_key(*name), each.task] = each.writes
+        settled = Place(thread, move.new, left=(move.old,))
+        version = await self.threads.put(settled, expect=version)
+        # From here on whoever writes sees that the thread moved; what was written before is in the old home.
+        await move.bring_late()
+        await self.threads.erase(move.old)
+        await self.threads.put(Place(thread, move.new), expect=version)
 
 
 def _fresh(kept: Kept, parent: str, values: Mapping[str, Typed]) -> NewCheckpoint:
@@ -176,9 +187,7 @@ def without_runs(runs: set[str], serde: SerializerProtocol) -> _Choice:
     return choose
 
 
-def _made_from(
-    kept: Kept, by_name: Mapping[tuple[str, str], Kept], serde: SerializerProtocol
-) -> list[Kept]:
+def _made_from(kept: Kept, by_name: Mapping[_Name, Kept], serde: SerializerProtocol) -> list[Kept]:
     """The ancestors that the `DeltaChannel`s of a checkpoint are made from, nearest first."""
     counters = cast("Mapping[str, object]", _metadata(kept, serde).get(_COUNTERS) or {})
     wanted = {channel for channel in counters if channel not in kept.values}
@@ -195,5 +204,5 @@ def _metadata(kept: Kept, serde: SerializerProtocol) -> Mapping[str, object]:
     return cast("Mapping[str, object]", serde.loads_typed(kept.metadata))
 
 
-def _name(kept: Kept) -> tuple[str, str]:
+def _name(kept: Kept) -> _Name:
     return kept.namespace, kept.id
