@@ -2,7 +2,9 @@
 
 The invented conversations hold messages whose words occur nowhere else, all of them older than what a window shows; a
 question is one such word or a few words as they stand. Recorded conversations are asked for words drawn from them that
-occur in at most five messages. Found means that the very message is among the best five. Nobody is given embeddings.
+occur in at most five messages, a hundred of each kind where there are so many: of 25, one word more or less is as much
+as what is to be shown. Found means that the very message is among the best five. Nobody is given embeddings. What is
+looked for as it stands, and how much that counts, was chosen on other words of the same dialogues.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ PATIENCE, QUICK_PATIENCE = 8.0, 5.0
 RECORDED, QUICK_RECORDED = ("kdconv_zh", "cmtmedqa_zh", "locomo"), ("locomo",)
 _LONGEST = 400
 """Characters of a recorded message that is asked for: some show no more of it."""
-_MANY, _MOST_PLACES = 25, 5
+_MANY, _MOST_PLACES = 100, 5
 _WORD = re.compile(r"\b[a-z]{6,}\b(?!['’])")
+_ANY_WORD = re.compile(r"\b[a-z]{3,}")
 _SAME = 5
-"""Letters by which two words are taken for forms of one."""
+"""Letters by which two words are taken for forms of one; a shorter word for a form of those that begin with it."""
 
 
 @dataclass(slots=True)
@@ -129,7 +132,7 @@ def _recorded(name: str) -> tuple[list[Item], list[Probe]]:
     if name.endswith("_zh"):
         drawn = [
             Probe(kind, probe.word, texts[probe.seq - 1])
-            for kind, words in probes(texts, many=4 * _MANY).items()
+            for kind, words in probes(texts, many=2 * _MANY).items()
             for probe in words
         ]
     else:
@@ -147,11 +150,16 @@ def _english_words(texts: Sequence[str]) -> Iterator[Probe]:
     forms: defaultdict[str, set[int]] = defaultdict(set)
     places: defaultdict[str, set[int]] = defaultdict(set)
     for at, text in enumerate(texts):
-        for word in _WORD.findall(text.lower()):
+        for word in _ANY_WORD.findall(text.lower()):
             forms[word[:_SAME]].add(at)
+        for word in _WORD.findall(text.lower()):
             places[word].add(at)
-    few = sorted(word for word in places if len(forms[word[:_SAME]]) <= _MOST_PLACES)
-    for word in random.sample(few, min(8 * _MANY, len(few))):
+
+    def said_in(word: str) -> set[int]:
+        return set[int]().union(*(forms.get(word[:many], ()) for many in range(3, _SAME + 1)))
+
+    few = sorted(word for word in places if len(said_in(word)) <= _MOST_PLACES)
+    for word in random.sample(few, min(4 * _MANY, len(few))):
         yield Probe("English word", word, texts[random.choice(sorted(places[word]))])
 
 

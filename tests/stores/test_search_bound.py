@@ -54,7 +54,7 @@ logs = st.dictionaries(
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "MOST_WALKED", 2 * MOST)
-    for module in (memory_search, sqlite_search, postgres_search):
+    for module in (ranking, memory_search, sqlite_search, postgres_search):
         monkeypatch.setattr(module, "MOST_CANDIDATES", MOST)
 
 

@@ -178,7 +178,7 @@ def made(
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few are weighed, and so few walked, that every search has to choose."""
     monkeypatch.setattr(ranking, "MOST_WALKED", 6)
-    for module in (memory_search, sqlite_search, postgres_search):
+    for module in (ranking, memory_search, sqlite_search, postgres_search):
         monkeypatch.setattr(module, "MOST_CANDIDATES", 5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from turnfold.recall.filling import fill, places_to_read
 from turnfold.recall.fusing import fuse, fused_parts
+from turnfold.recall.held_terms import AskedTerms, HeldTerms
 from turnfold.recall.passages import Recalled, passages_text
 from turnfold.recall.ranking import ranked_places, worth_of_places
 from turnfold.recall.relevance import relevant_places, speaks_of
@@ -11,6 +12,8 @@ from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, is_character, term
 
 __all__ = (
     "TERMS_MADE_BY",
+    "AskedTerms",
+    "HeldTerms",
     "Recalled",
     "asked_terms",
     "fill",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import add
 
@@ -21,14 +21,19 @@ from turnfold.recall.stems import stem
 from turnfold.recall.stop_words import FUNCTION_CHARACTERS, STOP_WORDS
 
 __all__ = (
+    "CHARACTERS",
+    "EDGES",
     "LETTERS",
     "LONGEST_TERM",
     "RUN",
     "TERMS_MADE_BY",
+    "WORDS",
     "asked_terms",
     "is_character",
     "is_cjk",
+    "plain_text",
     "terms_of",
+    "terms_of_words",
 )
 
 LONGEST_TERM = 64
@@ -41,12 +46,21 @@ _CJK = (
     "\U00020000-\U0002fa1f\U00030000-\U000323af"
 )
 _WORD = rf"[^\W_{_CJK}]+"
-RUN = re.compile(rf"[{_CJK}]+|{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
-"""What is written as one: a run of characters without spaces, or words joined by signs."""
+CHARACTERS = re.compile(rf"[{_CJK}]+")
+"""A run of characters that are written without spaces."""
+WORDS = re.compile(rf"{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
+"""Words joined by signs."""
+RUN = re.compile(f"{CHARACTERS.pattern}|{WORDS.pattern}")
+"""What is written as one: either of them."""
+EDGES = re.compile(rf"([{_CJK}])?({_WORD})(?=([{_CJK}])?)")
+"""One word, with the character right before it and the one right after it."""
 LETTERS = re.compile(_WORD)
 """One word of those."""
 _FIRST_CJK = "\u3041"
 _IS_CJK = re.compile(rf"[{_CJK}]")
+_TO_BE_NORMALIZED = re.compile(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（）“”]")
+"""What may change when widths and forms are made one, in a way that matters: not signs that never join words."""
+_TRADITIONAL = re.compile(f"[{''.join(map(chr, SIMPLIFIED))}]")
 _CONTRACTED = re.compile(
     r"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?![^\W_])|(?<=n)['’](?=t(?![^\W_]))", re.IGNORECASE
 )
@@ -57,19 +71,27 @@ _SHORTEST_HUMP = 2
 def terms_of(text: str) -> list[str]:
     """The terms of a text in order, with repetitions; of a query likewise."""
     terms: list[str] = []
-    plain = unicodedata.normalize("NFKC", text)
+    for run in RUN.findall(plain_text(text)):
+        if is_cjk(run):
+            terms.extend(run)
+            terms.extend(map(add, run, run[1:]))
+        else:
+            terms.extend(terms_of_words(run))
+    return terms
+
+
+def plain_text(text: str) -> str:
+    """A text as terms are made of it: widths and forms made one, contractions undone, characters simplified."""
+    # Looking whether there is anything to do is ten times as fast as doing it.
+    plain = unicodedata.normalize("NFKC", text) if _TO_BE_NORMALIZED.search(text) else text
     if "'" in plain or "’" in plain:
         plain = _CONTRACTED.sub("", plain)
-    for run in RUN.findall(plain):
-        if is_cjk(run):
-            characters = run.translate(SIMPLIFIED)
-            terms.extend(characters)
-            terms.extend(map(add, characters, characters[1:]))
-        elif len(run) <= LONGEST_TERM:
-            terms.extend(_known_words(run))
-        else:
-            terms.extend(_words(run))
-    return terms
+    return plain.translate(SIMPLIFIED) if _TRADITIONAL.search(plain) else plain
+
+
+def terms_of_words(run: str) -> Sequence[str]:
+    """The terms of words that are written as one."""
+    return _known_words(run) if len(run) <= LONGEST_TERM else tuple(_words(run))
 
 
 def asked_terms(query: str) -> list[str]:

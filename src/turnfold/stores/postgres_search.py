@@ -9,12 +9,11 @@ choose among them, in the order every backend keeps (see ranking.py).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from turnfold.recall import terms_of
+from turnfold.recall import AskedTerms
 from turnfold.records import decode_message
 from turnfold.stores.findable import required_marks
 from turnfold.stores.postgres_beside import to_checkpoint
@@ -91,7 +90,7 @@ async def search(
         found = await engine.transact(place.tenant, ask_again, reading=True)
 
     def ranked() -> list[Hit]:
-        return rank(list(_candidates(found)), counts, total=count, limit=limit)
+        return rank(_candidates(found, AskedTerms(terms)), counts, total=count, limit=limit)
 
     # Reading that many texts takes long enough to be felt by everybody else in the event loop.
     return ranked() if engine.blocking else await asyncio.to_thread(ranked)
@@ -186,8 +185,8 @@ class Question:
         return " AND ".join(conditions), values
 
 
-def _candidates(found: Rows) -> Iterator[Candidate]:
-    """Places with all their terms."""
+def _candidates(found: Rows, asked: AskedTerms) -> Iterator[Candidate]:
+    """Places with what they hold of the terms."""
     for row in found:
         name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
         body, text, record = cast("tuple[bytes | None, bytes | None, bytes | None]", tuple(row[4:]))
@@ -197,4 +196,4 @@ def _candidates(found: Rows) -> Iterator[Candidate]:
             said = to_checkpoint(record).text
         else:
             said = (text or b"").decode(errors="replace")
-        yield Candidate(name, seq, kind, key, Counter(terms_of(said)))
+        yield Candidate(name, seq, kind, key, asked.held_by(said))

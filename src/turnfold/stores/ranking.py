@@ -6,19 +6,19 @@ tenant's answers would shift with another's data; here nothing outside the scope
 Weighing a place needs its text, so of very many that hold a term only some are weighed: those whose terms tell most, in
 whole numbers that every backend adds up alike, and of equals the newest. Lest a search walk through the long lists of
 common words for that, only the rarest of its words choose where all together stand in very many places; all of them
-weigh.
+weigh. A single character of Chinese stands in so many words that it brings in hardly anything but noise: where places
+are more than can be weighed, it chooses only if no pair that it is asked for with stands anywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from turnfold.errors import StoreError
-from turnfold.recall import is_character, terms_of
+from turnfold.recall import HeldTerms, is_character, terms_of
 from turnfold.stores.protocol import Hit
 
 __all__ = (
@@ -45,16 +45,19 @@ _LENGTH_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.1
 """A character stands in many words; where the pairs of a word are found, its characters are found with them."""
 _USUAL_LENGTH = 60
+_TOGETHER = 1.0
+"""What it adds, as a share of the score, that all of what was asked stands together."""
+_PAIR = 2
 
 
 class Candidate(NamedTuple):
-    """A place that is weighed, with all its terms."""
+    """A place that is weighed, with what it holds of the terms asked for."""
 
     conversation: str
     seq: int
     kind: str
     key: str
-    terms: Counter[str]
+    held: HeldTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,7 @@ def choosing_terms(holding: Mapping[str, int], *, total: int) -> Choosing:
     """Which terms choose; `holding` says in how many of `total` places each of them stands."""
     rarities = rarity(holding, total=total)
     # In the order of how many hold them, not of what they tell: a single character tells less than it is rare.
-    order = sorted(
-        (term for term in holding if holding[term]), key=lambda term: (holding[term], term)
-    )
+    order = sorted(_worth_walking(holding), key=lambda term: (holding[term], term))
     walked, places = 0, 0
     for term in order:
         places += holding[term]
@@ -99,8 +100,22 @@ def choosing_terms(holding: Mapping[str, int], *, total: int) -> Choosing:
     )
 
 
+def _worth_walking(holding: Mapping[str, int]) -> list[str]:
+    """The terms that stand somewhere; of very many places, without characters whose pair stands somewhere."""
+    held = [term for term, count in holding.items() if count]
+    if sum(holding.values()) <= MOST_CANDIDATES:
+        return held
+    paired = {
+        character
+        for term in held
+        if len(term) == _PAIR and is_character(term[0])
+        for character in term
+    }
+    return [term for term in held if term not in paired]
+
+
 def rank(
-    candidates: Sequence[Candidate],
+    candidates: Iterable[Candidate],
     holding: Mapping[str, int],
     *,
     total: int,
@@ -108,16 +123,22 @@ def rank(
 ) -> list[Hit]:
     """The best of the candidates. `holding` says how many of `total` places hold a term."""
     weights = _weights(holding, total)
-    hits: list[Hit] = []
-    for name, seq, kind, key, bag in candidates:
-        length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * bag.total() / _USUAL_LENGTH
-        score = sum(
-            weight * bag[term] * (_SATURATION + 1) / (bag[term] + _SATURATION * length)
-            for term, weight in weights.items()
-            if bag[term]
-        )
-        hits.append(Hit(name, seq, round(score, 9), kind, key))
+    hits = [
+        Hit(name, seq, round(_score(held, weights), 9), kind, key)
+        for name, seq, kind, key, held in candidates
+    ]
     return sorted(hits, key=_place)[:limit]
+
+
+def _score(held: HeldTerms, weights: Mapping[str, float]) -> float:
+    counts = held.counts
+    length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * held.length / _USUAL_LENGTH
+    score = sum(
+        weight * counts[term] * (_SATURATION + 1) / (counts[term] + _SATURATION * length)
+        for term, weight in weights.items()
+        if term in counts
+    )
+    return score * (1 + _TOGETHER) if held.together else score
 
 
 def _place(hit: Hit) -> tuple[float, str, str, int, str]:

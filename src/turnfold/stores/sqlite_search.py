@@ -9,16 +9,14 @@ all of them are found first. Only the few hundred places that are weighed are re
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import combinations
 from typing import Any, cast
 
 import msgspec
 
-from turnfold.recall import terms_of
+from turnfold.recall import AskedTerms
 from turnfold.records import decode_message
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.findable import required_marks
@@ -74,7 +72,8 @@ def search(
     total = counting.total()
     choosing = choosing_terms(holding, total=total)
     chosen = _Choice(connection, index, tokens, within, held, choosing).places()
-    return rank(list(_read(connection, tenant, chosen)), holding, total=total, limit=limit)
+    candidates = _read(connection, tenant, chosen, AskedTerms(terms))
+    return rank(candidates, holding, total=total, limit=limit)
 
 
 def _spans(held: sql.Held | None) -> tuple[_Span, _Span]:
@@ -85,16 +84,18 @@ def _spans(held: sql.Held | None) -> tuple[_Span, _Span]:
     return (first, last), (-last, -first)
 
 
-def _read(connection: Connection, tenant: str, chosen: Collection[int]) -> Iterator[Candidate]:
-    """The chosen places with all their terms."""
+def _read(
+    connection: Connection, tenant: str, chosen: Collection[int], asked: AskedTerms
+) -> Iterator[Candidate]:
+    """The chosen places with what they hold of the terms."""
     entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
     beside = msgspec.json.encode([place for place in chosen if place < 0]).decode()
     for name, seq, body in connection.execute(_ENTRIES_READ, (entries, tenant)):
         said = decode_message(cast("bytes", body)).text
-        yield Candidate(cast("str", name), cast("int", seq), ENTRY, "", Counter(terms_of(said)))
+        yield Candidate(cast("str", name), cast("int", seq), ENTRY, "", asked.held_by(said))
     for row in connection.execute(_BESIDE_READ, (beside, tenant)):
         name, kind, key, text = cast("tuple[str, str, str, str]", row)
-        yield Candidate(name, 0, kind, key, Counter(terms_of(text)))
+        yield Candidate(name, 0, kind, key, asked.held_by(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,53 +159,58 @@ class _Choice:
 
     def places(self) -> Collection[int]:
         """Those whose terms tell most, and of equals the newest, as `ranking` has it."""
-        told: Counter[int] = Counter()
+        told: dict[int, int] = {}
         if self.within.takes(ENTRY):
             self._look(told, self._entries)
         if self.within.takes_beside:
             self._look(told, self._beside)
         if len(told) <= MOST_CANDIDATES:
             return told
-        return nsmallest(MOST_CANDIDATES, told, key=self._order(told))
+        least = sorted(told.values(), reverse=True)[MOST_CANDIDATES - 1]
+        best = [place for place, value in told.items() if value > least]
+        equals = [place for place, value in told.items() if value == least]
+        return best + self._newest_first(equals)[: MOST_CANDIDATES - len(best)]
 
-    def _order(self, told: Counter[int]) -> Callable[[int], tuple[int, int, str, int, str]]:
-        asked = msgspec.json.encode([place for place in told if place < 0]).decode()
+    def _newest_first(self, places: Sequence[int]) -> list[int]:
+        """Places of which the same is told, in the order they are weighed in."""
+        beside = [place for place in places if place < 0]
+        if not beside:
+            return sorted(places, reverse=True)
         found = self.connection.execute(
             "SELECT beside.id, beside.kind, beside.key FROM json_each(?) AS asked "
             "JOIN beside ON beside.id = asked.value",
-            (asked,),
+            (msgspec.json.encode(beside).decode(),),
         )
         named = {cast("int", row[0]): cast("tuple[str, str]", row[1:]) for row in found}
 
-        def order(place: int) -> tuple[int, int, str, int, str]:
+        def order(place: int) -> tuple[int, str, int, str]:
             if place > 0:
-                return -told[place], -(place >> 32), ENTRY, -(place & sql.LAST_SEQ), ""
+                return -(place >> 32), ENTRY, -(place & sql.LAST_SEQ), ""
             kind, key = named.get(place, ("", ""))  # without a name only in a damaged file
-            return -told[place], -(-place >> 32), kind, 0, key
+            return -(-place >> 32), kind, 0, key
 
-        return order
+        return sorted(places, key=order)
 
-    def _look(self, told: Counter[int], ask: Callable[[str, int], Iterable[int]]) -> None:
+    def _look(self, told: dict[int, int], ask: Callable[[str, int], Iterable[int]]) -> None:
         """Find places by the choosing terms, and add up what these tell of each."""
         rarities, common = self.choosing.rarities, self.choosing.common
         walked = self._any_of(self.choosing.walked)
-        found: Counter[int] = Counter()
+        found: dict[int, int] = {}
         for term in self.choosing.walked:
-            for place in ask(self._any_of([term]), _NO_LIMIT):
-                found[place] += rarities[term]
+            _add(found, ask(self._any_of([term]), _NO_LIMIT), rarities[term])
         for term in common if walked else ():
-            for place in ask(f"{walked} AND {self._any_of([term])}", _NO_LIMIT):
-                found[place] += rarities[term]
+            both = f"{walked} AND {self._any_of([term])}"
+            _add(found, ask(both, _NO_LIMIT), rarities[term])
         # A place that is among the newest with some of the terms is also among the newest with any of these terms
         # it holds, so the most telling combination it is found by is all of them that it holds.
-        newest: Counter[int] = Counter()
+        newest: dict[int, int] = {}
         for many in range(1, len(common) + 1):
             for terms in combinations(common, many):
                 value = sum(rarities[term] for term in terms)
                 question = " AND ".join(self._any_of([term]) for term in terms)
                 for place in ask(question, MOST_CANDIDATES):
-                    newest[place] = max(newest[place], value)
-        told.update({place: value for place, value in newest.items() if place not in found})
+                    newest[place] = max(newest.get(place, 0), value)
+        told.update(newest)
         told.update(found)
 
     def _any_of(self, terms: Iterable[str]) -> str:
@@ -267,6 +273,11 @@ class _Choice:
                 conditions += f" AND {column} {sign} ?"
                 values.append(bound)
         return conditions
+
+
+def _add(told: dict[int, int], places: Iterable[int], value: int) -> None:
+    for place in places:
+        told[place] = told.get(place, 0) + value
 
 
 def _numbers(found: tuple[object, ...] | None) -> Iterable[int]:
