@@ -26,6 +26,7 @@ from splintr import AnyTokenizer, Tokenizer
 from turnfold.tokens import familiar
 from turnfold.tokens.estimate import (
     CL100K_LIKE,
+    ENVELOPE,
     MODERN,
     SINGLE_DIGITS,
     EstimateProfile,
@@ -41,6 +42,10 @@ SHOWN = (
     (SINGLE_DIGITS, "qwen3"),
     (SINGLE_DIGITS, "gemma3"),
     (CL100K_LIKE, "cl100k_base"),
+    *(
+        (ENVELOPE, name)
+        for name in ("cl100k_base", "o200k_base", "gemma3", "mistral_v3", "kimi_k2")
+    ),
 )
 AGREEING = ("o200k_base", "llama3", "qwen3", "deepseek_v3", "gemma3", "glm4", "kimi_k2")
 HAN = "[\u4e00-\u9fff]"

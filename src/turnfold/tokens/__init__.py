@@ -11,6 +11,13 @@ from turnfold.tokens.counts import Certainty, Count, TextCounter, weakest
 from turnfold.tokens.driver import DriverCounter, ModelDriver
 from turnfold.tokens.encodings import ENCODINGS, Encoding
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
+from turnfold.tokens.estimate_profile import (
+    CL100K_LIKE,
+    ENVELOPE,
+    MODERN,
+    SINGLE_DIGITS,
+    EstimateProfile,
+)
 from turnfold.tokens.executor import shutdown_token_executor, token_executor
 from turnfold.tokens.framing import Framing
 from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, table_tokens
@@ -24,7 +31,11 @@ from turnfold.tokens.models import (
 )
 
 __all__ = (
+    "CL100K_LIKE",
     "ENCODINGS",
+    "ENVELOPE",
+    "MODERN",
+    "SINGLE_DIGITS",
     "CacheStats",
     "Calibration",
     "CautiousText",
@@ -34,6 +45,7 @@ __all__ = (
     "CountCache",
     "DriverCounter",
     "Encoding",
+    "EstimateProfile",
     "Framing",
     "ImageRule",
     "ModelDriver",

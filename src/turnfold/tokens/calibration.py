@@ -1,7 +1,8 @@
 """Estimates learn from what the provider reports.
 
 After each call a provider says how many tokens the prompt really had. The ratio of reported to counted, averaged with
-more weight on recent and on larger calls, corrects later estimates in either direction; the spread of the ratios is
+more weight on recent and on larger calls, corrects later estimates in either direction: an estimate for an unknown
+model is high on purpose, and this is its way down to the provider's own numbers. The spread of the ratios is
 shown as the error of the corrected count. What is observed are counts of the uncorrected counter. A calibration is a
 value: observing returns a new one, and a counter built from it has a name of its own, so corrected and uncorrected
 counts never mix in a cache.
