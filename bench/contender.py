@@ -22,6 +22,7 @@ __all__ = (
     "Checkpointed",
     "Contender",
     "Counted",
+    "Extract",
     "Find",
     "Found",
     "Held",
@@ -231,6 +232,16 @@ class Appended:
 
 Ask = Callable[[str], str]
 """The model that summarises: a prompt in, a text out. It may raise, as a model does."""
+
+
+class Extract(NamedTuple):
+    """A summary that was written without the model."""
+
+    text: str
+    previous: str
+    """The summary before it, which it stands for too."""
+    covers: frozenset[int]
+    """The messages it was made of, by their place in the conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

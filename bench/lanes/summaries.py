@@ -4,6 +4,9 @@ Each message begins and ends with a mark of its own. The model is a function tha
 stands for the messages it was given whole and for the earlier summaries in its prompt. So at every call one can tell
 which messages the window neither shows nor has a summary of: they are nowhere. A message of which only a part was shown
 to the model, or only a part stands in the window, is nowhere too, unless its beginning and its end are there.
+
+A contender may write a summary without the model while that one fails, and say of which messages (`extracts`): those
+are behind it wherever its text stands, in a window or in a later prompt, with what the summary before it stood for.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bench.contender import Item, Summarised
+from bench.contender import Extract, Item, Summarised
 from bench.judge import Record, call_due
 from bench.phrases import english
 from bench.workload import transcript
@@ -63,6 +66,7 @@ class _Model:
         self.fails = fails
         self.asked = self.failed = self.characters = 0
         self.covers: list[frozenset[int]] = []
+        self.extracts: dict[str, frozenset[int]] = {}
 
     def __call__(self, prompt: str) -> str:
         self.asked += 1
@@ -78,7 +82,15 @@ class _Model:
     def stood_for(self, text: str) -> frozenset[int]:
         """The messages a text shows whole or has a summary of."""
         shown = _numbers(_BEGINS, text) & _numbers(_ENDS, text)
-        return frozenset(shown).union(*(self.covers[number] for number in _numbers(_SUMMARY, text)))
+        summaries = [self.covers[number] for number in _numbers(_SUMMARY, text)]
+        extracts = [covers for extract, covers in self.extracts.items() if extract in text]
+        return frozenset(shown).union(*summaries, *extracts)
+
+    def hear(self, extracts: Sequence[Extract]) -> None:
+        """Of summaries that were written without this model, oldest first."""
+        for each in extracts:
+            if each.text not in self.extracts:
+                self.extracts[each.text] = each.covers | self.stood_for(each.previous)
 
 
 class Lane:
@@ -121,6 +133,7 @@ class Lane:
             outcome.error = outcome.error or f"{type(error).__name__}: {error}"[:200]
             return -1
         outcome.record.judge(window, newest=self._items[number], budget=self._budget)
+        model.hear(getattr(session, "extracts", list[Extract])())
         shown = model.stood_for("\n".join(item.text for item in window))
         return len(set(range(1, number + 1)) - shown)
 

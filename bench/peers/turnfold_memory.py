@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
-from bench.contender import Ask, Counted, Find, Found, Item, Summarised
+from bench.contender import Ask, Counted, Extract, Find, Found, Item, Summarised
 from bench.peers.turnfold_itself import MODEL, STORED, SessionOnDisk, as_items, as_turnfold
 from turnfold import Budget, Memory, Message, SummaryTokenMemory, counter_for
 from turnfold.tokens import cautious_counter, estimate_text
-from turnfold.tokens.estimate_profile import CL100K_LIKE
+from turnfold.tokens.estimate_profile import CL100K_LIKE, MODERN
 
 __all__ = ("COUNTED", "FOUND", "NEEDS", "SUMMARISED")
 
@@ -41,6 +42,19 @@ class _Folding:
 
     def window(self) -> Sequence[Message]:
         return self._session.context().messages
+
+    def extracts(self) -> list[Extract]:
+        """What was folded without the model; the entry of a message is numbered one higher than its place."""
+        made = self._session.checkpoints()
+        return [
+            Extract(
+                new.text,
+                old.text if old else "",
+                frozenset(range(old.upto if old else 0, new.upto)),
+            )
+            for old, new in pairwise([None, *made])
+            if new is not None and not new.model
+        ]
 
 
 class _Asked:
@@ -83,7 +97,12 @@ def _summarised(
 
 
 SUMMARISED = (
-    _summarised("Session", _Folding, 'checkpoint="inline", all other settings as they come'),
+    _summarised(
+        "Session",
+        _Folding,
+        'checkpoint="inline", all other settings as they come; while the model fails an extract stands in, which '
+        "counts as a summary of the messages it was made of",
+    ),
     _summarised(
         "SummaryTokenMemory",
         _TokenMemory,
@@ -148,10 +167,15 @@ def _like_cl100k(text: str) -> int:
     return estimate_text(text, profile=CL100K_LIKE)
 
 
+def _like_o200k(text: str) -> int:
+    return estimate_text(text, profile=MODERN)
+
+
 COUNTED = (
     _counted("exact, gpt-4o", counter_for("gpt-4o").count_text, "exact", "o200k_base"),
     _counted("exact, gpt-4", counter_for("gpt-4").count_text, "exact", "cl100k_base"),
     _counted("estimate of an unknown model", estimate_text, "bound"),
+    _counted("estimate, profile MODERN", _like_o200k, "bound", "o200k_base"),
     _counted("estimate, profile CL100K_LIKE", _like_cl100k, "bound", "cl100k_base"),
     _counted("count where no model is named", cautious_counter().count_text, "bound"),
 )

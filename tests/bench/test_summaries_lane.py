@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from bench.contender import Ask, Item, Summarised
+from bench.contender import Ask, Extract, Item, Summarised
 from bench.lanes.summaries import Lane, Outcome
 
 _BUDGET = 4_000
@@ -110,3 +110,38 @@ def test_a_model_that_was_down_for_a_while_is_asked_again_afterwards() -> None:
     assert 0 < outcome.failed < outcome.asked
     assert outcome.late == outcome.left == 0
     assert outcome.sent > _outcome(_carefully).sent
+
+
+class _StandingIn(_Folding):
+    """Folds without the model, and says so; `shows` says whether the text stays in its window."""
+
+    def __init__(self, ask: Ask, *, shows: bool) -> None:
+        super().__init__(ask, self._picked)
+        self._shows = shows
+        self._told: list[Extract] = []
+        self._covered = 0
+
+    def _picked(self, ask: Ask, previous: str, items: Sequence[Item]) -> str:
+        del ask
+        first, self._covered = self._covered + 1, self._covered + len(items)
+        text = f"extract up to {self._covered}"
+        covers = frozenset(range(first, self._covered + 1))
+        self._told.append(Extract(text, previous, covers))
+        return text if self._shows else ""
+
+    def extracts(self) -> list[Extract]:
+        return self._told
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_an_extract_counts_where_its_text_stands_and_nowhere_else(shows: bool) -> None:  # noqa: FBT001 (a parameter)
+    contender = Summarised(
+        name="toy",
+        package="",
+        convert=list,
+        open=lambda _, ask: _StandingIn(ask, shows=shows),
+        read=list,
+    )
+    outcome = Lane(contender, messages=160, budget=_BUDGET, failing="never").run()
+    assert outcome.asked == 0
+    assert (outcome.gaps == 0) is shows

@@ -75,6 +75,41 @@ def test_the_next_call_asks_again_for_everything_that_failed() -> None:
     assert [*told(model), *marks(window)] == list(range(120))
 
 
+def test_a_model_that_stays_down_is_asked_ever_more_rarely_and_noticed_when_it_is_back() -> None:
+    model = ScriptedModel(RuntimeError("overloaded"))
+    memory = SummaryTokenMemory("s", model, max_tokens=900)
+    log = [FACT, *chat(160)[1:]]
+    calls = range(100, 200)
+    asked: list[int] = []
+    for stop in calls:
+        before = len(model.prompts)
+        window = history(memory, log[:stop])
+        assert notice(window), "an extract stands in, whether the model was asked or not"
+        assert memory._last is not None
+        assert check(memory._last) == ()
+        asked += [stop] * (len(model.prompts) > before)
+    gone = [call - calls[0] for call in asked]
+    assert gone == [0, 1, 2, 3, 5, 8, 13, 22, 39, 72], "3 at once, then 1, 2, 4 ... 32 calls apart"
+    model.answer = "notes"
+    for stop in range(200, 240):
+        history(memory, log[:stop])
+    assert memory.current_summary == "notes"
+
+
+def test_one_answer_makes_up_for_all_failures() -> None:
+    model = failing_then("notes", failures=5)
+    memory = SummaryTokenMemory("s", model, max_tokens=900)
+    log = chat(160)
+    for stop in range(100, 120):
+        history(memory, log[:stop])
+    assert memory.current_summary == "notes"
+    model.answer = RuntimeError("overloaded")
+    asked = len(model.prompts)
+    for stop in (200, 201, 202):
+        history(memory, log[:stop])
+    assert len(model.prompts) == asked + 3, "failures are forgiven again"
+
+
 def test_a_failure_after_success_keeps_the_summary_it_had() -> None:
     model = ScriptedModel("The cat is called Mina.")
     memory = SummaryTokenMemory("s", model, max_tokens=900)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -206,10 +207,7 @@ class Assembler:
         fold = await self.fold_range(budget, max(upto, window.anchor - 1), around)
         if fold is None:
             return context, around, tail
-        if policy.mode is FoldMode.BACKGROUND:
-            self.keeper.begin(fold)
-            return context, around, tail
-        if await self._folded(fold) is None:
+        if await self._folded(fold, unfolded=window.anchor - 1 > around.covered) is None:
             return context, around, tail
         await follower.refresh()
         around, tail = await self.around(wanted)
@@ -235,11 +233,18 @@ class Assembler:
     def _in_tool_loop(window: LiveWindow) -> bool:
         return window.turn != window.seq
 
-    async def _folded(self, fold: FoldRange) -> Checkpoint | None:
-        try:
-            return await self.keeper.step(fold)
-        except SummaryFailed:
-            return None  # noted and logged: the last good window serves
+    async def _folded(self, fold: FoldRange, *, unfolded: bool) -> Checkpoint | None:
+        """What landed before this call is answered; where messages are `unfolded`, at worst an extract of them."""
+        landed = None
+        with suppress(SummaryFailed):  # noted and logged: the last good window serves
+            if self.setting.policy.mode is FoldMode.BACKGROUND:
+                self.keeper.begin(fold)
+            else:
+                landed = await self.keeper.step(fold)
+        if landed is None and unfolded:
+            with suppress(SummaryFailed):
+                landed = await self.keeper.stand_in(fold)
+        return landed
 
     def _sought(self, wanted: Wanted, window: LiveWindow) -> str:
         """What to look for before the window: what was asked, or what the user said where nobody asked."""

@@ -5,7 +5,9 @@ the lease ends and folding is due again. The lease only saves work: what keeps t
 compare-and-swap of the checkpoint. The lease knows a handle, not its threads and tasks: of those one folds at a time,
 and who waited for it goes on from what it made. After a failure nobody tries again for a while, twice as long each
 time; the last good window serves meanwhile, and after the last retry the session says that it is back to its full
-history.
+history. When messages leave that window before the model is back, the extract stands in for its summary: a sentence
+picked badly is better than a message that is nowhere. That is no success of the model: the failures stay noted, and it
+is asked again when its time has come, with the extract as the summary so far.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class MemoryMode(StrEnum):
     """What a context shows of the past."""
 
     FULL_HISTORY = "FULL_HISTORY"
-    """Everything, as far as the budget allows: before the first checkpoint, and while folding fails."""
+    """Everything, as far as the budget allows: before the first checkpoint, and while folding fails and no extract
+    stands in."""
     SUMMARY_N = "SUMMARY_N"
     """A summary and the newest turns."""
 
@@ -76,6 +79,8 @@ class FoldPolicy:
     """Seconds before the second attempt; twice as long before each further one."""
     lease: float = 120.0
     """Seconds after which another process may take over."""
+    stand_in: bool = True
+    """Whether the extract serves while the writer fails and rests, and messages have left the window unfolded."""
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold, self.keep_turns)
@@ -107,7 +112,10 @@ class FoldKeeper:
 
     async def mode(self, live: Checkpoint | None) -> MemoryMode:
         """What a context shows of the past."""
-        if live is None or (await self.status()).failures > self.policy.retries:
+        if live is None:
+            return MemoryMode.FULL_HISTORY
+        stood_in = self.policy.stand_in and not live.model
+        if not stood_in and (await self.status()).failures > self.policy.retries:
             return MemoryMode.FULL_HISTORY
         return MemoryMode.SUMMARY_N
 
@@ -169,6 +177,32 @@ class FoldKeeper:
             await self._release(failures=0)
         self._count(landed, fold)
         return landed
+
+    async def stand_in(self, fold: FoldRange) -> Checkpoint | None:
+        """One step by the extract, in place of a writer that has failed and is not to be asked now; otherwise None.
+
+        It needs neither lease nor turn, and waits for nobody who asks the model: whoever of them commits first wins.
+        """
+        if not await self._is_given_up():
+            return None
+        current = await self._current(fold)
+        if current.after >= current.upto:
+            return current.previous
+        landed = await self.folder.step(current, stand_in=ExtractiveWriter())
+        self._count(landed, current)
+        if landed is not None:
+            fields = {"event": "fold_stood_in", "conversation": self._mark}
+            _log.warning("an extract stands in for the summary", extra=fields)
+        return landed
+
+    async def _is_given_up(self) -> bool:
+        """Whether the writer failed and its time has not come again, or it failed once more than all retries."""
+        policy = self.policy
+        if not policy.stand_in or isinstance(self.folder.writer, ExtractiveWriter):
+            return False
+        note = await self.status()
+        resting = bool(note.failures) and self.clock() < note.not_before
+        return resting or note.failures > policy.retries + 1
 
     def begin(self, fold: FoldRange) -> bool:
         """Fold in the background; False when that is under way."""
@@ -260,7 +294,7 @@ class FoldKeeper:
             return
         self.meter.add("checkpoints")
         self.meter.observe("checkpoint_entries", landed.upto - fold.after)
-        self.meter.observe("summary_tokens", self.folder.counter.count_text(landed.text))
+        self.meter.observe("summary_tokens", self.folder.counted(landed.text))
         self.meter.observe("summary_fidelity", landed.fidelity)
 
 

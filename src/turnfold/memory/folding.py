@@ -9,7 +9,7 @@ checkpoint of its own, so that no step reads more than a bounded piece of the lo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
@@ -20,6 +20,7 @@ from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Scope, Store
 from turnfold.summary import Passage, check_fidelity, passages_of, with_annex
 from turnfold.summary.fidelity import SourceFacts, source_facts, without_annex
+from turnfold.summary.reading import CountedOnce, Reading
 from turnfold.summary.speakers import split_prefix
 from turnfold.tokens import TokenCounter, clip
 
@@ -73,9 +74,20 @@ class Folder:
     counter: TokenCounter
     writer: SummaryWriter
     way: Way
+    counted: CountedOnce = field(init=False, repr=False, compare=False)
+    """What the lines of the last summary cost: the next one keeps most of them."""
 
-    async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the beginning of a range; None when another was faster or the conversation is gone."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counted", CountedOnce(self.counter.count_text))
+
+    async def step(
+        self, fold: FoldRange, *, stand_in: SummaryWriter | None = None
+    ) -> Checkpoint | None:
+        """Fold the beginning of a range; None when another was faster or the conversation is gone.
+
+        `stand_in` writes this one summary in the writer's place.
+        """
+        writer, reading = stand_in or self.writer, Reading()
         entries = await self._entries(fold)
         if not entries:
             return None
@@ -83,9 +95,13 @@ class Folder:
             [entry.message for entry in entries if entry.message.role != "system"],
             first=entries[0].seq,
         )
-        facts = source_facts([*_before(fold), *passages])
-        text = await self._text(passages, facts, fold) if passages or fold.so_far else ""
-        return await self.commit(fold, entries, text, facts=facts, model=self.writer.name)
+        facts = source_facts([*_before(fold), *passages], reading=reading)
+        text = ""
+        if passages or fold.so_far:
+            text = await self._text(passages, facts, fold, writer, reading)
+        fidelity = check_fidelity(facts, text, reading=reading).score
+        self.counted.keep([text, *text.splitlines()])
+        return await self.commit(fold, entries, text, fidelity=fidelity, model=writer.name)
 
     async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
         """Fold the whole range behind a summary the caller wrote, which is kept as it is."""
@@ -100,8 +116,8 @@ class Folder:
             [entry.message for entry in entries if entry.message.role != "system"],
             first=fold.after + 1,
         )
-        facts = source_facts([*_before(fold), *passages])
-        return await self.commit(fold, entries, text, facts=facts, model=_CALLER)
+        fidelity = check_fidelity([*_before(fold), *passages], text).score
+        return await self.commit(fold, entries, text, fidelity=fidelity, model=_CALLER)
 
     async def commit(
         self,
@@ -109,7 +125,7 @@ class Folder:
         entries: Sequence[Entry],
         text: str,
         *,
-        facts: SourceFacts,
+        fidelity: float,
         model: str,
     ) -> Checkpoint | None:
         """Make the summary of these entries live; None when it no longer follows the live one."""
@@ -129,34 +145,45 @@ class Folder:
             digest=digest.hexdigest(),
             model=model,
             trust=lowest_trust(entries, previous.trust if fold.so_far and previous else "system"),
-            fidelity=check_fidelity(facts, text).score,
+            fidelity=fidelity,
         )
         try:
             return await self.store.add_checkpoint(self.scope, self.conversation, checkpoint)
         except (Conflict, ConversationDeleted):
             return None
 
-    async def _text(self, passages: Sequence[Passage], facts: SourceFacts, fold: FoldRange) -> str:
-        count = self.counter.count_text
-        extractive = isinstance(self.writer, ExtractiveWriter)
+    async def _text(
+        self,
+        passages: Sequence[Passage],
+        facts: SourceFacts,
+        fold: FoldRange,
+        writer: SummaryWriter,
+        reading: Reading,
+    ) -> str:
+        count = self.counted
+        extractive = isinstance(writer, ExtractiveWriter)
         # A model is not sent what was added to its last summary: those facts are checked for, and added, again.
         previous = fold.so_far if extractive or fold.by_caller else without_annex(fold.so_far)
-        task = SummaryTask(passages, previous, fold.limit, count)
-        text = clip((await self._written(task)).strip(), fold.limit, count)
+        task = SummaryTask(passages, previous, fold.limit, count, reading)
+        text = (await self._written(task, writer)).strip()
+        if not extractive or count(text) > fold.limit:
+            text = clip(text, fold.limit, count)
         if not text:
             raise SummaryFailed("the summariser answered without text")
-        lost = check_fidelity(facts, text)
         # The extract was chosen for its facts: cutting it to make room for more of them loses more than it adds.
-        if not lost.missing or extractive:
+        if extractive:
+            return text
+        lost = check_fidelity(facts, text, reading=reading)
+        if not lost.missing:
             return text
         shorter = clip(text, max(int(fold.limit * (1 - _ANNEX_SHARE)), 1), count)
         if shorter != text:
-            text, lost = shorter, check_fidelity(facts, shorter)
+            text, lost = shorter, check_fidelity(facts, shorter, reading=reading)
         return with_annex(text, lost, limit=fold.limit, count=count)
 
-    async def _written(self, task: SummaryTask) -> str:
+    async def _written(self, task: SummaryTask, writer: SummaryWriter) -> str:
         try:
-            text = await self.writer.write(task, self.way)
+            text = await writer.write(task, self.way)
             return check_text(plain_text(text, path="summary"), path="summary")
         except SummaryFailed:
             raise

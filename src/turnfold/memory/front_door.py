@@ -55,6 +55,7 @@ def make_setting(
     keep_turns: int = 8,
     retries: int = 3,
     backoff: float = 1.0,
+    stand_in: bool = True,
     recall: RecallMode | str = RecallMode.OFF,
     embedder: Embedder | None = None,
     strategy: Strategy = oldest_first,
@@ -74,6 +75,7 @@ def make_setting(
         keep_turns=keep_turns,
         retries=retries,
         backoff=backoff,
+        stand_in=stand_in,
     )
     counted = counter or (counter_for(model) if model else cautious_counter())
     kept = meter or Meter()
@@ -133,6 +135,7 @@ class AsyncMemory:
         keep_turns: int = 8,
         retries: int = 3,
         backoff: float = 1.0,
+        stand_in: bool = True,
         recall: RecallMode | str = RecallMode.OFF,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
@@ -155,6 +158,7 @@ class AsyncMemory:
                 keep_turns=keep_turns,
                 retries=retries,
                 backoff=backoff,
+                stand_in=stand_in,
                 recall=recall,
                 embedder=embedder,
                 strategy=strategy,

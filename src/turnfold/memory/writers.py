@@ -8,7 +8,7 @@ once, and the pieces are folded together with the summary so far in a last step;
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast, runtime_checkable
 
 from turnfold.errors import InvalidOption
@@ -23,6 +23,7 @@ from turnfold.summary import (
     history_text,
     split_to_fit,
 )
+from turnfold.summary.reading import Reading
 from turnfold.tokens import clip
 
 __all__ = (
@@ -50,6 +51,8 @@ class SummaryTask:
     limit: int
     """Tokens the new summary may have."""
     count: Callable[[str], int]
+    reading: Reading = field(default_factory=Reading, compare=False, repr=False)
+    """What was read of it already."""
 
 
 @runtime_checkable
@@ -81,7 +84,11 @@ class ExtractiveWriter:
     async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it waits for nothing)
         """The extract."""
         return extract_summary(
-            task.passages, limit=task.limit, count=task.count, previous=task.previous
+            task.passages,
+            limit=task.limit,
+            count=task.count,
+            previous=task.previous,
+            reading=task.reading,
         )
 
 

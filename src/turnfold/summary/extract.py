@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turnfold.summary.facts import Hit, find_hits
+from turnfold.summary.facts import Hit
 from turnfold.summary.fitting import best_that_fit, cut_to_fit, joint_cost, require_limit
 from turnfold.summary.ranking import Candidate, choose, estimated_tokens
-from turnfold.summary.sentences import Sentence, clean_text, one_line, split_sentences
+from turnfold.summary.reading import Reading
+from turnfold.summary.sentences import Sentence, clean_text, one_line
 from turnfold.summary.speakers import is_tool, prefix_of, role_of, split_prefix, voice_of
 from turnfold.summary.terms import is_chinese, terms_of
 
@@ -67,16 +68,19 @@ def extract_summary(
     count: Callable[[str], int],
     previous: str = "",
     language: Language = "auto",
+    reading: Reading | None = None,
 ) -> str:
     """The most telling sentences of `passages` and of the `previous` summary, in log order, one line each.
 
     The result costs at most `limit` by `count`. It is the same for the same input, never holds one
     sentence twice, and is empty only if every text is blank or not a single character fits.
+    `reading` is for who has read some of it already.
     """
     require_limit(limit)
     ordered = sorted(passages, key=lambda passage: passage.position)
     chinese = spoken_language(ordered, previous, language) == "zh"
-    candidates = list(_distinct(_candidates(ordered, previous, chinese=chinese)))
+    found = _candidates(ordered, previous, reading or Reading(), chinese=chinese)
+    candidates = list(_distinct(found))
     if not candidates:
         return ""
 
@@ -84,8 +88,9 @@ def extract_summary(
         return "\n".join(candidates[at].line for at in sorted(indexes))
 
     everything = range(len(candidates))
+    # All of it is counted only where the estimate, which errs upward, leaves a chance: else the choice decides.
     if (
-        sum(estimated_tokens(c.line) for c in candidates) <= 4 * limit
+        sum(estimated_tokens(c.line) for c in candidates) <= 2 * limit
         and count(render(everything)) <= limit
     ):
         return render(everything)
@@ -105,20 +110,20 @@ def spoken_language(
 
 
 def _candidates(
-    passages: Sequence[Passage], previous: str, *, chinese: bool
+    passages: Sequence[Passage], previous: str, reading: Reading, *, chinese: bool
 ) -> Iterator[tuple[str, Candidate]]:
     """Every sentence with its body, from which duplicates are told, in the order of the log."""
     labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
-    for line in _previous_lines(previous):
-        yield _from_previous(line, labels)
+    for line in _previous_lines(previous, reading):
+        yield _from_previous(line, labels, reading)
     asked_by: str | None = None
     for number, passage in enumerate(passages):
-        sentences = split_sentences(passage.text)
+        sentences = reading.sentences(passage.text)
         prefix = prefix_of(passage.speaker, chinese=chinese)
         answers = asked_by is not None and asked_by != passage.speaker
         for place, sentence in enumerate(sentences):
             edge = 1.1 if place == 0 or place == len(sentences) - 1 else 1.0
-            hits = tuple(find_hits(sentence.text, sentence.kind))
+            hits = reading.hits(sentence.text, sentence.kind)
             terms = frozenset(terms_of(sentence.text))
             stress = (
                 edge * _form(sentence, hits, len(terms)) * (1.25 if answers and place == 0 else 1.0)
@@ -139,7 +144,7 @@ def _candidates(
             asked_by = passage.speaker if _QUESTION.search(sentences[-1].text) else None
 
 
-def _previous_lines(previous: str) -> Iterator[str]:
+def _previous_lines(previous: str, reading: Reading) -> Iterator[str]:
     """The previous summary's lines; a long line that is not one of our own is cut into sentences."""
     for raw in clean_text(previous).split("\n"):
         line = one_line(raw)
@@ -148,13 +153,13 @@ def _previous_lines(previous: str) -> Iterator[str]:
         if len(line) <= _LONG_PREVIOUS_LINE or (len(line) <= _OWN_LINE and split_prefix(line)[0]):
             yield line
         else:
-            yield from (sentence.text for sentence in split_sentences(line))
+            yield from (sentence.text for sentence in reading.sentences(line))
 
 
-def _from_previous(line: str, labels: frozenset[str]) -> tuple[str, Candidate]:
+def _from_previous(line: str, labels: frozenset[str], reading: Reading) -> tuple[str, Candidate]:
     speaker, body = split_prefix(line, labels)
-    kind = split_sentences(body)[0].kind
-    hits = tuple(find_hits(body, kind))
+    kind = reading.sentences(body)[0].kind
+    hits = reading.hits(body, kind)
     terms = frozenset(terms_of(body))
     stress = _form(Sentence(body, kind), hits, len(terms))
     voice = voice_of(speaker or "summary")

@@ -16,7 +16,7 @@ from turnfold.errors import InvalidOption
 from turnfold.summary.extract import ANNEX_HEADINGS, Language, Passage
 from turnfold.summary.facts import FACT_WEIGHTS, Fact, fact_at, find_hits
 from turnfold.summary.fitting import best_that_fit, joint_cost, require_limit
-from turnfold.summary.sentences import split_sentences
+from turnfold.summary.reading import Reading
 from turnfold.summary.speakers import prefix_of, voice_of
 from turnfold.summary.stated import Stated
 from turnfold.summary.terms import is_chinese
@@ -48,15 +48,18 @@ class SourceFacts:
     graded: tuple[tuple[Fact, float], ...]
 
 
-def source_facts(source: Sequence[Passage]) -> SourceFacts:
+def source_facts(source: Sequence[Passage], *, reading: Reading | None = None) -> SourceFacts:
     """The facts of these passages."""
-    return SourceFacts(tuple(_graded_facts(source)))
+    return SourceFacts(tuple(_graded_facts(source, reading or Reading())))
 
 
-def check_fidelity(source: Sequence[Passage] | SourceFacts, summary: str) -> Fidelity:
+def check_fidelity(
+    source: Sequence[Passage] | SourceFacts, summary: str, *, reading: Reading | None = None
+) -> Fidelity:
     """Compare the hard facts of `source` with what `summary` states; 1.0 when there are no facts to lose."""
-    graded = (source if isinstance(source, SourceFacts) else source_facts(source)).graded
-    stated = Stated(summary)
+    read = reading or Reading()
+    known = source if isinstance(source, SourceFacts) else source_facts(source, reading=read)
+    graded, stated = known.graded, Stated(summary, read)
     missing = [(fact, grade) for fact, grade in graded if not stated.has(fact)]
     missing.sort(key=lambda pair: -pair[1])
     score = 1.0 - len(missing) / len(graded) if graded else 1.0
@@ -101,15 +104,15 @@ def without_annex(summary: str) -> str:
     return "\n".join(lines[: ends[-1]]) if ends else summary
 
 
-def _graded_facts(source: Sequence[Passage]) -> list[tuple[Fact, float]]:
+def _graded_facts(source: Sequence[Passage], reading: Reading) -> list[tuple[Fact, float]]:
     """Each distinct fact as it was first stated, with how grave its loss would be."""
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}
     for passage in sorted(source, key=lambda p: p.position):
         voice = voice_of(passage.speaker)
-        for sentence in split_sentences(passage.text):
-            for hit in find_hits(sentence.text, sentence.kind):
+        for sentence in reading.sentences(passage.text):
+            for hit in reading.hits(sentence.text, sentence.kind):
                 name = (hit.kind, hit.key)
                 if name not in first:
                     first[name] = fact_at(sentence.text, hit, speaker=passage.speaker)

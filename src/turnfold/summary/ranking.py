@@ -28,6 +28,10 @@ EARLIER_CROWDED = 0.8
 EARLIER_ROOM = 0.7
 LEAST_WORTH = 1e-6
 MISFITS_BEFORE_GIVING_UP = 48
+_HEAD_CHARACTERS = 6
+"""Characters to a token, at least as many as running text has."""
+_SLACK = 2
+"""Tokens by which a whole line may cost less than its beginning: the last word of that may be cut in two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,10 @@ def choose(
         if heap and -heap[0][0] > value:
             heapq.heappush(heap, (-value, at))
             continue
-        cost = count(candidates[at].line) + (joint if chosen else 0)
+        room = limit - spent - (joint if chosen else 0)
+        if room <= 0:
+            break
+        cost = _cost(candidates[at].line, room, count) + (joint if chosen else 0)
         if spent + cost > limit:
             misfits += 1
             continue
@@ -156,6 +163,17 @@ def choose(
             earlier_spent += cost
             cover.crowded = earlier_spent > EARLIER_ROOM * limit
     return chosen or [best]
+
+
+def _cost(line: str, room: int, count: Callable[[str], int]) -> int:
+    """What a line costs; of one whose beginning is too dear for `room`, what that beginning costs.
+
+    When little room is left, most lines that are tried do not fit, and few need to be counted to their end for that.
+    """
+    head = line[: _HEAD_CHARACTERS * (room + _SLACK)]
+    if len(head) < len(line) and (least := count(head)) > room + _SLACK:
+        return least
+    return count(line)
 
 
 def estimated_tokens(line: str) -> float:

@@ -64,8 +64,15 @@ _WORD_UNIT = _choice(unit for unit in ENGLISH_UNITS if unit.isalpha())
 _SIGN_UNIT = _choice(unit for unit in ENGLISH_UNITS if not unit.isalpha())
 _CHINESE_UNIT = _choice(CHINESE_UNITS)
 
+_MAY_BEGIN = rf"""
+    (?: (?<!\w)(?!\s)(?!(?!{_MONTH}|rmb\b|[a-z]+days?\b)(?-i:[A-Za-z][a-z]*+)[ ])
+      | (?<=\w)(?![a-z_\s]) )
+"""
+# No shape begins inside a word, with white space, or with a plain word before a space unless that may name a date or a
+# currency. It follows from the shapes; asked first, it spares most places all of them.
 _SHAPES = re.compile(
     rf"""
+    {_MAY_BEGIN} (?:
       (?P<url> (?<!\w)(?:https?|ftp|wss?|file)://{_URL_BODY} | (?<![\w.])www\.{_URL_BODY} )
     | (?P<email> (?<![\w.+-])[a-z0-9][\w.+-]{{0,63}}@[a-z0-9][\w-]{{0,62}}
         (?:\.[a-z0-9][\w-]{{0,62}})+ )
@@ -109,6 +116,7 @@ _SHAPES = re.compile(
     | (?P<dotted> (?<![\w.])[a-z_]\w+(?:\.[a-z_]\w+)+(?:\(\))? )
     | (?P<call> (?<![\w.])[a-z_]\w+\(\) )
     | (?P<camel> (?<![\w.])(?-i:[A-Za-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+|[a-z][A-Z][a-z]+)(?!\w) )
+    )
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 
-from turnfold.summary.facts import Fact, Hit, find_hits
+from turnfold.summary.facts import Fact, Hit
 from turnfold.summary.numerals import ENGLISH_UNITS, english_numeral
-from turnfold.summary.sentences import clean_text, one_line, split_sentences
+from turnfold.summary.reading import Reading
+from turnfold.summary.sentences import clean_text, one_line
 from turnfold.summary.terms import same_width
 
 __all__ = ("Stated",)
@@ -25,7 +26,7 @@ _ENOUGH_OF_A_RULE = 0.6
 class Stated:
     """The facts of one summary."""
 
-    def __init__(self, summary: str) -> None:
+    def __init__(self, summary: str, reading: Reading) -> None:
         self._text = same_width(one_line(clean_text(summary))).casefold()
         self._spaced = self._text.translate(_AS_SPACES)
         self._units: dict[str, set[str]] = {}
@@ -34,8 +35,8 @@ class Stated:
         self._yearless: set[str] = set()
         self._rules_with: dict[str, set[tuple[int, int]]] = {}
         self._known: set[tuple[str, str]] = set()
-        for number, sentence in enumerate(split_sentences(summary)):
-            for hit in find_hits(sentence.text, sentence.kind):
+        for number, sentence in enumerate(reading.sentences(summary)):
+            for hit in reading.hits(sentence.text, sentence.kind):
                 self._note(hit, number)
         for word in _WORD.findall(self._text):
             value = english_numeral(word)

@@ -7,8 +7,8 @@ What the document's protocol loses is kept here. A watermark says up to which me
 message is summarised once, however often the whole history is passed in. When the window is full it is cut to half of
 `available` in one step, so the model is asked rarely and the prompt's beginning stays put. If the model fails, an
 extract of the same messages stands in for them, the watermark stays where it is, and the next call asks again: no
-message is ever in neither the window nor a summary. Calls on one memory take turns, so that parallel ones do not
-summarise anything twice.
+message is ever in neither the window nor a summary. A model that keeps failing is asked more and more rarely. Calls on
+one memory take turns, so that parallel ones do not summarise anything twice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Protocol
 
 from turnfold.budget import Budget, Shares
 from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.memory.in_process.patience import Patience
 from turnfold.memory.in_process.token_memory import TokenMemory
 from turnfold.memory.in_process.token_storage import KeptSummary, StoredHistory
 from turnfold.memory.in_process.watermark import Watermark, digest_of
@@ -114,6 +115,7 @@ class SummaryTokenMemory(TokenMemory):
         self._watermark = Watermark()
         self._kept = KeptSummary()
         self._cleared = False
+        self._patience = Patience()
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def get_history(
@@ -218,6 +220,8 @@ class SummaryTokenMemory(TokenMemory):
         """The summary with everything before `start` folded in; an extract stands in where the model fails."""
         first, stop = transcript.position_of(mark), transcript.position_of(start)
         passages = passages_of(transcript.messages[first:stop], first=first)
+        if passages and not self._patience.asks():
+            return self._extract(passages, self.current_summary)
         groups = list(split_to_fit(passages, self._group_tokens(), self._local.count_text))
         edges = [*(group[0].position for group in groups[1:]), stop][: len(groups)]
         watermark, summary, asked = self._watermark, self.current_summary, 0
@@ -228,7 +232,9 @@ class SummaryTokenMemory(TokenMemory):
                     self.current_summary = summary
                     watermark.rise(digests[first:edge])
                 first, asked = edge, asked + 1
+                self._patience.answered()
         except Exception as error:  # whatever the model raises, the window must be built
+            self._patience.failed()
             # Only the kind: what a model says may quote the conversation.
             kind = type(error).__name__
             _log.warning(
@@ -236,12 +242,14 @@ class SummaryTokenMemory(TokenMemory):
                 kind,
                 extra={"event": "summary_failed", "error": kind},
             )
-            rest = [passage for group in groups[asked:] for passage in group]
-            limit, count = self._longest_summary(), self._local.count_text
-            return extract_summary(rest, limit=limit, count=count, previous=summary)
+            return self._extract([each for group in groups[asked:] for each in group], summary)
         if not groups:
             watermark.rise(digests[first:stop])
         return summary
+
+    def _extract(self, passages: list[Passage], previous: str) -> str:
+        limit, count = self._longest_summary(), self._local.count_text
+        return extract_summary(passages, limit=limit, count=count, previous=previous)
 
     async def _ask(self, passages: list[Passage], previous: str) -> str:
         prompt = fill_prompt(self.summary_prompt, history_text(passages, previous=previous))
