@@ -50,8 +50,9 @@ test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter, in an environment of
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
 	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser
 
-bench: $(BENCH_READY) ## measure turnfold beside its peers, in an environment of its own
-	@.venv-bench/bin/python -m bench
+bench: $(BENCH_READY) ## measure turnfold beside its peers; tables and pictures go into docs/benchmarks.md (an hour or two)
+	@mkdir -p build
+	@.venv-bench/bin/python -m bench --write --json build/bench.json
 
 docs: $(DOCS_READY) ## build the documentation, English and Chinese, into build/site
 	@.venv-docs/bin/python -m tools.docs_site

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ("EnvironmentFailed", "made", "needs_of", "peer_names", "python_of")
@@ -55,12 +57,22 @@ def made(name: str, needs: Sequence[str], *, python: str = sys.executable) -> Pa
     folder = _FOLDER / name
     own, stamp = folder / "bin" / "python", folder / "made-of"
     wanted = hashlib.sha256("\n".join((sys.version, python, *needs)).encode()).hexdigest()
-    if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
-        print(f"making {folder.relative_to(ROOT)} with {', '.join(needs)}", flush=True)
-        _run([python, "-m", "venv", "--clear", str(folder)])
-        _install(str(own), needs)
-        stamp.write_text(wanted, encoding="utf-8")
+    with _alone(name):
+        if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
+            print(f"making {folder.relative_to(ROOT)} with {', '.join(needs)}", flush=True)
+            _run([python, "-m", "venv", "--clear", str(folder)])
+            _install(str(own), needs)
+            stamp.write_text(wanted, encoding="utf-8")
     return own
+
+
+@contextmanager
+def _alone(name: str) -> Generator[None]:
+    """Two runs at once would clear the environment that the other is filling."""
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    with (_FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _install(python: str, needs: Sequence[str]) -> None:

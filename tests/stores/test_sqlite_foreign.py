@@ -12,6 +12,7 @@ from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
 from turnfold.stores import sqlite_engine
+from turnfold.stores.sqlite_looking import MARK
 from turnfold.stores.sqlite_store import SqliteStore
 
 
@@ -49,6 +50,11 @@ FOREIGN = {
         "PRAGMA journal_mode=WAL; CREATE TABLE migration (id INTEGER)"
     ),
     "a log left": _left_with_its_log,
+    "our mark": _made_by(f"PRAGMA application_id={MARK}; CREATE TABLE song (title TEXT)"),
+    "our mark alone": _made_by(f"PRAGMA application_id={MARK}"),
+    "our mark and a log": _made_by(
+        f"PRAGMA journal_mode=WAL; PRAGMA application_id={MARK}; CREATE TABLE song (title TEXT)"
+    ),
 }
 
 
@@ -96,8 +102,8 @@ def test_a_store_that_sets_before_it_looks_is_caught(
     path = tmp_path / "their.db"
     FOREIGN["tables"](path)
 
-    def blind(*_: object) -> None:
-        return None
+    def blind(*_: object) -> bool:
+        return True
 
     monkeypatch.setattr(sqlite_engine, "look", blind)
     with pytest.raises(AssertionError):

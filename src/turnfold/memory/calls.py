@@ -68,7 +68,24 @@ class Calls:
                 return True
             if not follower.looked:
                 return False
-            # Another process made a call at the same place: the next name is tried.
+            # Another process made a call at the same place, or an earlier handle of this one did.
+            number = await self._next_free(seq, number - 1)
+
+    async def _next_free(self, seq: int, taken: int) -> int:
+        """The number after the last that is taken. By doubling and halving: many may ask before anything is said."""
+        low, step = taken, 1
+        while await self._is_taken(seq, low + step):
+            low, step = low + step, 2 * step
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if await self._is_taken(seq, middle) else (low, middle)
+        return high
+
+    async def _is_taken(self, seq: int, number: int) -> bool:
+        follower, name = self.follower, call_key(seq, number)
+        where = (follower.scope, follower.conversation, CALL, name)
+        return await follower.store.get_document(*where) is not None
 
     async def page(self, *, after: str, limit: int) -> list[Manifest]:
         """Calls in the order of the log."""

@@ -7,6 +7,7 @@ the notes, the live checkpoint, and the entries from the anchor on.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,8 @@ _MOST_WINDOWS = 8
 _FOLDED = "everything before it was folded or cleared"
 _FAR_BEHIND = 2
 """Budgets of unread entries beyond which only the end of the log is read."""
+_MOST_TOLD = 256
+"""Own appends that wait to be taken in; who appends more than that between two contexts reads them again."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,10 @@ class _Opened:
     """The newest seq when it was last asked whether too much lies behind its anchor."""
     before: tuple[int, int] = (1, 0)
     """An anchor, and what everything before it costs."""
+
+
+def _inbox() -> deque[tuple[Appended, Sequence[Message]]]:
+    return deque(maxlen=_MOST_TOLD)
 
 
 @dataclass(slots=True)
@@ -83,6 +90,8 @@ class Follower:
     _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
     _key: tuple[Budget | None, str] = (None, "")
     """The budget asked for last, and what its window is called."""
+    _told: deque[tuple[Appended, Sequence[Message]]] = field(default_factory=_inbox)
+    """What this process appended and nobody has looked at yet."""
 
     @property
     def shown_checkpoint(self) -> Checkpoint | None:
@@ -97,6 +106,7 @@ class Follower:
 
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
+        self._take_in()
         head = await self.store.head(self.scope, self.conversation)
         self.looked = True
         if head.generation == self._generation:
@@ -115,7 +125,7 @@ class Follower:
     async def assume(self) -> None:
         """Take what is known for what the store holds, until `confirm` is asked; read it if nothing is known."""
         self.looked = False
-        if self._generation < 0:
+        if not self._take_in() or self._generation < 0:
             await self.refresh()
 
     async def confirm(self) -> None:
@@ -147,20 +157,33 @@ class Follower:
         self._generation += 1
 
     def appended(self, done: Appended, messages: Sequence[Message]) -> None:
-        """Entries were appended by this process; they need not be read again if nothing else happened."""
+        """Entries were appended by this process; said by any thread, at any time, also while a context is made."""
+        if not done.repeated:
+            self._told.append((done, messages if self._opened else ()))
+
+    def _take_in(self) -> bool:
+        """Follow what this process appended; False when something else happened as well and must be read."""
+        told = [self._told.popleft() for _ in range(len(self._told))]
+        # Those who share a commit tell of it in any order.
+        told.sort(key=lambda one: one[0].head.generation)
+        return all(self._follow(*one) for one in told)
+
+    def _follow(self, done: Appended, messages: Sequence[Message]) -> bool:
+        """Take in one append, which need not be read again if nothing else happened."""
+        if done.head.generation <= self._generation:
+            return True  # it was read meanwhile
         alone = (
-            not done.repeated
-            and done.head.generation == self._generation + 1
+            done.head.generation == self._generation + 1
             and done.first == self.head.seq + 1
             and self.head.counter in ("", done.head.counter)
         )
         if not alone:
-            return
+            return False
         added = done.head.tokens - self.head.tokens
         self._generation, self.head = done.head.generation, done.head
         level = [each.window for each in self._opened.values() if each.window.seq == done.first - 1]
         if not level:
-            return
+            return True
         # The store has counted it already, and counting is most of what an append costs.
         if len(messages) == 1 and done.head.counter == self.counter.name:
             costs = [added]
@@ -172,6 +195,7 @@ class Follower:
         ]
         for window in level:
             window.extend(fresh)
+        return True
 
     def _named(self, budget: Budget) -> str:
         if self._key[0] is not budget:

@@ -42,7 +42,6 @@ from turnfold.memory.state import AsyncState
 from turnfold.memory.tail import Recalled
 from turnfold.records import (
     Checkpoint,
-    Document,
     Entry,
     NewEntry,
     Usage,
@@ -53,7 +52,7 @@ from turnfold.records import (
     user,
 )
 from turnfold.records.json_text import check_text, plain_text
-from turnfold.stores.protocol import Appended, Erasure, Scope, Store
+from turnfold.stores.protocol import Ability, Appended, Erasure, Scope, Store
 from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
@@ -73,6 +72,7 @@ class AsyncSession:
         self._setting = setting
         self._store, self._scope = setting.store, setting.scope
         self._follower = Follower(self._store, self._scope, conversation, setting.counter)
+        self._in_order = Ability.IN_ORDER in setting.store.abilities
         self._turnstile = setting.way.turnstile()
         self.telling: AbstractAsyncContextManager[None] = setting.way.turnstile()
         """For who sets the system message and makes a context under it; the same one may not enter twice."""
@@ -193,16 +193,22 @@ class AsyncSession:
         brings its own. `expect` is the newest seq the caller has seen: another is a `Conflict`.
         """
         entries = entries_of(messages, client_id)
+        if any(one.message.role == "system" for one in entries):
+            return await self._add_system(entries, expect)
+        if self._in_order:  # who waits for the disk keeps nobody out: all who wait share a commit
+            return await self._append(entries, expect)
+        async with self._turnstile:
+            return await self._append(entries, expect)
+
+    async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
+        """Append a batch that brings system messages, and show them beside those there are."""
         async with self._turnstile:
             done = await self._append(entries, expect)
-            added = [
-                done.first + at for at, one in enumerate(entries) if one.message.role == "system"
-            ]
-            if added:
-                await self._follower.refresh()
-                known = [entry.seq for entry in self._follower.system]
-                seqs = tuple(sorted({*known, *added}))
-                await self._put(SESSION, SYSTEM, SystemNote(seqs=seqs))
+            await self._follower.refresh()
+            seqs = {entry.seq for entry in self._follower.system}
+            numbered = enumerate(entries, done.first)
+            seqs.update(seq for seq, one in numbered if one.message.role == "system")
+            await self._put(SESSION, SYSTEM, SystemNote(seqs=tuple(sorted(seqs))))
             return done
 
     async def context(
@@ -338,8 +344,7 @@ class AsyncSession:
             pin = dict(self._follower.pins).get(key)
             if pin is None or pin.until:
                 return False
-            until = self._follower.head.seq
-            if pin.since >= until:
+            if pin.since >= (until := self._follower.head.seq):
                 await self._store.drop_document(self._scope, self.id, PIN, key)
             else:
                 note = PinNote(text=pin.text, since=pin.since, until=until, order=pin.order)
@@ -422,11 +427,10 @@ class AsyncSession:
         """A new conversation with everything up to `at` (all of it by default); this one stays as it is."""
         async with self._turnstile:
             await self._follower.refresh()
-            upto = self._follower.head.seq if at is None else at
-            if not 0 < upto <= self._follower.head.seq:
-                raise InvalidOption(
-                    f"cannot fork at {upto}: the log has entries 1 to {self._follower.head.seq}"
-                )
+            newest = self._follower.head.seq
+            upto = newest if at is None else at
+            if not 0 < upto <= newest:
+                raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
         return AsyncSession(conversation, replace(self._setting))
 
@@ -443,5 +447,4 @@ class AsyncSession:
         return done
 
     async def _put(self, kind: str, key: str, note: SystemNote | PinNote | ClearedNote) -> None:
-        document: Document = write_note(kind, key, note)
-        await self._store.put_document(self._scope, self.id, document)
+        await self._store.put_document(self._scope, self.id, write_note(kind, key, note))

@@ -76,7 +76,7 @@ class _Conversation:
 class MemoryStore:
     """Conversations in dictionaries. Safe across threads; gone with the process."""
 
-    abilities = frozenset({Ability.SEARCH, Ability.ERASES_BYTES})
+    abilities = frozenset({Ability.SEARCH, Ability.ERASES_BYTES, Ability.IN_ORDER})
     blocking = True
 
     def __init__(

@@ -119,6 +119,8 @@ class Ability(StrEnum):
     """After `delete` no byte of the text remains in its files."""
     BACKUP = "backup"
     """It can be copied while in use."""
+    IN_ORDER = "in-order"
+    """Appends asked for one after another are stored in that order, also where nobody waited in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +359,8 @@ class Store(Protocol):
         Up to 400 are weighed. Of more, it is those whose terms tell most, and of equals those of the conversation
         begun last, the newest first: an older entry that says a common word more often is then not found. Where the
         terms stand in more than 10,000 places together, the rarest of them choose what is weighed (as many as stand in
-        so many, and three more). Ask for more words, or within one conversation.
+        so many, and three more); where in more than 400, a single character of Chinese does so only if no pair it is
+        asked for with stands anywhere. Ask for more words, or within one conversation.
         """
         ...
 

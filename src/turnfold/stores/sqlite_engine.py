@@ -32,8 +32,9 @@ import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
 from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
-from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, tell
-from turnfold.stores.sqlite_looking import look
+from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, split, tell
+from turnfold.stores.sqlite_looking import check_own, look
+from turnfold.stores.sqlite_reads import GroupedReads
 
 __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
 
@@ -81,6 +82,7 @@ class SqliteEngine:
         self._entering = threading.Lock()
         self._readers: list[Connection] = []
         self._reading = threading.Lock()
+        self._short_reads = GroupedReads(lambda serve: self._pool().submit(serve), self._read)
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._waits = True  # whether a commit waits for the disk
@@ -113,11 +115,13 @@ class SqliteEngine:
             raise job.failure
         return cast("Result", job.result)
 
-    async def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` on a snapshot of what is committed."""
+    async def read(self, work: Callable[[Connection], Result], *, short: bool = False) -> Result:
+        """Run `work` on a snapshot of what is committed; `short` work may be done in one go with others."""
         self._check_open()
         if self.blocking:
             return self._read(work)
+        if short:
+            return await self._short_reads.ask(work)
         return await asyncio.get_running_loop().run_in_executor(self._pool(), self._read, work)
 
     @property
@@ -287,7 +291,7 @@ class SqliteEngine:
         self._waits = waits
 
     def _run(self, group: list[Job]) -> None:
-        same, others = (group, []) if len(group) == 1 else _split(group)
+        same, others = (group, []) if len(group) == 1 else split(group)
         if not self._run_together(same, only=not others):
             self._begin()
             others = group
@@ -394,9 +398,7 @@ class SqliteEngine:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
 
     def _open_once(self) -> Connection:
-        if not self._own:  # before any setting: those are written into the file
-            look(self.path, self._to_look)
-            self._own = True
+        looked = self._own or look(self.path, self._to_look)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if self._in_memory:  # the one address that is no path
             flags |= apsw.SQLITE_OPEN_URI
@@ -404,6 +406,11 @@ class SqliteEngine:
         connection = cast("Connection", driver)
         try:
             driver.set_busy_timeout(self._busy_ms)
+            if not looked:
+                check_own(connection)
+            self._own = True  # said before any setting: those are written into the file
+            if driver.readonly("main"):
+                raise apsw.ReadOnlyError("this process may not write it")  # noqa: TRY301 (told as all others)
             for name, (value, expected) in _SETTINGS.items():
                 connection.execute(f"PRAGMA {name}={value}").fetchall()
                 self._assert_setting(connection, name, expected)
@@ -429,15 +436,6 @@ class SqliteEngine:
                 f"{self.path!r} runs with {name}={row[0]!r} where {expected!r} is needed for acknowledged entries to "
                 "survive: use a file on a local disk that this process may write"
             )
-
-
-def _split(group: list[Job]) -> tuple[list[Job], list[Job]]:
-    """The jobs that can run first without a savepoint, because only they would be undone; and the others."""
-    kind = group[0].kind if group else SINGLE
-    if kind is SINGLE:
-        return [], group
-    many = next((place for place, job in enumerate(group) if job.kind is not kind), len(group))
-    return group[:many], group[many:]
 
 
 def sqlite_version() -> str:

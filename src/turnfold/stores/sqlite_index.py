@@ -56,24 +56,30 @@ _BESIDE_TEXT = (
 
 def make_ready(connection: Connection) -> None:
     """See that there is an index made by today's rules; manages its own transaction."""
+    if _is_todays(connection):
+        return  # and nobody who is writing was waited for
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = connection.execute(
-            "SELECT made_by = ? FROM search_index WHERE NOT retired", (TERMS_MADE_BY,)
-        ).fetchone()
-        if (
-            found is None
-        ):  # a new file, or one of a release before there was anything but the one index
+        todays = _is_todays(connection)
+        if todays is None:  # a new file, or one of a release before there was but the one index
             _begin_anew(connection)
             for _ in range(_REMOVED_AT_ONCE):
                 remove_retired(connection)
-        elif not found[0]:
+        elif not todays:
             _begin_anew(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # a damaged file may have ended it
             connection.execute("ROLLBACK")
         raise
+
+
+def _is_todays(connection: Connection) -> bool | None:
+    """Whether the index in use was made by today's rules; None where there is none."""
+    found = connection.execute(
+        "SELECT made_by = ? FROM search_index WHERE NOT retired", (TERMS_MADE_BY,)
+    ).fetchone()
+    return None if found is None else bool(found[0])
 
 
 def live_index(connection: Connection) -> Index:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
-__all__ = ("SINGLE", "Connection", "Cursor", "Job", "Kind", "TryAlone", "tell")
+__all__ = ("SINGLE", "Connection", "Cursor", "Job", "Kind", "TryAlone", "split", "tell")
 
 ItemOf_contra = TypeVar("ItemOf_contra", contravariant=True)
 ResultOf_co = TypeVar("ResultOf_co", covariant=True)
@@ -121,6 +121,15 @@ class Job:
         self.gate = threading.Lock()
         if waiter is None:
             self.gate.acquire()
+
+
+def split(group: list[Job]) -> tuple[list[Job], list[Job]]:
+    """The jobs that can run first without a savepoint, because only they would be undone; and the others."""
+    kind = group[0].kind if group else SINGLE
+    if kind is SINGLE:
+        return [], group
+    many = next((place for place, job in enumerate(group) if job.kind is not kind), len(group))
+    return group[:many], group[many:]
 
 
 def tell(group: Iterable[Job]) -> None:

@@ -2,6 +2,8 @@
 
 Even the setting that makes a file safe, the write-ahead log, is written into its header. So a file is first read
 without locks and without a trace beside it; only what that cannot tell is read as every program reads a database.
+Looking costs as much as opening, so a store leaves its mark in the header, which needs no database to be read: where
+it stands, the connection that is to be used looks, before it sets anything.
 """
 
 from __future__ import annotations
@@ -13,10 +15,15 @@ from typing import Protocol
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite_jobs import Connection
 
-__all__ = ("FIRST_STEP", "Connect", "check_own", "look")
+__all__ = ("FIRST_STEP", "MARK", "Connect", "check_own", "look")
 
 FIRST_STEP = "0001_log"
 """The first step of the schema: in every file of a store, and in no other."""
+MARK = 0x74666C64
+"""The `application_id` of a store's file: "tfld"."""
+_MAGIC = b"SQLite format 3\0"
+_MARK_AT = slice(68, 72)
+"""Where a file's header has its `application_id`."""
 
 
 class Connect(Protocol):
@@ -27,22 +34,38 @@ class Connect(Protocol):
         ...
 
 
-def look(path: str, connect: Connect) -> None:
-    """Refuse another program's file (`UnsafeStore`), unchanged; a missing or empty one is nobody's."""
+def look(path: str, connect: Connect) -> bool:
+    """Refuse another program's file (`UnsafeStore`), unchanged; a missing or empty one is nobody's.
+
+    False where the file bears the mark of a store, and nothing else was asked: `check_own` is for who connects.
+    """
     file = Path(path)
     if not file.is_file() or not file.stat().st_size:
-        return
+        return True
+    if _is_marked(file):
+        return False
     log = file.with_name(f"{file.name}-wal")
     logged = log.is_file() and log.stat().st_size > 0
     # A reader that takes no locks sees no write-ahead log, and leaves nothing beside the file.
     address = f"{file.absolute().as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
     reason, sure = _first_look(address, connect)
     if not reason and sure:
-        return
+        return True
     if reason and (sure or logged):
         raise UnsafeStore(reason)
     with closing(connect(path, only=False, keep_log=logged)) as connection:
         check_own(connection)
+    return True
+
+
+def _is_marked(file: Path) -> bool:
+    """Whether the header says that it is a store's; what is only in the log of the file does not count."""
+    try:
+        with file.open("rb", buffering=0) as opened:
+            header = opened.read(_MARK_AT.stop)
+    except OSError:  # whoever looks with the driver meets it too, and tells
+        return False
+    return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
 
 
 def _first_look(address: str, connect: Connect) -> tuple[str, bool]:
@@ -63,6 +86,17 @@ def check_own(connection: Connection) -> None:
 
 def _foreign(connection: Connection) -> str:
     """Why the file is another program's; empty where it is a store's or nobody's."""
+    if connection.in_transaction:
+        return _foreign_now(connection)
+    connection.execute("BEGIN")  # who makes it a store at this moment is seen whole or not at all
+    try:
+        return _foreign_now(connection)
+    finally:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("COMMIT")
+
+
+def _foreign_now(connection: Connection) -> str:
     names = _names(connection)
     if "migration" in names:
         return "" if _steps(connection)[:1] == [FIRST_STEP] else _told(names)

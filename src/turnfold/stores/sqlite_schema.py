@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite_engine import Connection
-from turnfold.stores.sqlite_looking import FIRST_STEP, check_own
+from turnfold.stores.sqlite_looking import FIRST_STEP, MARK, check_own
 
 __all__ = ("MIGRATIONS", "migrate")
+
+_MIGRATION = "CREATE TABLE IF NOT EXISTS migration (name TEXT PRIMARY KEY) STRICT"
+_STRICT = (
+    "beside", "checkpoint", "conversation", "document", "entry", "migration", "search_index",
+)  # fmt: skip
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
@@ -162,23 +170,59 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 
 def migrate(connection: Connection) -> None:
     """Bring the file to the newest schema; safe to run from many processes at once."""
+    if _is_newest(connection):
+        return  # and nobody who is writing was waited for
     connection.execute("BEGIN IMMEDIATE")
     try:
         check_own(connection)
-        connection.execute("CREATE TABLE IF NOT EXISTS migration (name TEXT PRIMARY KEY) STRICT")
-        applied = [
-            str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")
-        ]
+        connection.execute(_MIGRATION)
+        applied = _applied(connection)
         _check_known(applied)
         for name, script in MIGRATIONS[len(applied) :]:
             connection.execute(script)
             connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
         _check_unaltered(connection)
+        connection.execute(f"PRAGMA application_id={MARK:d}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # a damaged file may have ended it
             connection.execute("ROLLBACK")
         raise
+
+
+def _is_newest(connection: Connection) -> bool:
+    """Whether the file surely needs nothing and is as it was made; a doubt is looked into by who may write."""
+    with _one_state(connection):
+        found = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+        made = {str(name): str(text) for kind, name, text in found if kind == "table"}
+        return (
+            made.get("migration") == _MIGRATION.replace("IF NOT EXISTS ", "")
+            and all(kind != "trigger" for kind, _, _ in found)
+            and all(_is_strict(made.get(table, "")) for table in _STRICT)
+            and _applied(connection) == [name for name, _ in MIGRATIONS]
+            and connection.execute("PRAGMA application_id").fetchall() == [(MARK,)]
+        )
+
+
+@contextmanager
+def _one_state(connection: Connection) -> Generator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("COMMIT")
+
+
+def _is_strict(made: str) -> bool:
+    """Whether a table made by these words is strict beyond doubt: they end so, and the end is in no comment."""
+    return made.endswith((") STRICT", ") STRICT, WITHOUT ROWID")) and not (
+        "--" in made or "/*" in made
+    )
+
+
+def _applied(connection: Connection) -> list[str]:
+    return [str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")]
 
 
 def _check_known(applied: list[str]) -> None:
@@ -192,10 +236,11 @@ def _check_known(applied: list[str]) -> None:
 
 def _check_unaltered(connection: Connection) -> None:
     """Refuse tables that would give values of any type, or do more than they are told."""
-    altered = connection.execute(
-        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict "
-        "AND name IN ('beside', 'checkpoint', 'conversation', 'document', 'entry', 'migration', 'search_index') "
-        "UNION ALL SELECT name FROM sqlite_schema WHERE type = 'trigger'"
+    found = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict"
+    ).fetchall()
+    altered = [row for row in found if row[0] in _STRICT] + connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
     ).fetchall()
     if altered:
         raise UnsafeStore(

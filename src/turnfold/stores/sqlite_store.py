@@ -82,7 +82,7 @@ class SqliteStore:
         on_indexing: Callable[[int, int], None] | None = None,
     ) -> None:
         self.abilities = frozenset(
-            {Ability.SEARCH, Ability.ERASES_BYTES, Ability.BACKUP}
+            {Ability.SEARCH, Ability.ERASES_BYTES, Ability.BACKUP, Ability.IN_ORDER}
             | ({Ability.DURABLE, Ability.SHARED} if path is not None else set[Ability]())
         )
         self.blocking = blocking
@@ -369,7 +369,7 @@ class SqliteStore:
             held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
             return job(connection, held)
 
-        return await self._engine.read(work)
+        return await self._engine.read(work, short=True)
 
     async def _ensure_counted(self, scope: Scope, conversation: str) -> None:
         head = await self.head(scope, conversation)

@@ -69,6 +69,16 @@ class ConcurrencyCases(StoreCases):
             await _check_log(trial.store, f"talk {number}", range(number, WRITERS, 4))
 
     @case
+    async def test_appends_that_nobody_waits_for_are_stored_as_asked(self, trial: Trial) -> None:
+        trial.need(Ability.IN_ORDER)
+        if trial.blocking:
+            pytest.skip("who blocks waits for every append")
+        words = [str(number) for number in range(40)]
+        jobs = [partial(trial.store.append, ALICE, TALK, named(word)) for word in words]
+        await trial.together(jobs)
+        assert texts(await trial.store.read(ALICE, TALK)) == words
+
+    @case
     async def test_readers_see_whole_batches_only(self, trial: Trial) -> None:
         views: list[list[str]] = []
 

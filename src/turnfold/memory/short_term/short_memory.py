@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from turnfold.errors import InvalidOption
+from turnfold.memory.fold_keeper import MemoryMode
 from turnfold.memory.folding import Folder
 from turnfold.memory.front_door import make_setting
 from turnfold.memory.metrics.meter import Meter
@@ -35,7 +36,7 @@ from turnfold.memory.short_term.offers import offered
 from turnfold.memory.short_term.rendering import unlabelled
 from turnfold.memory.short_term.sessions import bound_to, chosen_mode, with_settings
 from turnfold.memory.short_term.standing import ShortNotes, Standing, TurnNote
-from turnfold.memory.short_term.turns import TurnWriter, asked_note
+from turnfold.memory.short_term.turns import TurnWriter, Written, asked_note
 from turnfold.memory.short_term.values import (
     MemoryContext,
     MemoryWriteResult,
@@ -201,9 +202,10 @@ class AsyncShortMemory:
             labels={"user_id": user_id, "agent_code": agent_code},
             client_id=client_id,
         )
-        standing = await self._notes.standing(conversation_id)
         return MemoryWriteResult(
-            conversation_id=conversation_id, mode=standing.mode, updated_at=written // _SECOND
+            conversation_id=conversation_id,
+            mode=await self._mode_after(conversation_id, written),
+            updated_at=written.created // _SECOND,
         )
 
     async def checkpoint_short_memory(
@@ -290,6 +292,12 @@ class AsyncShortMemory:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _mode_after(self, conversation_id: str, written: Written) -> MemoryMode:
+        # Where no summary was ever made, nothing else needs to be asked.
+        if written.head is not None and not written.head.checkpoint:
+            return MemoryMode.FULL_HISTORY
+        return (await self._notes.standing(conversation_id)).mode
 
     def _log(self, standing: Standing) -> LogEnd:
         return LogEnd(self._setting.store, self._setting.scope, standing)

@@ -193,6 +193,9 @@ class ShortNotes:
         key = _KEYS[form]
         for attempt in range(_TRIES):
             noted = await self._get(conversation, _KIND, key)
+            nothing = form()
+            if noted.document is None and key == _KEYS[TurnNote] and change(nothing) == nothing:
+                return nothing  # of which start matters only once something is under way
             # Read after the note, so the note is never of a later start than the one it is held against.
             start = (await self._get(conversation, SESSION, CLEARED)).version
             note = _current(_read(noted.document, form), start)

@@ -16,9 +16,9 @@ from turnfold.errors import IdReused, InvalidOption
 from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.short_term.standing import ShortNotes, TurnNote
 from turnfold.records import Entry, Message, NewEntry
-from turnfold.stores.protocol import Scope, Store
+from turnfold.stores.protocol import Head, Scope, Store
 
-__all__ = ("TurnWriter", "asked_note")
+__all__ = ("TurnWriter", "Written", "asked_note")
 
 
 def asked_note(note: TurnNote, query: str) -> dict[str, object]:
@@ -50,6 +50,16 @@ class _Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A turn that is in the log."""
+
+    created: int
+    """Microseconds since 1970."""
+    head: Head | None = None
+    """Where the log stood when it was appended; None for one that was there already."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnWriter:
     """Appends turns to logs."""
 
@@ -66,19 +76,19 @@ class TurnWriter:
         answer: str,
         labels: Mapping[str, str],
         client_id: str,
-    ) -> int:
-        """Append a turn; when it was written, in microseconds since 1970."""
+    ) -> Written:
+        """Append a turn, or find it where it is a repeated one."""
         if client_id:
             known = await self._known(conversation, client_id, query, answer)
             if known is not None:
                 await self._finish(conversation, client_id)
-                return known
+                return Written(known)
         note = await self._claim(conversation, query, client_id)
         waits = bool(note.query) and note.taken == client_id and query in ("", note.query)
         if not waits and not client_id:
             repeated = await self._repeated(conversation, note, query, answer)
             if repeated is not None:
-                return repeated
+                return Written(repeated)
         turn = _Turn(
             query=query or (note.query if waits else ""),
             answer=answer,
@@ -91,7 +101,7 @@ class TurnWriter:
             await self._finish(conversation, client_id, turn.ask)
         return written
 
-    async def _append(self, conversation: str, turn: _Turn, *, given: str) -> int:
+    async def _append(self, conversation: str, turn: _Turn, *, given: str) -> Written:
         entries = turn.entries()
         if not entries:
             raise InvalidOption(
@@ -109,7 +119,7 @@ class TurnWriter:
         [last] = await self.store.read(
             self.scope, conversation, after=done.last - 1, upto=done.last, limit=1
         )
-        return last.created
+        return Written(last.created, done.head)
 
     async def _claim(self, conversation: str, query: str, client_id: str) -> TurnNote:
         """The note; with a client id, after noting that the query that waits is used under it."""
