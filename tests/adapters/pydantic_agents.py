@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from turnfold import AsyncMemory, Budget, Message, wire
 from turnfold.adapters.pydantic_ai import model_messages, records_of, turnfold_capability
 from turnfold.adapters.pydantic_ai.view import tool_schemas
-from turnfold.memory import AsyncSession
+from turnfold.memory import AsyncSession, Session
 from turnfold.records import Entry, system
 
 Step = Callable[[int], ModelResponse]
@@ -149,7 +149,9 @@ def dumped(messages: Sequence[ModelMessage]) -> bytes:
     return ModelMessagesTypeAdapter.dump_json(list(messages))
 
 
-def agent_of(watched: Watched, session: AsyncSession | AsyncMemory, **more: object) -> Agent:
+def agent_of(
+    watched: Watched, session: AsyncSession | AsyncMemory | Session, **more: object
+) -> Agent:
     agent = Agent(
         watched.model,
         instructions="Answer briefly.",

@@ -22,6 +22,7 @@ from turnfold.adapters.pydantic_ai.run_log import RunLog
 from turnfold.adapters.pydantic_ai.view import View
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
+from turnfold.memory.off_loop import OffLoop
 from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
 from turnfold.recall.findings import FindingRule, served_text
 from turnfold.records import ToolCall, Usage
@@ -82,7 +83,9 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> None:
         self.id = "turnfold"
         """An agent has one of them: one given to a run takes the place of the agent's."""
+        self._given = memory
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
+        self._off_loop = OffLoop(memory)
         self._recall = recall
         self._recall_tokens = recall_tokens
         default = _INSTRUCTIONS if recall else ""
@@ -107,7 +110,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
 
         async def recall_context(ctx: RunContext[Any], **arguments: object) -> str:
             tool = RecallTool(self._session(ctx), max_tokens=self._recall_tokens)
-            return await tool.call(arguments)
+            return await self._off_loop(tool.call(arguments))
 
         parameters = recall_parameters(max_tokens=self._recall_tokens)
         tool = Tool[Any].from_schema(
@@ -121,20 +124,25 @@ class TurnfoldCapability(AbstractCapability[Any]):
         if self._findings:
             session.findings.use(self._findings)
         bound = type(self)(
-            self._memory,
+            self._given,
             recall=self._recall,
             recall_tokens=self._recall_tokens,
             instructions=self._instructions,
             findings=self._findings,
         )
-        bound._bound = _Run(session, recall=self._recall, run_id=ctx.run_id)  # noqa: SLF001 (its own)
+        bound._bound = _Run(  # noqa: SLF001 (its own)
+            session,
+            bound._off_loop,  # noqa: SLF001
+            recall=self._recall,
+            run_id=ctx.run_id,
+        )
         return bound
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Store what is new, and show the model the session's context."""
-        return await self._run.prepare(ctx.messages, request_context)
+        return await self._off_loop(self._run.prepare(ctx.messages, request_context))
 
     async def after_model_request(
         self,
@@ -144,7 +152,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Note what the provider counted; the response itself is stored once PydanticAI has taken it."""
-        await self._run.used(response)
+        await self._off_loop(self._run.used(response))
         return response
 
     async def after_node_run(
@@ -152,7 +160,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> NodeResult[Any]:
         """Store what a step said before the next step acts on it."""
         del node
-        await self._run.catch_up(ctx.messages)
+        await self._off_loop(self._run.catch_up(ctx.messages))
         return result
 
     async def wrap_tool_execute(
@@ -179,7 +187,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
             return await handler()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._run.finish()
+                await self._off_loop(self._run.finish())
 
     @property
     def _run(self) -> _Run:
@@ -198,8 +206,11 @@ class TurnfoldCapability(AbstractCapability[Any]):
 class _Run:
     """What one run has of its session."""
 
-    def __init__(self, session: AsyncSession, *, recall: bool, run_id: str | None) -> None:
+    def __init__(
+        self, session: AsyncSession, off_loop: OffLoop, *, recall: bool, run_id: str | None
+    ) -> None:
         self._session = session
+        self._off_loop = off_loop
         self._log = RunLog(session)
         self._view = View(session, self._log, Restorer(), recall=recall, run_id=run_id)
         self._messages: Sequence[ModelMessage] = ()
@@ -235,18 +246,18 @@ class _Run:
     async def found(
         self, call: ToolCallPart, args: Mapping[str, object], handler: WrapToolExecuteHandler
     ) -> object:
-        findings = self._session.findings
-        asked = (await self._session.status()).entries
+        findings, off_loop = self._session.findings, self._off_loop
+        asked = (await off_loop(self._session.status())).entries
         named = ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str())
-        known = await findings.serve(named)
+        known = await off_loop(findings.serve(named))
         if known is not None:
             return served_text(known)
         # Told before it runs and after, however it ends: what it may have changed is not trusted meanwhile.
-        await findings.ran(call.tool_name)
+        await off_loop(findings.ran(call.tool_name))
         try:
             result = await handler(dict(args))
         finally:
-            await findings.ran(call.tool_name)
+            await off_loop(findings.ran(call.tool_name))
         if call.tool_name in findings.rules:
             value = getattr(result, "return_value", result)
             text = value if isinstance(value, str) else to_json(value, fallback=str).decode()
