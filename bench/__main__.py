@@ -73,7 +73,8 @@ def main() -> None:
             if options.json:  # after each: hours of figures must not be lost to the last of them
                 _write_json(options.json, reports, circumstances)
             if options.write:
-                _write_page(reports[-1:], circumstances)
+                # A part of the benches says nothing of the circumstances of the others.
+                _write_page(reports[-1:], "" if options.names else circumstances)
     if failed:
         sys.exit(f"did not finish: {', '.join(failed)}")
 
@@ -147,7 +148,8 @@ def _write_page(reports: list[Report], circumstances: str) -> None:
         if _marker(report.name) not in page:
             page = _with_section(page, report)
     sections = {report.name: as_markdown(report) for report in reports}
-    sections["circumstances"] = f"{circumstances}."
+    if circumstances:
+        sections["circumstances"] = f"{circumstances}."
     for name, text in sections.items():
         start, end = _marker(name), _marker(name, end=True)
         head, found, rest = page.partition(start)
