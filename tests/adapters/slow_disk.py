@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from turnfold import Memory
+from turnfold.memory.off_loop import OffLoop
 
 
 class SlowDisk:
@@ -61,3 +64,16 @@ def watch_threads(memory: Memory) -> set[int]:
         if not name.startswith("_"):
             setattr(store, name, watched(member))
     return threads
+
+
+def check_that_in_place_the_loop_is_held_up(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[], None]
+) -> None:
+    """The sabotage of a test with a slow disk: what should leave the loop alone is done in it."""
+
+    async def in_place(_: OffLoop, work: Coroutine[Any, Any, Any]) -> Any:
+        return await work
+
+    monkeypatch.setattr(OffLoop, "__call__", in_place)
+    with pytest.raises(AssertionError, match="the loop waits"):
+        run()

@@ -196,18 +196,24 @@ def stop_at_calls(state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, An
     return {"jump_to": "end"} if state["messages"][-1].tool_calls else None  # type: ignore[union-attr]
 
 
+def gone_back(model: Watched, memory: Memory) -> Any:
+    """An agent whose second turn was left behind for a third, said from where the first had ended."""
+    saver = InMemorySaver()
+    agent = agent_of(model, memory, checkpointer=saver, behind=[stop_at_calls], recall=False)
+    agent.invoke(asked("first"), thread())
+    fork = agent.get_state(thread()).config
+    agent.invoke(asked("second"), thread())
+    agent.invoke(asked("third"), {**thread(), **fork})
+    return agent
+
+
 def test_a_call_left_without_an_answer_goes_with_its_branch() -> None:
     def step(number: int) -> AIMessage:
         return calling("look", {"at": 1}, 1) if number == 2 else AIMessage("Hm.")
 
     with Memory("sqlite://") as memory:
         model = Watched(step=step)
-        saver = InMemorySaver()
-        agent = agent_of(model, memory, checkpointer=saver, behind=[stop_at_calls], recall=False)
-        agent.invoke(asked("first"), thread())
-        fork = agent.get_state(thread()).config
-        agent.invoke(asked("second"), thread())
-        agent.invoke(asked("third"), {**thread(), **fork})
+        gone_back(model, memory)
         shown = model.prompts[-1].messages
         assert user_words(shown) == ["first", "third"]
         assert not [one for one in shown if isinstance(one, ToolMessage) or one.text == ""]
@@ -219,12 +225,7 @@ def test_a_call_that_stays_keeps_what_stands_for_its_answer_though_another_had_i
 
     with Memory("sqlite://") as memory:
         model = Watched(step=step)
-        saver = InMemorySaver()
-        agent = agent_of(model, memory, checkpointer=saver, behind=[stop_at_calls], recall=False)
-        agent.invoke(asked("first"), thread())
-        fork = agent.get_state(thread()).config
-        agent.invoke(asked("second"), thread())
-        agent.invoke(asked("third"), {**thread(), **fork})
+        agent = gone_back(model, memory)
         agent.invoke(asked("fourth"), thread())
         shown = model.prompts[-1].messages
         assert user_words(shown) == ["first", "third", "fourth"]

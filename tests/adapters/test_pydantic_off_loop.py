@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
 
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+
 from tests.adapters.pydantic_agents import MANY, Watched, agent_of, answering, looping
-from tests.adapters.slow_disk import SlowDisk, watch_threads
+from tests.adapters.slow_disk import (
+    SlowDisk,
+    check_that_in_place_the_loop_is_held_up,
+    watch_threads,
+)
 from turnfold import Memory
-from turnfold.memory.off_loop import OffLoop
 from turnfold.recall.findings import FindingRule
 
 
@@ -34,23 +37,28 @@ def test_other_tasks_run_while_the_disk_is_slow() -> None:
 
 
 def test_sabotage_in_place_the_loop_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def in_place(_: OffLoop, work: Coroutine[Any, Any, Any]) -> Any:
-        return await work
-
-    monkeypatch.setattr(OffLoop, "__call__", in_place)
-    with pytest.raises(AssertionError, match="the loop waits"):
-        test_other_tasks_run_while_the_disk_is_slow()
+    check_that_in_place_the_loop_is_held_up(
+        monkeypatch, test_other_tasks_run_while_the_disk_is_slow
+    )
 
 
-def test_a_whole_run_with_findings_and_usage_leaves_the_loop_alone() -> None:
+def test_a_whole_run_with_recall_and_findings_leaves_the_loop_alone() -> None:
     async def work(memory: Memory) -> None:
         threads = watch_threads(memory)
-        rules = [FindingRule("look")]
-        agent = agent_of(Watched(looping(6)), memory.session("s"), findings=rules)
+        script = looping(6)
+
+        def step(number: int) -> ModelResponse:
+            recall = ToolCallPart("recall_context", {"query": "harbour"})
+            return ModelResponse([recall]) if number == 1 else script(number)
+
+        watched = Watched(step)
+        agent = agent_of(watched, memory.session("s"), findings=[FindingRule("look")])
         await agent.run("Look at everything.", usage_limits=MANY)
         assert threads
         assert threading.get_ident() not in threads
 
     with Memory("sqlite://") as memory:
         asyncio.run(work(memory))
-        assert memory.session("s").calls()
+        session = memory.session("s")
+        assert session.calls()[0].usage is not None
+        assert len(session.findings.list()) == 5

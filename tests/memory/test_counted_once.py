@@ -6,33 +6,19 @@ from collections import Counter
 
 import pytest
 
+from tests.memory.noting import Noting
 from turnfold import Budget, Memory
 from turnfold.records import Message
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.tokens import TokenCounter
-from turnfold.tokens.counts import Certainty
 from turnfold.window import Transcript
 
 _RULES = "Be brief. " * 40
 
 
-class _Noting:
-    """A counter that remembers how often it was asked for a text."""
-
-    name = "noting"
-    certainty = Certainty.EXACT
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-
-    def count(self, text: str) -> int:
-        self.asked[text] += 1
-        return len(text) // 4 + bool(text)
-
-
 def _played() -> tuple[Counter[str], int]:
     """How often each text was counted in a conversation with tool calls, and how often its window was cut."""
-    text = _Noting()
+    text = Noting()
     counter = TokenCounter(text)
     budget = Budget(max_tokens=1_500)
     memory = Memory(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.memory.noting import Noting
 from turnfold import Budget, Memory
 from turnfold.records import Checkpoint
 from turnfold.stores.memory_store import MemoryStore
@@ -14,32 +15,12 @@ from turnfold.summary import Passage, extract_summary, reading
 from turnfold.summary.facts import find_hits
 from turnfold.summary.reading import CountedOnce, Reading
 from turnfold.tokens import TokenCounter
-from turnfold.tokens.counts import Certainty
 
 _TURNS = 120
 _GOODS = ("slate", "gravel", "瓷砖", "timber", "石板", "copper pipe", "roof felt")
 _MOST = 2.3
 """Of what was said: each message once, each summary once against its limit and once as the message it becomes, and the
 new lines of each. It was 4.3 before counts were remembered."""
-
-
-class _Noting:
-    """A counter that remembers what it was asked."""
-
-    name = "noting"
-    certainty = Certainty.EXACT
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-
-    def count(self, text: str) -> int:
-        self.asked[text] += 1
-        return len(text) // 4 + bool(text)
-
-    @property
-    def characters(self) -> int:
-        """Of everything counted, as often as it was."""
-        return sum(len(text) * times for text, times in self.asked.items())
 
 
 def _lines(number: int) -> list[str]:
@@ -57,7 +38,7 @@ def _lines(number: int) -> list[str]:
 
 def _played() -> tuple[float, list[Checkpoint]]:
     """Characters counted over characters said, and the checkpoints."""
-    text = _Noting()
+    text = Noting()
     counter = TokenCounter(text)
     memory = Memory(
         MemoryStore(counter=counter),
@@ -98,7 +79,7 @@ def _passages() -> list[Passage]:
 
 
 def test_an_extract_counts_no_text_twice_and_no_more_than_there_is() -> None:
-    passages, text = _passages(), _Noting()
+    passages, text = _passages(), Noting()
     limit = 400
     summary = extract_summary(passages, limit=limit, count=text.count)
     del text.asked["a"], text.asked["b"], text.asked["a\nb"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,22 +21,10 @@ WRITERS = 8
 PATIENCE = 20.0
 
 
-def _at_once(jobs: Sequence[Callable[[], None]]) -> None:
-    failures: list[BaseException] = []
-
-    def run(job: Callable[[], None]) -> None:
-        try:
-            job()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+def _at_once(jobs: Sequence[Callable[[], object]]) -> None:
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        for done in [threads.submit(job) for job in jobs]:
+            done.result()
 
 
 def _said(session: Session) -> list[str]:
@@ -70,7 +59,7 @@ def test_writers_of_one_session_share_a_commit(
 
         monkeypatch.setattr(SqliteEngine, "submit", submit_and_tell)
         monkeypatch.setattr(SqliteEngine, "_begin", begin_with_all)
-        _at_once([lambda n=n: (session.user(f"said {n}"), None)[1] for n in range(WRITERS)])
+        _at_once([lambda n=n: session.user(f"said {n}") for n in range(WRITERS)])
         assert sorted(_said(session)[1:]) == [f"said {n}" for n in range(WRITERS)]
 
 

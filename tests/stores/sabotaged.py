@@ -69,6 +69,23 @@ class TestDoublesOnRetry(Sabotaged):
     )
 
 
+class TestLetsOthersOvertake(Sabotaged):
+    class Broken(MemoryStore):
+        async def append(
+            self,
+            scope: Scope,
+            conversation: str,
+            entries: Sequence[NewEntry],
+            *,
+            expect: int | None = None,
+        ) -> Appended:
+            if len(entries[0].message.text) == 1:
+                await asyncio.sleep(0)
+            return await super().append(scope, conversation, entries, expect=expect)
+
+    bitten_by = ("test_appends_that_nobody_waits_for_are_stored_as_asked",)
+
+
 class TestLosesTheSecondEntry(Sabotaged):
     class Broken(MemoryStore):
         def _write(self, held: _Conversation, rows: list[Row]) -> None:

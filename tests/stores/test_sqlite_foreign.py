@@ -11,8 +11,8 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_engine
-from turnfold.stores.sqlite_looking import MARK
+from turnfold.stores import sqlite_engine, sqlite_looking
+from turnfold.stores.sqlite_looking import MARK, check_own
 from turnfold.stores.sqlite_store import SqliteStore
 
 
@@ -119,3 +119,41 @@ def test_a_file_that_is_nobodys_becomes_a_store(tmp_path: Path, size: int | None
         store = SqliteStore(path, blocking=True)
         assert settled(store.append(ALICE, "talk", [NewEntry(user("hello"))])).last == last
         settled(store.close())
+
+
+def _looked_at_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody makes a store of a new file just after another one has seen that it has no tables."""
+    _made_by("PRAGMA journal_mode=WAL")(path)
+    stores: list[SqliteStore] = []
+    names = sqlite_looking._names
+
+    def meanwhile(connection: sqlite_looking.Connection) -> set[str]:
+        found = names(connection)
+        if not stores:
+            monkeypatch.setattr(sqlite_looking, "_names", names)
+            stores.append(SqliteStore(path, blocking=True))
+        return found
+
+    monkeypatch.setattr(sqlite_looking, "_names", meanwhile)
+    looking = apsw.Connection(str(path))
+    try:
+        check_own(looking)  # type: ignore[arg-type]
+    finally:
+        looking.close()
+        for store in stores:
+            settled(store.close())
+    assert stores
+
+
+def test_a_file_that_becomes_a_store_at_that_moment_is_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _looked_at_while_it_is_made(tmp_path / "chat.db", monkeypatch)
+
+
+def test_sabotage_who_looks_twice_takes_it_for_another_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_looking, "_foreign", sqlite_looking._foreign_now)
+    with pytest.raises(UnsafeStore, match="application_id"):
+        _looked_at_while_it_is_made(tmp_path / "chat.db", monkeypatch)

@@ -26,14 +26,13 @@ from turnfold.memory.manifests import Difference, Explanation, Manifest, compare
 from turnfold.memory.meaning import Meanings, MeaningStatus
 from turnfold.memory.notes import (
     CLEARED,
-    PIN,
     SESSION,
     SYSTEM,
     ClearedNote,
-    PinNote,
     SystemNote,
     write_note,
 )
+from turnfold.memory.pinboard import Pinboard
 from turnfold.memory.recalling import Recaller
 from turnfold.memory.saying import entries_of
 from turnfold.memory.session_status import SessionStatus
@@ -51,7 +50,6 @@ from turnfold.records import (
     tool,
     user,
 )
-from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Ability, Appended, Erasure, Scope, Store
 from turnfold.stores.within import ALL_ENTRIES, Within
 from turnfold.tokens import TokenCounter
@@ -93,6 +91,7 @@ class AsyncSession:
             setting, self._follower, self._keeper, self._calls, self._recaller
         )
         self._state = AsyncState(self._follower)
+        self._pinboard = Pinboard(self._follower, self._turnstile)
         self._findings = AsyncFindings(self._follower, self._turnstile, setting.clock)
         self._snapshots: AsyncSnapshots | None = None
 
@@ -327,35 +326,15 @@ class AsyncSession:
 
     async def pin(self, content: str, *, key: str = "") -> str:
         """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
-        text = check_text(plain_text(content, path="content"), path="content")
-        if not text.strip():
-            raise InvalidOption("nothing to pin: the text is empty")
-        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
-        head = await self._store.head(self._scope, self.id)
-        note = PinNote(text=text, since=head.seq, order=head.generation)
-        async with self._turnstile:
-            await self._put(PIN, name, note)
-        return name
+        return await self._pinboard.pin(content, key)
 
     async def unpin(self, key: str) -> bool:
         """Show a pin no longer, from the next user turn on; whether it was pinned."""
-        async with self._turnstile:
-            await self._follower.refresh()
-            pin = dict(self._follower.pins).get(key)
-            if pin is None or pin.until:
-                return False
-            if pin.since >= (until := self._follower.head.seq):
-                await self._store.drop_document(self._scope, self.id, PIN, key)
-            else:
-                note = PinNote(text=pin.text, since=pin.since, until=until, order=pin.order)
-                await self._put(PIN, key, note)
-            return True
+        return await self._pinboard.unpin(key)
 
     async def pins(self) -> dict[str, str]:
         """What is pinned, by key, oldest first."""
-        async with self._turnstile:
-            await self._follower.refresh()
-            return {key: pin.text for key, pin in self._follower.pins if not pin.until}
+        return await self._pinboard.shown()
 
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """A page of the log: entries with seq > `after`, oldest first, folded or not."""
@@ -446,5 +425,5 @@ class AsyncSession:
         self._setting.meter.add("entries", 0 if done.repeated else len(entries))
         return done
 
-    async def _put(self, kind: str, key: str, note: SystemNote | PinNote | ClearedNote) -> None:
+    async def _put(self, kind: str, key: str, note: SystemNote | ClearedNote) -> None:
         await self._store.put_document(self._scope, self.id, write_note(kind, key, note))
