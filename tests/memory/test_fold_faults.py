@@ -17,10 +17,10 @@ from turnfold.memory import Memory, Session
 from turnfold.memory.fold_keeper import FoldMode, MemoryMode
 from turnfold.memory.folding import Folder, FoldRange
 from turnfold.memory.metrics.meter import Meter
-from turnfold.records import Checkpoint
+from turnfold.records import Checkpoint, Message
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.testing.audit import audit
-from turnfold.window import Context, check
+from turnfold.window import Context, Outcome, Section, check
 
 BUDGET = Budget(max_tokens=900)
 RETRIES = 1
@@ -148,8 +148,10 @@ class Case:
         yield from map(str, audit(self.session, context=context))
         if context.tokens > BUDGET.tokens:
             yield f"{context.tokens} tokens"
-        if self.fault.fails and context.messages != before.messages:
+        if self.fault.fails and _verbatim(context) != _verbatim(before):
             yield "another window than the last good one"
+        if self.fault.fails and self.mode is not FoldMode.MANUAL and _nowhere(context):
+            yield f"entries {_nowhere(context)} are neither shown nor stood in for"
         if any(message.role == "system" for message in context.messages):
             yield "a summary became a system message"
 
@@ -159,7 +161,9 @@ class Case:
             yield "a checkpoint was made of nothing"
         if status.fold_failures != RETRIES + 1 or not status.fold_error:
             yield f"{status.fold_failures} failures of kind {status.fold_error!r}"
-        if status.mode is not MemoryMode.FULL_HISTORY:
+        stood_in = status.covered > self.session.checkpoints()[-1].upto
+        mode = MemoryMode.SUMMARY_N if stood_in else MemoryMode.FULL_HISTORY
+        if status.mode is not mode:
             yield f"mode {status.mode} after the last retry"
         if self.meter.counts.get("fold_failures", 0) != RETRIES + 1:
             yield f"the meter counts {self.meter.counts}"
@@ -184,6 +188,17 @@ class Case:
             yield "documents after an erasure"
         if self.session.history() or self.session.checkpoints():
             yield "entries or checkpoints after an erasure"
+
+
+def _verbatim(context: Context) -> list[Message]:
+    """Everything but the summary, in whose place an extract may stand."""
+    summary = context.section(Section.SUMMARY)
+    return [message for message in context.messages if message not in summary]
+
+
+def _nowhere(context: Context) -> list[int]:
+    dropped = [fate for fate in context.fates if fate.outcome is Outcome.DROPPED]
+    return [seq for fate in dropped for seq in range(fate.start, fate.stop)]
 
 
 @pytest.mark.parametrize("mode", FoldMode)

@@ -20,7 +20,7 @@ from turnfold.memory import AsyncMemory, Memory
 from turnfold.memory.fold_keeper import FoldKeeper
 from turnfold.records import Checkpoint
 from turnfold.testing.audit import audit
-from turnfold.window import Section
+from turnfold.window import Outcome, Section
 
 PATIENCE = 60.0
 LEASE = 120.0
@@ -156,8 +156,12 @@ def test_a_process_that_is_killed_while_it_folds_is_replaced_after_its_lease(url
         doomed.wait()
     soon, later = Model(), Model()
     with opened(url, soon) as memory:
-        context = memory.session("c").context()
-        assert not context.section(Section.SUMMARY)
+        session = memory.session("c")
+        context = session.context()
+        assert context.section(Section.SUMMARY), "an extract stands in while the lease lasts"
+        assert context.receipt.count(Outcome.DROPPED) == 0
+        assert audit(session, context=context) == []
+        assert session.checkpoints() == []
         memory.drain()
     assert soon.times == 0
     later.answer.set()

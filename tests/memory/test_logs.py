@@ -152,6 +152,9 @@ def test_the_same_with_an_event_loop(records: list[logging.LogRecord]) -> None:
             for number in range(12):
                 await session.user(f"{CANARY} {number} " * 12)
                 await session.context()
+                await asyncio.sleep(
+                    0
+                )  # the store never waits: let the fold in the background begin
                 await session.assistant(CANARY)
             await memory.drain()
 

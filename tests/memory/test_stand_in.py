@@ -1,8 +1,9 @@
-"""While the model fails, an extract stands in for what left the window: no message is ever nowhere."""
+"""Until a fold has landed an extract stands in for what left the window: no message is ever nowhere."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,12 +14,13 @@ from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.errors import SummaryFailed
 from turnfold.memory import Memory, Session
+from turnfold.memory.drive import drive
 from turnfold.memory.fold_keeper import FoldKeeper, FoldMode, MemoryMode
-from turnfold.memory.folding import FoldRange
-from turnfold.records import Checkpoint
+from turnfold.memory.waiting import Way
+from turnfold.memory.writers import SummaryTask
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.testing.audit import audit
-from turnfold.window import Context, check
+from turnfold.window import Context, Outcome, Section, check
 
 BUDGET = Budget(max_tokens=1_200)
 OWN = (FoldMode.INLINE, FoldMode.BACKGROUND)
@@ -93,9 +95,8 @@ def test_nothing_is_nowhere_however_long_the_model_is_down(mode: FoldMode) -> No
     talk = Talk(mode)
     for _ in range(40):
         assert talk.nowhere(talk.turn()) == set()
-    checkpoints = talk.session.checkpoints()
-    assert len(checkpoints) > 1
-    assert {each.model for each in checkpoints} == {""}
+    assert talk.session.checkpoints() == [], "an extract is no checkpoint"
+    assert talk.session.status().covered > 20
     assert talk.close() == []
 
 
@@ -113,21 +114,19 @@ def test_the_failure_stays_in_sight_and_the_model_is_left_alone(mode: FoldMode) 
     for _ in range(40):
         talk.turn()
     status = talk.session.status()
-    assert status.checkpoint
     assert (status.fold_failures, status.fold_error) == (1, "RateLimited")
     assert status.mode is MemoryMode.SUMMARY_N
     assert len(talk.model.asked) == 1, "its time had not come: nothing moved the clock"
 
 
-def test_a_model_that_may_be_asked_at_every_call_is_given_up_after_its_last_retry() -> None:
+def test_a_model_that_may_be_asked_at_every_call_is_stood_in_for_all_the_same() -> None:
     talk = Talk(FoldMode.INLINE, backoff=0.0)
     for _ in range(40):
         assert talk.nowhere(talk.turn()) == set()
     assert talk.session.status().fold_failures > 4
-    assert talk.session.checkpoints()
 
 
-def test_every_handle_shows_the_same_stand_in() -> None:
+def test_every_handle_shows_the_same_stand_in_and_explains_it() -> None:
     talk = Talk(FoldMode.INLINE)
     for _ in range(40):
         talk.turn()
@@ -135,28 +134,33 @@ def test_every_handle_shows_the_same_stand_in() -> None:
     here = talk.session.context()
     there = talk.opened(FoldMode.INLINE).session("c").context()
     assert there.messages == here.messages
-    assert talk.session.checkpoints()[-1].text in here.messages[0].text
+    assert here.section(Section.SUMMARY)
+    explained = talk.session.explain()
+    assert explained.exact
+    assert explained.messages == here.messages
 
 
-def test_the_model_goes_on_from_the_extract_when_it_is_back() -> None:
+def test_the_model_reads_everything_the_extract_stood_in_for_when_it_is_back() -> None:
     talk = Talk(FoldMode.INLINE)
-    talk.until(lambda: bool(talk.session.checkpoints()))
-    stood_in = talk.session.checkpoints()[-1]
+    for _ in range(20):
+        talk.turn()
+    stood_in = talk.session.status().covered
+    assert stood_in
     talk.model.fault = None
     talk.clock.later()
-    talk.until(lambda: talk.session.status().checkpoint != stood_in.id)
-    written = talk.session.checkpoints()[-1]
-    assert (written.model, written.previous) == ("faulty", stood_in.id)
-    assert stood_in.text in talk.model.asked[-1], "the extract is the summary so far"
+    talk.until(lambda: talk.session.status().checkpoint != "")
+    written = talk.session.checkpoints()[0]
+    assert (written.model, written.previous) == ("faulty", "")
+    assert "#1#" in talk.model.asked[-1], "the entries themselves, not the extract"
     assert f"#{talk.said}#" not in talk.model.asked[-1]
+    assert written.upto >= stood_in
+    assert talk.session.status().covered == written.upto, "the summary replaces the extract"
     status = talk.session.status()
     assert (status.fold_failures, status.fold_error) == (0, "")
     assert talk.close() == []
 
 
-def test_a_model_that_answers_too_late_for_the_stand_in_is_forgiven_and_its_answer_dropped() -> (
-    None
-):
+def test_a_model_that_answers_after_the_extract_stood_in_is_still_taken() -> None:
     talk = Talk(FoldMode.INLINE)
     slow = talk.clock()
     other = talk.opened(FoldMode.INLINE, clock=lambda: slow).session("c")
@@ -164,21 +168,22 @@ def test_a_model_that_answers_too_late_for_the_stand_in_is_forgiven_and_its_answ
     talk.clock.later()
     talk.model.meanwhile = lambda: _overtake(talk, other)
     talk.until(lambda: bool(talk.session.checkpoints()))
-    assert [each.model for each in talk.session.checkpoints()] == [""]
+    assert [each.model for each in talk.session.checkpoints()] == ["faulty"]
     assert talk.session.status().fold_failures == 0
     assert talk.nowhere(talk.turn()) == set()
     assert talk.close() == []
 
 
 def _overtake(talk: Talk, other: Session) -> None:
-    """Another process, whose clock is behind, says so much that messages leave the window before the model answers."""
+    """Another process says so much that messages leave the window before the model answers."""
     talk.model.meanwhile = None
     for _ in range(40):
-        if other.checkpoints():
+        if other.status().covered:
             return
         talk.said += 1
         other.user(f"#{talk.said}# and another thing, " * 4)
-        other.context()
+        assert other.context().receipt.count(Outcome.DROPPED) == 0
+    raise AssertionError("nothing stood in")
 
 
 def test_nobody_stands_in_for_who_has_not_failed() -> None:
@@ -187,6 +192,7 @@ def test_nobody_stands_in_for_who_has_not_failed() -> None:
     talk.clock.later()
     talk.until(lambda: bool(talk.session.checkpoints()))
     assert talk.session.checkpoints()[-1].model == "faulty"
+    assert talk.session.status().covered == talk.session.checkpoints()[-1].upto
 
 
 def test_a_checkpoint_asked_for_by_hand_still_raises() -> None:
@@ -199,14 +205,82 @@ def test_a_checkpoint_asked_for_by_hand_still_raises() -> None:
     assert talk.session.checkpoints() == []
 
 
+class Stuck:
+    """A summariser that was asked and has not answered yet."""
+
+    name = "stuck"
+
+    def __init__(self) -> None:
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it answers when told to)
+        self.asked.set()
+        assert self.answer.wait(60)
+        return f"a summary of {len(task.passages)} passages"
+
+
+def test_nothing_is_nowhere_while_a_fold_in_the_background_is_under_way() -> None:
+    model, store = Stuck(), MemoryStore(counter=COUNTER)
+    options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2}
+    with Memory(store, summarizer=model, checkpoint="background", **options) as memory:
+        session, said = memory.session("c"), 0
+        while said < 60:
+            said += 1
+            session.user(f"#{said}# order {said * 37} is late, 请尽快处理。 " * 2)
+            context = session.context()
+            assert context.receipt.count(Outcome.DROPPED) == 0, said
+            assert audit(session, context=context) == []
+            session.assistant(f"order {said * 37}: noted")
+        assert model.asked.is_set()
+        assert session.checkpoints() == []
+        model.answer.set()
+        memory.drain()
+        assert [each.model for each in session.checkpoints()] == ["stuck"]
+        context = session.context()
+        assert context.receipt.count(Outcome.DROPPED) == 0
+        assert audit(session, context=context) == []
+
+
+def test_a_lease_left_by_a_clock_an_hour_ahead_is_not_believed() -> None:
+    """A process died holding the lease, and the wall clock was then set back: nobody waits for the hour."""
+    clock = SetClock()
+    store = MemoryStore(counter=COUNTER, clock=clock)
+    model = FaultyModel(None)
+    options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2, "clock": clock}
+    dead = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
+    dead.user("hello")
+    assert drive(dead._awaiting._keeper._claim())
+    clock.now -= 3_600 * 1_000_000
+    session = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
+    for said in range(60):
+        session.user(f"#{said}# order {said * 37} is late, 请尽快处理。 " * 2)
+        session.context()
+    assert {each.model for each in session.checkpoints()} == {"faulty"}
+
+
+def test_a_lease_that_stands_still_is_over_by_the_monotonic_clock() -> None:
+    """The wall clock stopped: by it the lease of a dead process would never end."""
+    clock, ticks = SetClock(), [0.0]
+    store = MemoryStore(counter=COUNTER, clock=clock)
+    setting = {"counter": COUNTER, "budget": BUDGET, "clock": clock, "fold_lease": 5.0}
+    dead = Memory(store, **setting).session("c")
+    dead.user("hello")
+    assert drive(dead._awaiting._keeper._claim())
+    keeper = Memory(store, **setting).session("c")._awaiting._keeper
+    keeper.monotonic = lambda: ticks[0]
+    assert not drive(keeper._claim())
+    ticks[0] = 4.9
+    assert not drive(keeper._claim())
+    ticks[0] = 5.1
+    assert drive(keeper._claim())
+
+
 def test_these_tests_see_a_stand_in_that_forgets_part_of_its_range(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stand_in = FoldKeeper.stand_in
+    async def never(*_: object, **__: object) -> bool:
+        return False
 
-    async def lazy(self: FoldKeeper, fold: FoldRange) -> Checkpoint | None:
-        return await stand_in(self, fold) if fold.previous is None else None
-
-    monkeypatch.setattr(FoldKeeper, "stand_in", lazy)
+    monkeypatch.setattr(FoldKeeper, "stand_in", never)
     talk = Talk(FoldMode.INLINE)
     assert any(talk.nowhere(talk.turn()) for _ in range(40))

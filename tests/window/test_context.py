@@ -203,7 +203,8 @@ class TestShortening:
 
     def test_an_oversized_newest_message_keeps_head_and_tail_with_a_reference(self) -> None:
         context = built([user("hi"), assistant("hello"), user(self.LONG)], 1_000)
-        [message] = context.messages
+        *earlier, message = context.messages
+        assert [one.text for one in earlier] == ["hi", "hello"]
         assert message.text.startswith("head of it")
         assert message.text.endswith("tail of it")
         assert "see #2" in message.text

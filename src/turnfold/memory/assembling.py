@@ -19,7 +19,7 @@ from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.memory.calls import Calls
 from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
-from turnfold.memory.folding import FoldRange
+from turnfold.memory.folding import STEP_TOKENS, FoldRange
 from turnfold.memory.follower import Follower
 from turnfold.memory.known_findings import TailFindings
 from turnfold.memory.live_window import Around, LiveWindow
@@ -42,6 +42,8 @@ Tools = Sequence[Mapping[str, object]]
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRIES = 8
 """Times a context is built anew because another process moved its window meanwhile."""
+_FOLDS = 3
+"""Times a context is built again because a fold before it landed."""
 _SMALLEST_SUMMARY = 32
 """Tokens below which a summary is not worth its fence."""
 
@@ -133,9 +135,9 @@ class Assembler:
         follower = self.follower
         window = await follower.window(budget)
         limit = window.summary_limit(budget, around)
-        if upto <= follower.covered or limit < _SMALLEST_SUMMARY:
+        if upto <= follower.folded or limit < _SMALLEST_SUMMARY:
             return None
-        return FoldRange(follower.checkpoint, follower.covered, upto, limit, follower.cleared)
+        return FoldRange(follower.checkpoint, follower.folded, upto, limit, follower.cleared)
 
     async def around(self, wanted: Wanted) -> tuple[Around, str]:
         """What stands around the window now, and what of its tail stands still during the turn."""
@@ -152,6 +154,7 @@ class Assembler:
             tail=tail_message(with_notes(tail, wanted.notes, wanted.workspace)),
             tools=wanted.tools,
             checkpoint=follower.shown_checkpoint,
+            stand_in=follower.stand_in,
             cleared=follower.cleared,
             recalled=recalled,
         ), tail
@@ -194,37 +197,76 @@ class Assembler:
         return context, around, tail
 
     async def _built(self, wanted: Wanted) -> tuple[Context, Around, str]:
-        follower, policy, budget = self.follower, self.setting.policy, wanted.budget
+        """Build a context; fold first where a fold is due, until everything before the window is covered."""
+        context, around, tail = await self._once(wanted)
+        for attempt in range(_FOLDS):
+            if not await self._fold_before(wanted, context, around, ask=attempt == 0):
+                break
+            await self.follower.refresh()
+            context, around, tail = await self._once(wanted)
+            context.moved = True  # the fold moved it, before this context was built
+        return context, around, tail
+
+    async def _once(self, wanted: Wanted) -> tuple[Context, Around, str]:
+        """Build a context from what is known; with a tail that fits the window as it is after the build.
+
+        The tail shows what the window does not: findings and passages from before it, results it shortens. Where the
+        build moved the window, a tail that is not frozen yet is made again for it.
+        """
+        follower, strategy = self.follower, self.setting.strategy
         around, tail = await self.around(wanted)
-        window = await follower.window(budget)
-        context = window.build(budget, around, self.setting.strategy)
-        if policy.mode is FoldMode.MANUAL or not self._wants_fold(window, context, around):
+        window = await follower.window(wanted.budget)
+        begins = window.anchor, window.caps
+        context = window.build(wanted.budget, around, strategy)
+        if begins == (window.anchor, window.caps):
             return context, around, tail
+        again, remade = await self.around(wanted)
+        if remade != tail:
+            context, around, tail = window.build(wanted.budget, again, strategy), again, remade
+            context.moved = True
+        return context, around, tail
+
+    async def _fold_before(
+        self, wanted: Wanted, context: Context, around: Around, *, ask: bool
+    ) -> bool:
+        """Fold what should be folded before this context is sent; whether the context must be built again.
+
+        The summarizer is asked once a call (`ask`). Where its fold is slow, failed, under way elsewhere or longer than
+        one step, an extract stands in for what left the window.
+        """
+        follower, policy, budget = self.follower, self.setting.policy, wanted.budget
+        if policy.mode is FoldMode.MANUAL:
+            return False
+        window = await follower.window(budget)
+        uncovered = window.anchor - 1 > around.covered
+        if not uncovered and not (ask and self._wants_fold(window, context, around)):
+            return False
         await follower.confirm()
         upto = window.fold_upto(
             budget, around, threshold=policy.threshold, keep_turns=policy.keep_turns
         )
         fold = await self.fold_range(budget, max(upto, window.anchor - 1), around)
         if fold is None:
-            return context, around, tail
-        if await self._folded(fold, unfolded=window.anchor - 1 > around.covered) is None:
-            return context, around, tail
-        await follower.refresh()
-        around, tail = await self.around(wanted)
-        window = await follower.window(budget)
-        context = window.build(budget, around, self.setting.strategy)
-        context.moved = True  # the fold moved it, before this context was built
-        return context, around, tail
+            return False
+        landed = await self._folded(fold) if ask else None
+        if window.anchor - 1 <= max(around.covered, landed.upto if landed else 0):
+            return landed is not None
+        so_far = around.stand_in
+        if landed is not None:
+            fold, so_far = replace(fold, previous=landed, after=landed.upto), None
+        reach = max(STEP_TOKENS, budget.tokens)
+        stood_in = await self.keeper.stand_in(fold, so_far, upto=window.anchor - 1, tokens=reach)
+        return stood_in or landed is not None
 
     def _wants_fold(self, window: LiveWindow, context: Context, around: Around) -> bool:
-        """Due at the threshold or when something lies unfolded before the window.
+        """Whether a fold is due: at the threshold, or while an extract stands in for one.
 
-        While a turn's tool loop runs, an inline fold waits for the budget to be hit: the prompt's beginning changes
-        then anyway.
+        While a turn's tool loop runs, an inline fold waits until the window moves: the prompt's beginning changes then
+        anyway.
         """
         policy = self.setting.policy
-        unfolded = window.anchor - 1 > around.covered
-        if not unfolded and not fold_due(context.tokens, context.budget.tokens, policy.threshold):
+        owed = window.anchor - 1 > around.folded
+        if not owed and not fold_due(context.tokens, context.budget.tokens, policy.threshold):
             return False
         waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
         return not waits or context.moved
@@ -233,18 +275,14 @@ class Assembler:
     def _in_tool_loop(window: LiveWindow) -> bool:
         return window.turn != window.seq
 
-    async def _folded(self, fold: FoldRange, *, unfolded: bool) -> Checkpoint | None:
-        """What landed before this call is answered; where messages are `unfolded`, at worst an extract of them."""
-        landed = None
+    async def _folded(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold one step, or begin to in the background; what landed before this call is answered."""
+        if self.setting.policy.mode is FoldMode.BACKGROUND:
+            self.keeper.begin(fold)
+            return None
         with suppress(SummaryFailed):  # noted and logged: the last good window serves
-            if self.setting.policy.mode is FoldMode.BACKGROUND:
-                self.keeper.begin(fold)
-            else:
-                landed = await self.keeper.step(fold)
-        if landed is None and unfolded:
-            with suppress(SummaryFailed):
-                landed = await self.keeper.stand_in(fold)
-        return landed
+            return await self.keeper.step(fold)
+        return None
 
     def _sought(self, wanted: Wanted, window: LiveWindow) -> str:
         """What to look for before the window: what was asked, or what the user said where nobody asked."""

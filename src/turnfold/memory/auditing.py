@@ -1,8 +1,9 @@
 """Nothing vanishes: every entry of a log accounted for, by somebody who does not believe the session.
 
 The auditor reads the whole log, every checkpoint and one context, and asks of each entry where it went: sent as it was
-logged, behind the live checkpoint, or listed in the receipt with a reason, and never in two of these places. It
-computes the digests of what was folded again. It shares no code with what it judges; what it finds, it returns.
+logged, behind the live checkpoint or an extract that stands in for one, or listed in the receipt with a reason, and
+never in two of these places. It computes the digests of what was folded again. It shares no code with what it judges;
+what it finds, it returns.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class AuditRule(StrEnum):
     VERBATIM = "verbatim"
     """What is sent is what was logged, unless the receipt says otherwise."""
     SUMMARISED = "summarised"
-    """The summary that is sent is the live checkpoint's."""
+    """The summary that is sent is the live checkpoint's, or the extract that stands in for a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,23 @@ class _Books:
     cleared: int
     system: frozenset[int]
     """Seqs of the system messages that are current: they head every context, wherever they stand in the log."""
+    stand_in: tuple[int, str] = (0, "")
+    """The last seq an extract stands in for, and its text."""
+
+    @property
+    def covered(self) -> int:
+        """The last seq that a summary, or an extract in its place, stands for."""
+        live = self.shown
+        stood_in = self.stand_in[0] if self.stand_in[0] > self.cleared else 0
+        return max(live.upto if live else 0, stood_in)
+
+    @property
+    def summary(self) -> str | None:
+        """The text that stands for it; None where nothing does."""
+        live = self.shown
+        if self.stand_in[0] and self.stand_in[0] == self.covered > (live.upto if live else 0):
+            return self.stand_in[1]
+        return live.text if live else None
 
     @property
     def shown(self) -> Checkpoint | None:
@@ -131,7 +149,20 @@ async def _books(session: AsyncSession) -> _Books:
         await session.checkpoints(),
         cast("int", cleared["upto"]) if cleared else 0,
         frozenset(cast("list[int]", heading)),
+        await _stand_in(session),
     )
+
+
+async def _stand_in(session: AsyncSession) -> tuple[int, str]:
+    note = await _note(session, "stand-in")
+    if note is None:
+        return 0, ""
+    store, scope = session._store, session._scope  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001 (the books themselves)
+    document = await store.get_document(scope, session.id, "stand-in", cast("str", note["key"]))
+    if document is None:
+        return 0, ""
+    text = msgspec.json.decode(document.body, type=dict[str, object])["text"]
+    return cast("int", note["upto"]), cast("str", text)
 
 
 def _leading(entries: Sequence[Entry]) -> Iterator[Entry]:
@@ -205,17 +236,12 @@ def _proved(books: _Books, before: Checkpoint | None, checkpoint: Checkpoint) ->
 
 def _summary(books: _Books, context: Context) -> Iterator[AuditFault]:
     sent = "\n".join(message.text for message in context.section(Section.SUMMARY))
-    live = books.shown
-    if live is None and sent:
-        yield AuditFault(AuditRule.SUMMARISED, 0, "a summary is sent, and no checkpoint is live")
-    elif (
-        live is not None
-        and live.text not in sent
-        and not (_shortened(context) and sent)
-        and live.text
-    ):
-        detail = f"the summary of checkpoint {live.id} is not sent"
-        yield AuditFault(AuditRule.SUMMARISED, live.upto, detail)
+    due = books.summary
+    if due is None and sent:
+        yield AuditFault(AuditRule.SUMMARISED, 0, "a summary is sent, and nothing was folded")
+    elif due and due not in sent and not (_shortened(context) and sent):
+        detail = f"the summary of the entries up to {books.covered} is not sent"
+        yield AuditFault(AuditRule.SUMMARISED, books.covered, detail)
 
 
 def _accounts(books: _Books, context: Context) -> Iterator[AuditFault]:
@@ -223,18 +249,17 @@ def _accounts(books: _Books, context: Context) -> Iterator[AuditFault]:
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _listed(context, Outcome.DROPPED)
     folded = _listed(context, Outcome.FOLDED)
-    live = books.shown
     for entry in books.entries:
         seq, places = entry.seq, list[str]()
         if not entry.message.parts and (seq in listed or seq in folded):
             continue  # it says nothing: no provider takes it, and nothing can be lost of it
         if seq in sent or seq in books.system:
             places.append("sent")
-        covered = live is not None and books.cleared < seq <= live.upto
+        covered = books.cleared < seq <= books.covered
         if seq in folded or (covered and not places):
             places.append("folded")
             if not covered:
-                detail = f"said to be folded, covered up to {live.upto if live else 0}"
+                detail = f"said to be folded, covered up to {books.covered}"
                 yield AuditFault(AuditRule.ACCOUNTED, seq, detail)
             elif seq not in folded:
                 yield AuditFault(AuditRule.ACCOUNTED, seq, "covered, and the receipt is silent")

@@ -222,14 +222,21 @@ class Session:
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def checkpoint(
-        self, summary: str | None = None, *, keep_turns: int | None = None
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold everything before the newest turns now; None when there is nothing to fold.
 
         With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised.
+        summariser is asked, and its failure is raised. A long range is folded in steps: `on_progress` is told after
+        each how many of how many entries are folded, and contexts are answered meanwhile.
         """
-        return drive(self._awaiting.checkpoint(summary, keep_turns=keep_turns))
+        return drive(
+            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+        )
 
     def checkpoints(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; the last one is live."""
@@ -329,6 +336,7 @@ class Memory:
         retries: int = 3,
         backoff: float = 1.0,
         stand_in: bool = True,
+        fold_lease: float = 120.0,
         recall: RecallMode | str = RecallMode.OFF,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
@@ -351,6 +359,7 @@ class Memory:
             retries=retries,
             backoff=backoff,
             stand_in=stand_in,
+            fold_lease=fold_lease,
             recall=recall,
             embedder=embedder,
             strategy=strategy,

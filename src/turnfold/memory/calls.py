@@ -21,7 +21,7 @@ from turnfold.memory.manifests import (
     read_manifest,
     write_manifest,
 )
-from turnfold.memory.notes import WindowNote
+from turnfold.memory.notes import STAND_IN, StandIn, WindowNote
 from turnfold.memory.tail import tail_message
 from turnfold.records import Checkpoint, Usage
 from turnfold.window import Choice, Context, Room, SpanView
@@ -56,6 +56,7 @@ class Calls:
                 created=self.clock(),
                 system=[entry.seq for entry in around.system],
                 checkpoint=around.checkpoint.id if around.checkpoint else "",
+                stand_in=around.stand_in.key if around.stand_in else "",
                 cleared=around.cleared,
                 tail=around.tail[0].text if around.tail else "",
                 digest=digest,
@@ -124,6 +125,7 @@ class Calls:
             system=tuple([await self._one(seq) for seq in manifest.system]),
             tail=tail_message(manifest.tail),
             checkpoint=await self._checkpoint(manifest.checkpoint),
+            stand_in=await self._stand_in(manifest.stand_in),
             cleared=manifest.cleared,
         )
         head = await self._one(manifest.head) if manifest.head else None
@@ -157,6 +159,12 @@ class Calls:
     async def _one(self, seq: int) -> Numbered:
         [entry] = await self._entries(seq - 1, seq)
         return entry
+
+    async def _stand_in(self, key: str) -> StandIn | None:
+        follower = self.follower
+        place = (follower.scope, follower.conversation, STAND_IN, key)
+        document = await follower.store.get_document(*place) if key else None
+        return StandIn.read(document) if document else None
 
     async def _checkpoint(self, name: str) -> Checkpoint | None:
         if not name:

@@ -5,9 +5,16 @@ the lease ends and folding is due again. The lease only saves work: what keeps t
 compare-and-swap of the checkpoint. The lease knows a handle, not its threads and tasks: of those one folds at a time,
 and who waited for it goes on from what it made. After a failure nobody tries again for a while, twice as long each
 time; the last good window serves meanwhile, and after the last retry the session says that it is back to its full
-history. When messages leave that window before the model is back, the extract stands in for its summary: a sentence
-picked badly is better than a message that is nowhere. That is no success of the model: the failures stay noted, and it
-is asked again when its time has come, with the extract as the summary so far.
+history.
+
+Whenever messages have left the window and no fold of them has landed, for whatever reason (the model is slow, fails or
+rests, the process that folded was killed), an extract of them stands in: a sentence picked badly is better than a
+message that is nowhere. It is shown in the summary's place and is no checkpoint, so the model still reads everything it
+covers, and what the model writes replaces it.
+
+A lease and a pause are stored with the wall clock's time, because several machines read them. A wall clock can be
+stepped, so neither is believed beyond its own length: one that ends later than its length from now, or that has stood
+unchanged for its length by this process's monotonic clock, is over.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,9 +35,18 @@ from turnfold.errors import (
     InvalidOption,
     SummaryFailed,
 )
-from turnfold.memory.folding import Folder, FoldRange
+from turnfold.memory.folding import STEP_TOKENS, Folder, FoldRange
 from turnfold.memory.metrics.meter import Meter
-from turnfold.memory.notes import FOLDING, SESSION, FoldingNote, read_note, write_note
+from turnfold.memory.notes import (
+    FOLDING,
+    SESSION,
+    STAND_IN,
+    FoldingNote,
+    StandIn,
+    StandInNote,
+    read_note,
+    write_note,
+)
 from turnfold.memory.writers import ExtractiveWriter, SummaryWriter
 from turnfold.records import Checkpoint
 from turnfold.stores.log_mark import log_mark
@@ -40,6 +57,7 @@ __all__ = ("FoldKeeper", "FoldMode", "FoldPolicy", "MemoryMode")
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE = 300.0
 _MICRO = 1_000_000
+_MOST_SEEN = 8
 
 
 class FoldMode(StrEnum):
@@ -80,7 +98,7 @@ class FoldPolicy:
     lease: float = 120.0
     """Seconds after which another process may take over."""
     stand_in: bool = True
-    """Whether the extract serves while the writer fails and rests, and messages have left the window unfolded."""
+    """Whether an extract stands in for messages that left the window before their fold has landed."""
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold, self.keep_turns)
@@ -97,6 +115,9 @@ class FoldKeeper:
     policy: FoldPolicy
     clock: Callable[[], int]
     meter: Meter
+    monotonic: Callable[[], float] = time.monotonic
+    _seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
+    """When each end of a lease or pause was first seen, by the monotonic clock."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
     _one: AbstractAsyncContextManager[None] = field(init=False)
     """Lets one of this handle's folds through at a time."""
@@ -110,12 +131,12 @@ class FoldKeeper:
         """Who folds, and how it went lately."""
         return (await self._note())[0]
 
-    async def mode(self, live: Checkpoint | None) -> MemoryMode:
+    async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
         """What a context shows of the past."""
-        if live is None:
-            return MemoryMode.FULL_HISTORY
-        stood_in = self.policy.stand_in and not live.model
-        if not stood_in and (await self.status()).failures > self.policy.retries:
+        if stand_in is not None:
+            return MemoryMode.SUMMARY_N
+        written = live is not None and (bool(live.model) or not self.policy.stand_in)
+        if live is None or (written and (await self.status()).failures > self.policy.retries):
             return MemoryMode.FULL_HISTORY
         return MemoryMode.SUMMARY_N
 
@@ -123,9 +144,11 @@ class FoldKeeper:
         """One step of a fold; None when another is at it, was faster, or it is too soon after a failure."""
         return await self._in_turn(fold, self._step)
 
-    async def whole(self, fold: FoldRange) -> Checkpoint | None:
-        """All steps of a fold; the last checkpoint that landed."""
-        return await self._in_turn(fold, self._steps)
+    async def whole(
+        self, fold: FoldRange, on_progress: Callable[[int, int], None] | None = None
+    ) -> Checkpoint | None:
+        """All steps of a fold; the last checkpoint that landed. `on_progress` is told the entries done and in all."""
+        return await self._in_turn(fold, lambda current: self._steps(current, on_progress))
 
     async def _in_turn(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
@@ -160,14 +183,19 @@ class FoldKeeper:
         self._count(landed, fold)
         return landed
 
-    async def _steps(self, fold: FoldRange) -> Checkpoint | None:
+    async def _steps(
+        self, fold: FoldRange, on_progress: Callable[[int, int], None] | None
+    ) -> Checkpoint | None:
         landed: Checkpoint | None = None
+        first = fold.after
         while fold.after < fold.upto:
             step = await self._step(fold)
             if step is None:
                 break
             landed = step
             fold = replace(fold, previous=step, after=step.upto)
+            if on_progress is not None:
+                on_progress(step.upto - first, fold.upto - first)
         return landed
 
     async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
@@ -178,31 +206,50 @@ class FoldKeeper:
         self._count(landed, fold)
         return landed
 
-    async def stand_in(self, fold: FoldRange) -> Checkpoint | None:
-        """One step by the extract, in place of a writer that has failed and is not to be asked now; otherwise None.
+    async def stand_in(
+        self, fold: FoldRange, so_far: StandIn | None, *, upto: int, tokens: int
+    ) -> bool:
+        """Let an extract cover what left the window while no fold has landed; whether anything was added.
 
-        It needs neither lease nor turn, and waits for nobody who asks the model: whoever of them commits first wins.
+        It needs no lease and waits for nobody who asks the model. Where the extract is this memory's own summary it is
+        committed as a checkpoint; otherwise it is a stand-in, which the model's summary replaces whenever it lands.
+        About `tokens` of the log are read.
         """
-        if not await self._is_given_up():
-            return None
-        current = await self._current(fold)
-        if current.after >= current.upto:
-            return current.previous
-        landed = await self.folder.step(current, stand_in=ExtractiveWriter())
-        self._count(landed, current)
-        if landed is not None:
-            fields = {"event": "fold_stood_in", "conversation": self._mark}
-            _log.warning("an extract stands in for the summary", extra=fields)
+        if not self.policy.stand_in:
+            return False
+        if isinstance(self.folder.writer, ExtractiveWriter):
+            return await self._extract_steps(replace(fold, upto=upto), tokens)
+        made = await self.folder.extract(fold, so_far, upto=upto, tokens=tokens)
+        if made is None:
+            return False
+        await self._show(made)
+        fields = {"event": "fold_stood_in", "conversation": self._mark}
+        _log.info("an extract stands in for a summary that has not landed", extra=fields)
+        return True
+
+    async def _extract_steps(self, fold: FoldRange, tokens: int) -> bool:
+        """Commit extracts step by step, without the lease: whoever commits first wins."""
+        fold, landed = await self._current(fold), False
+        for _ in range(1 + tokens // STEP_TOKENS):
+            if fold.after >= fold.upto:
+                return True
+            step = await self.folder.step(fold)
+            self._count(step, fold)
+            if step is None:
+                return True  # another was faster: what it made is read next
+            fold, landed = replace(fold, previous=step, after=step.upto), True
         return landed
 
-    async def _is_given_up(self) -> bool:
-        """Whether the writer failed and its time has not come again, or it failed once more than all retries."""
-        policy = self.policy
-        if not policy.stand_in or isinstance(self.folder.writer, ExtractiveWriter):
-            return False
-        note = await self.status()
-        resting = bool(note.failures) and self.clock() < note.not_before
-        return resting or note.failures > policy.retries + 1
+    async def _show(self, made: StandIn) -> None:
+        """Name the stand-in that contexts show from now on, unless one that covers more is named already."""
+        folder = self.folder
+        place = folder.scope, folder.conversation
+        document = await folder.store.get_document(*place, SESSION, STAND_IN)
+        if read_note(document, StandInNote).upto >= made.upto:
+            return
+        note = write_note(SESSION, STAND_IN, StandInNote(key=made.key, upto=made.upto))
+        version = document.version if document else 0
+        await folder.store.put_document(*place, note, expect=version)
 
     def begin(self, fold: FoldRange) -> bool:
         """Fold in the background; False when that is under way."""
@@ -237,11 +284,25 @@ class FoldKeeper:
     async def _claim(self) -> bool:
         note, version = await self._note()
         now = self.clock()
-        taken = note.owner not in ("", self._owner) and now < note.until
-        if taken or now < note.not_before:
+        taken = note.owner not in ("", self._owner) and self._holds(note.until, self.policy.lease)
+        if taken or self._holds(note.not_before, _LONGEST_PAUSE):
             return False
         until = now + int(self.policy.lease * _MICRO)
         return await self._put(replace_note(note, owner=self._owner, until=until), version)
+
+    def _holds(self, end: int, length: float) -> bool:
+        """Whether a lease or pause that ends at `end` and lasts `length` seconds still holds."""
+        left = (end - self.clock()) / _MICRO
+        if not 0 < left <= length:
+            return False
+        return self.monotonic() - self._first_seen(end) < length
+
+    def _first_seen(self, end: int) -> float:
+        """When this handle first saw a lease or pause with this end, by the monotonic clock."""
+        seen = self._seen.setdefault(end, self.monotonic())
+        while len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+        return seen
 
     async def _release(self, *, failures: int | None) -> None:
         note, version = await self._note()

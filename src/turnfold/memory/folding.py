@@ -9,10 +9,11 @@ checkpoint of its own, so that no step reads more than a bounded piece of the lo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
+from turnfold.memory.notes import StandIn, stand_in_document
 from turnfold.memory.waiting import Way
 from turnfold.memory.writers import ExtractiveWriter, SummaryTask, SummaryWriter
 from turnfold.records import Checkpoint, Entry, encode_message
@@ -24,10 +25,10 @@ from turnfold.summary.reading import CountedOnce, Reading
 from turnfold.summary.speakers import split_prefix
 from turnfold.tokens import TokenCounter, clip
 
-__all__ = ("FoldRange", "Folder", "lowest_trust")
+__all__ = ("STEP_TOKENS", "FoldRange", "Folder", "lowest_trust")
 
 _PAGE = 256
-_STEP_TOKENS = 48_000
+STEP_TOKENS = 48_000
 """Tokens of conversation one step folds at most, the last span aside."""
 _ANNEX_SHARE = 0.25
 """Part of a summary's limit that a model's text gives up where it lost facts."""
@@ -80,14 +81,9 @@ class Folder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "counted", CountedOnce(self.counter.count_text))
 
-    async def step(
-        self, fold: FoldRange, *, stand_in: SummaryWriter | None = None
-    ) -> Checkpoint | None:
-        """Fold the beginning of a range; None when another was faster or the conversation is gone.
-
-        `stand_in` writes this one summary in the writer's place.
-        """
-        writer, reading = stand_in or self.writer, Reading()
+    async def step(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold the beginning of a range; None when another was faster or the conversation is gone."""
+        writer, reading = self.writer, Reading()
         entries = await self._entries(fold)
         if not entries:
             return None
@@ -98,10 +94,31 @@ class Folder:
         facts = source_facts([*_before(fold), *passages], reading=reading)
         text = ""
         if passages or fold.so_far:
-            text = await self._text(passages, facts, fold, writer, reading)
+            text = await self._text(passages, facts, fold, reading)
         fidelity = check_fidelity(facts, text, reading=reading).score
         self.counted.keep([text, *text.splitlines()])
         return await self.commit(fold, entries, text, fidelity=fidelity, model=writer.name)
+
+    async def extract(
+        self, fold: FoldRange, so_far: StandIn | None, *, upto: int, tokens: int
+    ) -> StandIn | None:
+        """Extend an extract over the entries up to `upto` and store it; None when there is nothing to add.
+
+        It reads about `tokens` of the log at most, so a longer range is covered in several calls.
+        """
+        after = max(fold.after, so_far.upto if so_far else 0)
+        entries = await self._entries(replace(fold, after=after, upto=upto), tokens=tokens)
+        if not entries:
+            return None
+        said = [entry.message for entry in entries if entry.message.role != "system"]
+        previous = so_far.text if so_far else fold.so_far
+        task = SummaryTask(
+            passages_of(said, first=entries[0].seq), previous, fold.limit, self.counted, Reading()
+        )
+        text = (await self._written(task, ExtractiveWriter())).strip() if said or previous else ""
+        document = stand_in_document(entries[-1].seq, text)
+        await self.store.put_document(self.scope, self.conversation, document)
+        return StandIn.read(document)
 
     async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
         """Fold the whole range behind a summary the caller wrote, which is kept as it is."""
@@ -157,10 +174,9 @@ class Folder:
         passages: Sequence[Passage],
         facts: SourceFacts,
         fold: FoldRange,
-        writer: SummaryWriter,
         reading: Reading,
     ) -> str:
-        count = self.counted
+        count, writer = self.counted, self.writer
         extractive = isinstance(writer, ExtractiveWriter)
         # A model is not sent what was added to its last summary: those facts are checked for, and added, again.
         previous = fold.so_far if extractive or fold.by_caller else without_annex(fold.so_far)
@@ -192,13 +208,13 @@ class Folder:
         ) as error:  # whatever a model raises, and what no store can hold, is one failed attempt
             raise SummaryFailed(f"the summariser failed: {type(error).__name__}") from error
 
-    async def _entries(self, fold: FoldRange) -> list[Entry]:
-        """The entries of one step: up to `_STEP_TOKENS`, then on to the end of the span."""
+    async def _entries(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
+        """Read the entries of one step: up to `tokens`, then on to the end of the span."""
         entries: list[Entry] = []
         used = 0
         while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
             for entry in page:
-                if used >= _STEP_TOKENS and entry.message.role != "tool":
+                if used >= tokens and entry.message.role != "tool":
                     return entries
                 entries.append(entry)
                 used += entry.tokens

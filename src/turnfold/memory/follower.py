@@ -21,11 +21,14 @@ from turnfold.memory.notes import (
     FINDINGS,
     PIN,
     SESSION,
+    STAND_IN,
     STATE,
     SYSTEM,
     WINDOW,
     ClearedNote,
     PinNote,
+    StandIn,
+    StandInNote,
     StateNote,
     SystemNote,
     WindowNote,
@@ -47,6 +50,11 @@ _MOST_WINDOWS = 8
 _FOLDED = "everything before it was folded or cleared"
 _FAR_BEHIND = 2
 """Budgets of unread entries beyond which only the end of the log is read."""
+_LARGEST_PART = 8
+"""An entry counts for at most this part of the budget when it is decided how much of the log to read: a window shows it
+shortened, and one huge tool result must not push everything else out."""
+_BACKWARDS = 64
+"""Entries read at a time from the end of the log backwards."""
 _MOST_TOLD = 256
 """Own appends that wait to be taken in; who appends more than that between two contexts reads them again."""
 
@@ -83,6 +91,8 @@ class Follower:
     findings: KnownFindings = field(default_factory=KnownFindings)
     cleared: int = 0
     checkpoint: Checkpoint | None = None
+    stand_in: StandIn | None = None
+    """The extract shown while the fold of what it covers has not landed; None where a checkpoint covers as much."""
     looked: bool = False
     """Whether the store was looked at since something was assumed."""
     _generation: int = -1
@@ -100,9 +110,14 @@ class Follower:
         return live if live is not None and live.upto > self.cleared else None
 
     @property
-    def covered(self) -> int:
-        """The last seq that needs no place in a window."""
+    def folded(self) -> int:
+        """The last seq that is behind a checkpoint, or cleared."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in a window: folded, stood in for, or cleared."""
+        return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
@@ -223,10 +238,13 @@ class Follower:
     async def _outrun(self, opened: _Opened, budget: Budget) -> bool:
         """Whether so much was written since the anchor that another process would begin anew."""
         opened.seen = self.head.seq
-        anchor = opened.window.anchor
+        anchor, most = opened.window.anchor, _FAR_BEHIND * budget.tokens
         if opened.before[0] != anchor:
             opened.before = (anchor, self.head.tokens - await self._tokens_after(anchor - 1))
-        return self.head.tokens - opened.before[1] > _FAR_BEHIND * budget.tokens
+        if self.head.tokens - opened.before[1] <= most:
+            return False
+        await self._extend(opened.window)
+        return opened.window.tokens(largest=_largest(budget)) > most
 
     def forget(self, budget: Budget) -> None:
         """Another process moved the window of this budget: read it again."""
@@ -258,6 +276,7 @@ class Follower:
         notes = {note.key: note for note in await self._documents(SESSION)}
         self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
         self.state = read_note(notes.get(STATE), StateNote)
+        await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))
         found = notes.get(FINDINGS)
         self.findings = KnownFindings.of(found, await self._documents(FINDING) if found else ())
         noted = notes.get(SYSTEM)
@@ -268,6 +287,16 @@ class Follower:
             stored = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
             if (stored.version if stored else 0) != opened.version:
                 del self._opened[key]
+
+    async def _read_stand_in(self, note: StandInNote) -> None:
+        if note.upto <= self.folded:
+            self.stand_in = None
+        elif self.stand_in is None or self.stand_in.key != note.key:
+            place = (self.scope, self.conversation, STAND_IN, note.key)
+            document = await self.store.get_document(*place)
+            if document is None:
+                raise self._erased()
+            self.stand_in = StandIn.read(document)
 
     async def _documents(self, kind: str) -> list[Document]:
         found: list[Document] = []
@@ -301,8 +330,9 @@ class Follower:
         first = max(stored.anchor, self.covered + 1)
         version = document.version if document else 0
         if await self._tokens_after(first - 1) > _FAR_BEHIND * budget.tokens:
-            window = await self._from_the_end(budget)
-            return _Opened(window, stored, version, self.covered, self.head.seq)
+            window = await self._from_the_end(budget, first)
+            if window is not None:
+                return _Opened(window, stored, version, self.covered, self.head.seq)
         head = stored.head if first == stored.anchor else await self._opener(first)
         caps = tuple((seq, cap) for seq, cap in stored.caps if seq >= first or seq == head)
         reason = stored.reason if first == stored.anchor else _FOLDED
@@ -322,19 +352,37 @@ class Follower:
                 raise self._erased()
             window.extend(entries)
 
-    async def _from_the_end(self, budget: Budget) -> LiveWindow:
-        """A window over no more of the log than the budget could show, from a whole span on."""
-        newest = await self.store.tail(self.scope, self.conversation, tokens=budget.tokens)
-        first = newest[0].seq if newest else self.head.seq
+    async def _from_the_end(self, budget: Budget, first: int) -> LiveWindow | None:
+        """A window over no more of the log than the budget could show; None where that reaches back to `first`.
+
+        Huge entries count as much as a window would show of them, so they are read like all others.
+        """
+        largest, used, start, seq = _largest(budget), 0, 0, self.head.seq
+        while seq >= first:
+            after = max(seq - _BACKWARDS, first - 1)
+            page = await self._read(after, seq)
+            if len(page) != seq - after:
+                raise self._erased()
+            for entry in reversed(page):
+                used += min(entry.tokens, largest)
+                if used <= budget.tokens:
+                    start = entry.seq
+                elif used > _FAR_BEHIND * budget.tokens:
+                    return await self._begin_at(max(start, first), budget)
+            seq = after
+        return None
+
+    async def _begin_at(self, first: int, budget: Budget) -> LiveWindow:
+        """A window that begins at `first`, or before it where that is inside a span."""
         while first > self.covered + 1:
             entry = await self._at(first)
             if entry.message.role != "tool":
                 break
             first -= 1
-        first = max(first, self.covered + 1)
         reason = f"older than a budget of {budget.tokens:,} tokens holds"
-        note = WindowNote(anchor=first, head=await self._opener(first), reason=reason)
-        return await self._begin(note)
+        return await self._begin(
+            WindowNote(anchor=first, head=await self._opener(first), reason=reason)
+        )
 
     async def _opener(self, seq: int) -> int:
         """Seq of the user message whose turn `seq` lies inside of; 0 when it opens one, or none was opened."""
@@ -382,3 +430,7 @@ class Follower:
         known = self.head.counter == self.counter.name
         tokens = entry.tokens if known else self.counter.count_message(entry.message)
         return Numbered(entry.seq, entry.message, tokens)
+
+
+def _largest(budget: Budget) -> int:
+    return max(budget.tokens // _LARGEST_PART, 1)

@@ -17,7 +17,7 @@ from turnfold.memory.searching import Found, search_memory
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.setting import RecallMode, Setting
 from turnfold.memory.waiting import AwaitingWay, Way
-from turnfold.memory.writers import ExtractiveWriter, Summaries, writer_for
+from turnfold.memory.writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
 from turnfold.models.embedding import Embedder
 from turnfold.stores.opening import open_store, with_cache
 from turnfold.stores.protocol import ConversationInfo, Erasure, Health, Scope, Store
@@ -56,6 +56,7 @@ def make_setting(
     retries: int = 3,
     backoff: float = 1.0,
     stand_in: bool = True,
+    fold_lease: float = 120.0,
     recall: RecallMode | str = RecallMode.OFF,
     embedder: Embedder | None = None,
     strategy: Strategy = oldest_first,
@@ -66,16 +67,15 @@ def make_setting(
     # Everything that can be refused is, before anything is opened.
     recall_mode = RecallMode.named(recall)
     writer = writer_for(summarizer)
-    # A model takes seconds: nobody waits for one who did not ask to.
-    usual = FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
     policy = FoldPolicy(
-        mode=usual if checkpoint is None else _mode(checkpoint),
+        mode=_mode(checkpoint, writer),
         writer=writer,
         threshold=threshold,
         keep_turns=keep_turns,
         retries=retries,
         backoff=backoff,
         stand_in=stand_in,
+        lease=fold_lease,
     )
     counted = counter or (counter_for(model) if model else cautious_counter())
     kept = meter or Meter()
@@ -109,7 +109,10 @@ def _in_front_of(durable: Store, cache: str | None, meter: Meter, *, blocking: b
     return with_cache(timed, cache, blocking=blocking, on_answer=redis_listener(meter))
 
 
-def _mode(name: str) -> FoldMode:
+def _mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
+    if name is None:  # a model takes seconds: nobody waits for one who did not ask to
+        extractive = isinstance(writer, ExtractiveWriter)
+        return FoldMode.INLINE if extractive else FoldMode.BACKGROUND
     try:
         return FoldMode(name)
     except ValueError:
@@ -136,6 +139,7 @@ class AsyncMemory:
         retries: int = 3,
         backoff: float = 1.0,
         stand_in: bool = True,
+        fold_lease: float = 120.0,
         recall: RecallMode | str = RecallMode.OFF,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
@@ -159,6 +163,7 @@ class AsyncMemory:
                 retries=retries,
                 backoff=backoff,
                 stand_in=stand_in,
+                fold_lease=fold_lease,
                 recall=recall,
                 embedder=embedder,
                 strategy=strategy,

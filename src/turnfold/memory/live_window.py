@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnfold.budget import Budget
-from turnfold.memory.notes import WindowNote
+from turnfold.memory.notes import StandIn, WindowNote
 from turnfold.records import Checkpoint, Message
 from turnfold.summary.due import fold_span
 from turnfold.tokens import TokenCounter
@@ -51,6 +51,8 @@ class Around:
     tools: Sequence[Mapping[str, object]] = ()
     checkpoint: Checkpoint | None = None
     """The summary that is shown; None before the first, and after everything it covers was cleared."""
+    stand_in: StandIn | None = None
+    """An extract shown instead of the checkpoint's summary, while the fold behind it has not landed."""
     cleared: int = 0
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries brought back into the tail."""
@@ -58,12 +60,19 @@ class Around:
     @property
     def summary(self) -> str:
         """The text that stands for what was folded."""
+        if self.stand_in is not None:
+            return self.stand_in.text
         return self.checkpoint.text if self.checkpoint else ""
 
     @property
-    def covered(self) -> int:
-        """The last seq that needs no place in the window: folded, or cleared."""
+    def folded(self) -> int:
+        """The last seq that is behind a checkpoint, or cleared."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in the window: folded, stood in for, or cleared."""
+        return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
 
 class LiveWindow:
@@ -104,6 +113,11 @@ class LiveWindow:
         if not transcript.grouper.turns:
             return 0
         return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
+
+    def tokens(self, *, largest: int) -> int:
+        """Cost of everything from the anchor on, no entry counted above `largest`."""
+        costs = self._transcript.costs[self._position_of(self.anchor) :]
+        return sum(min(cost, largest) for cost in costs)
 
     @property
     def question(self) -> str:
@@ -255,9 +269,11 @@ class LiveWindow:
         sent = {question, *(entry.seq for entry in around.system)}
         covered = around.covered
         folded = f"folded into checkpoint {around.checkpoint.id}" if around.checkpoint else ""
+        stood_in = "not folded yet: an extract stands in for it in the summary"
         for start, stop, outcome, why in (
             (1, around.cleared + 1, Outcome.DROPPED, "cleared by the caller"),
-            (around.cleared + 1, covered + 1, Outcome.FOLDED, folded),
+            (around.cleared + 1, around.folded + 1, Outcome.FOLDED, folded),
+            (around.folded + 1, covered + 1, Outcome.FOLDED, stood_in),
             (covered + 1, self.anchor, Outcome.DROPPED, self.reason or "before the anchor"),
         ):
             if start < stop:

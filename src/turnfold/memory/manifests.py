@@ -79,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """(seq, score) of the entries brought back into the tail because they match what was asked, or stand beside one."""
     wired: Wired | None = None
     """How it looked to the provider it was built for: what was changed, how large the body was."""
+    stand_in: str = ""
+    """The extract that was shown in the checkpoint's place, because a fold had not landed; empty for none."""
 
     @property
     def prefix_share(self) -> float:
@@ -169,6 +171,7 @@ def describe(
     cleared: int,
     tail: str,
     digest: str,
+    stand_in: str = "",
     recalled: tuple[tuple[int, float], ...] = (),
 ) -> Manifest:
     """The manifest of a context."""
@@ -183,6 +186,7 @@ def describe(
         caps=context.anchor.caps,
         system=tuple(system),
         checkpoint=checkpoint,
+        stand_in=stand_in,
         cleared=cleared,
         tail=tail,
         budget={

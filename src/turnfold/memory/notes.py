@@ -7,6 +7,8 @@ version; none of it is needed to read the log, and losing all of it loses no mes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, TypeVar
 
 import msgspec
@@ -22,6 +24,7 @@ __all__ = (
     "FOLDING",
     "PIN",
     "SESSION",
+    "STAND_IN",
     "STATE",
     "SYSTEM",
     "TAKEN_BACK",
@@ -30,11 +33,14 @@ __all__ = (
     "FindingsNote",
     "FoldingNote",
     "PinNote",
+    "StandIn",
+    "StandInNote",
     "StateNote",
     "SystemNote",
     "TakenBackNote",
     "WindowNote",
     "read_note",
+    "stand_in_document",
     "window_key",
     "write_note",
 )
@@ -53,6 +59,8 @@ WINDOW: Final = "window"
 """Kind of the notes there is one of per budget."""
 PIN: Final = "pin"
 """Kind of the notes there is one of per pin."""
+STAND_IN: Final = "stand-in"
+"""Kind of the documents with the text of a stand-in, and key of the session note that names the current one."""
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,6 +150,38 @@ class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Kind of the last failure; no content."""
 
 
+class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """Which extract stands in for entries whose fold has not landed yet."""
+
+    key: str = ""
+    """Key of the document with its text; empty where nothing stands in."""
+    upto: int = 0
+    """The last seq it covers."""
+
+
+class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """An extract shown in place of the summary while the fold of what it covers is slow, failing or abandoned.
+
+    It covers the log up to `upto`, including what the live checkpoint covered when it was made. It is not a
+    checkpoint: the summarizer still reads every entry behind it, and its summary replaces the extract.
+    """
+
+    key: str
+    upto: int
+    text: str
+
+    @classmethod
+    def read(cls, document: Document) -> StandIn:
+        """Read a stand-in back from its document."""
+        upto = int(document.key.partition("-")[0])
+        return cls(document.key, upto, read_note(document, _StandInText).text)
+
+
 _Form = TypeVar("_Form", bound=_Note)
 _encoder = msgspec.json.Encoder()
 
@@ -168,6 +208,12 @@ def read_note(document: Document | None, form: type[_Form]) -> _Form:
 def write_note(kind: str, key: str, note: _Note) -> Document:
     """The document of a note."""
     return Document(kind, key, _encoder.encode(note), 0)
+
+
+def stand_in_document(upto: int, text: str) -> Document:
+    """Return the document of a stand-in; the same range and text always give the same key."""
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return write_note(STAND_IN, f"{upto:012d}-{digest}", _StandInText(text=text))
 
 
 def window_key(budget: Budget, counter: str) -> str:

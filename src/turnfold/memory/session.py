@@ -266,12 +266,17 @@ class AsyncSession:
         return await aside._assembler.preview(wanted)
 
     async def checkpoint(
-        self, summary: str | None = None, *, keep_turns: int | None = None
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold everything before the newest turns now; None when there is nothing to fold.
 
         With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised.
+        summariser is asked, and its failure is raised. A long range is folded in steps: `on_progress` is told after
+        each how many of how many entries are folded, and contexts are answered meanwhile.
         """
         policy, budget = self._setting.policy, self._setting.budget
         keep = policy.keep_turns if keep_turns is None else keep_turns
@@ -282,14 +287,14 @@ class AsyncSession:
             window = await self._follower.window(budget)
             around, _ = await self._assembler.around(Wanted(budget=budget))
             upto = window.before_turns(keep)
-            if summary is not None and upto <= self._follower.covered:
+            if summary is not None and upto <= self._follower.folded:
                 upto = window.turn_end(1)
             fold = await self._assembler.fold_range(budget, upto, around)
             if fold is None or not window.says_something(fold.after, fold.upto):
                 return None
             if summary is not None:
                 return await self._keeper.given(fold, summary)
-            return await self._keeper.whole(fold)
+        return await self._keeper.whole(fold, on_progress)
 
     async def checkpoints(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; the last one is live."""
@@ -378,7 +383,7 @@ class AsyncSession:
             head = follower.head
             return SessionStatus(
                 conversation=self.id,
-                mode=await self._keeper.mode(follower.shown_checkpoint),
+                mode=await self._keeper.mode(follower.shown_checkpoint, follower.stand_in),
                 entries=head.seq,
                 turns=head.turns,
                 tokens=head.tokens,

@@ -17,7 +17,7 @@ from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Fate, Outcome
 from turnfold.window.fates import list_fates
 from turnfold.window.fixed import Fixed, price
-from turnfold.window.shrink import SMALLEST_CAP, common_cap, shrinkable_costs
+from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap, shrinkable_costs
 from turnfold.window.strategies import Choice, Strategy, oldest_first
 from turnfold.window.transcript import Piece, Transcript
 from turnfold.window.view import Room, SpanView
@@ -28,10 +28,6 @@ __all__ = ("anchored_view", "assemble", "fits", "next_anchor")
 _SQUEEZES = 3
 """Times the system's share, and every share of bytes, is halved before a newest turn that does not fit beside them is
 given up."""
-
-
-_READABLE = 64
-"""Tokens of a part below which shortening to the low mark gives way to filling the budget."""
 
 
 class _Window(NamedTuple):
@@ -200,7 +196,7 @@ def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
     low = max(room.low, room.tokens // 2)
     cap = max(common_cap(costs, low - framing), SMALLEST_CAP)
     whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
-    yield from (cap, whole) if cap >= _READABLE else (whole, cap)
+    yield from (cap, whole) if cap >= READABLE else (whole, cap)
     while cap > SMALLEST_CAP:
         cap = max(cap * 3 // 4, SMALLEST_CAP)
         yield cap

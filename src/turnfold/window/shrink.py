@@ -29,6 +29,7 @@ from turnfold.records import (
 from turnfold.tokens import TokenCounter, clip, clip_end
 
 __all__ = (
+    "READABLE",
     "SMALLEST_CAP",
     "common_cap",
     "may_be_left_of",
@@ -39,6 +40,8 @@ __all__ = (
 
 SMALLEST_CAP = 8
 """Tokens below which a shortened part says nothing any more; a budget that needs less is too small."""
+READABLE = 64
+"""Tokens of a part below which shortening it further gives way to filling the budget."""
 
 _HEAD_SHARE = 2 / 3
 _SMALLEST_NOTE = "…"

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Message
-from turnfold.window.shrink import SMALLEST_CAP
+from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap, shrinkable_costs
 from turnfold.window.view import Room, SpanView
 
 __all__ = (
@@ -64,7 +64,38 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
     if view.start > view.last or view.fits(view.start, room):
         return _unchanged(view)
     reason = f"over budget: cut to the low mark of {room.low:,} tokens"
-    return replace(_unchanged(view), start=cut_to_low(view, room), reason=reason)
+    start = cut_to_low(view, room)
+    if start == view.last > view.start and not view.fits(start, room):
+        view, start = _beside_huge(view, room)
+    return replace(_unchanged(view), start=start, reason=reason)
+
+
+def _beside_huge(view: SpanView, room: Room) -> tuple[SpanView, int]:
+    """Shorten a newest span that is too large for the budget so that earlier ones are shown beside it.
+
+    They get up to half of what a cut keeps, and huge parts of theirs are held to the same cap. Where none of them
+    fits, the view is returned as it is: the newest span is then shortened to all there is.
+    """
+    counter, pieces = view.transcript.counter, list(view.pieces(view.last))
+    costs = {
+        piece: shrinkable_costs(piece.message, counter) for piece in pieces if piece.position >= 0
+    }
+    framing = sum(piece.tokens for piece in pieces) - sum(map(sum, costs.values()))
+    low = max(room.low, room.tokens // 2)
+    earlier = view.tokens(view.start) - view.tokens(view.last)
+    target = low - min(earlier, low // 2) - framing
+    cap = common_cap([cost for each in costs.values() for cost in each], target)
+    if cap < READABLE:
+        return view, view.last
+    caps = dict(view.caps)
+    for piece in view.pieces(view.start):
+        if piece.position >= 0 and max(shrinkable_costs(piece.message, counter), default=0) > cap:
+            caps[piece.position] = cap
+    shortened = _moved(view, replace(_unchanged(view), caps=caps))
+    start = shortened.first_within(
+        view.start, tokens=low, messages=room.low_messages, size=room.low_bytes
+    )
+    return (shortened, start) if start < view.last else (view, view.last)
 
 
 def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
