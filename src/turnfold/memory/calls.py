@@ -42,6 +42,10 @@ class Calls:
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
     _prints: Fingerprints = field(default_factory=Fingerprints)
 
+    def forget(self) -> None:
+        """Forget what saves work between two calls."""
+        self._numbers, self._prints = {}, Fingerprints()
+
     async def write(self, context: Context, around: Around) -> bool:
         """Store the account of a call under the next free name; not where the conversation was found to be another."""
         follower = self.follower

@@ -8,11 +8,13 @@ the notes, the live checkpoint, and the entries from the anchor on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from turnfold.budget import Budget
-from turnfold.errors import Conflict, ConversationDeleted
+from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
 from turnfold.memory.known_findings import KnownFindings
 from turnfold.memory.live_window import LiveWindow, Numbered
 from turnfold.memory.notes import (
@@ -40,7 +42,7 @@ from turnfold.records import Checkpoint, Document, Entry, Message
 from turnfold.stores.protocol import Appended, Head, Scope, Store
 from turnfold.tokens import TokenCounter
 
-__all__ = ("Follower",)
+__all__ = ("Follower", "StateLock")
 
 _PAGE = 512
 _LEADING = 8
@@ -70,6 +72,35 @@ class _Opened:
     """The newest seq when it was last asked whether too much lies behind its anchor."""
     before: tuple[int, int] = (1, 0)
     """An anchor, and what everything before it costs."""
+
+
+class StateLock:
+    """The lock around what a session knows; what is known is forgotten if its last holder was interrupted.
+
+    A signal handler may raise at any line and a task may be cancelled at any await. A holder that ends with anything
+    but success or an error of this library may have left what it was changing half changed, so the next one reads it
+    all again.
+    """
+
+    def __init__(self, lock: AbstractAsyncContextManager[None], forget: Callable[[], None]) -> None:
+        self._lock, self._forget = lock, forget
+        self._changing = False
+
+    async def __aenter__(self) -> None:
+        await self._lock.__aenter__()
+        if self._changing:
+            self._forget()
+        self._changing = True
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, TurnfoldError):
+            self._changing = False
+        await self._lock.__aexit__(kind, error, trace)
 
 
 def _inbox() -> deque[tuple[Appended, Sequence[Message]]]:
@@ -118,6 +149,15 @@ class Follower:
     def covered(self) -> int:
         """The last seq that needs no place in a window: folded, stood in for, or cleared."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
+
+    def forget_all(self) -> None:
+        """Know nothing: the next look reads everything."""
+        self._generation = -1
+        self._opened.clear()
+        self._key = (None, "")
+        self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
+        self.system, self.pins = (), ()
+        self.state, self.findings = StateNote(), KnownFindings()
 
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""

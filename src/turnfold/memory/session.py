@@ -20,7 +20,7 @@ from turnfold.memory.calls import Calls
 from turnfold.memory.findings import AsyncFindings
 from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
 from turnfold.memory.folding import Folder
-from turnfold.memory.follower import Follower
+from turnfold.memory.follower import Follower, StateLock
 from turnfold.memory.forking import copy_conversation
 from turnfold.memory.manifests import Difference, Explanation, Manifest, compare
 from turnfold.memory.meaning import Meanings, MeaningStatus
@@ -71,7 +71,7 @@ class AsyncSession:
         self._store, self._scope = setting.store, setting.scope
         self._follower = Follower(self._store, self._scope, conversation, setting.counter)
         self._in_order = Ability.IN_ORDER in setting.store.abilities
-        self._turnstile = setting.way.turnstile()
+        self._turnstile = StateLock(setting.way.turnstile(), self._forget)
         self.telling: AbstractAsyncContextManager[None] = setting.way.turnstile()
         """For who sets the system message and makes a context under it; the same one may not enter twice."""
         folder = Folder(
@@ -417,6 +417,12 @@ class AsyncSession:
                 raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
         return AsyncSession(conversation, replace(self._setting))
+
+    def _forget(self) -> None:
+        """Forget everything that is known of the conversation; it is read again."""
+        self._follower.forget_all()
+        self._calls.forget()
+        self._assembler.last.clear()
 
     def _named(self, call: str | None) -> str:
         name = call or self._calls.last

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -16,7 +17,8 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from turnfold.memory.drive import drive
+from turnfold.errors import InvalidOption, WrongProcess
+from turnfold.memory.drive import drive, held_locks
 
 __all__ = ("AwaitingWay", "BlockingWay", "Way")
 
@@ -319,30 +321,68 @@ async def _awaited(found: Awaitable[object]) -> object:
 
 
 class _ThreadTurnstile:
-    """A reusable `async with` over a thread lock."""
+    """A reusable `async with` over a thread lock; the call that takes it releases it, however it ends."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # it knows its owner, which `drive` relies on
+        self._opened_in = os.getpid()
 
     async def __aenter__(self) -> None:
+        if (
+            os.getpid() != self._opened_in
+        ):  # another thread may have held it at the fork: nobody would release it
+            raise WrongProcess(
+                f"this memory was opened in process {self._opened_in} and is used in process {os.getpid()}, a fork of "
+                "it: open it anew after the fork, in each process that uses it"
+            )
+        held_locks().append(self._lock)
         self._lock.acquire()
 
     async def __aexit__(self, *_: object) -> None:
         self._lock.release()
+        held_locks().remove(self._lock)
 
 
 class _TaskTurnstile:
-    """A reusable `async with` over a task lock; a session may outlive the loop it was first used in."""
+    """A reusable `async with` over a task lock; a session may outlive the loop it was first used in.
+
+    One loop at a time: tasks of two loops cannot wait for one another, so the second is refused.
+    """
 
     def __init__(self) -> None:
-        self._held: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._switching = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+        self._users = 0
+        """Tasks of the loop that hold the lock or wait for it."""
 
     async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._held is None or self._held[0] is not loop:
-            self._held = loop, asyncio.Lock()
-        await self._held[1].acquire()
+        lock = self._enter(asyncio.get_running_loop())
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._leave(lock)
+            raise
 
     async def __aexit__(self, *_: object) -> None:
-        if self._held is not None:
-            self._held[1].release()
+        lock = self._lock
+        lock.release()
+        self._leave(lock)
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        with self._switching:
+            if self._loop is not loop:
+                before = self._loop
+                if before is not None and self._users and not before.is_closed():
+                    raise InvalidOption(
+                        "this session is in use in another event loop: give each loop a memory of its own, or use one "
+                        "after the other"
+                    )
+                self._loop, self._lock, self._users = loop, asyncio.Lock(), 0
+            self._users += 1
+            return self._lock
+
+    def _leave(self, lock: asyncio.Lock) -> None:
+        with self._switching:
+            if lock is self._lock:
+                self._users -= 1
