@@ -15,18 +15,18 @@ import random
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 from tests.memory.fold_actors import COUNTER, NOW, SCOPE
 from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound, TurnfoldError
-from turnfold.memory import AsyncSession
+from turnfold.memory import AsyncSession, Memory
 from turnfold.memory.drive import drive
 from turnfold.memory.front_door import make_setting
 from turnfold.memory.manifests import CALL, read_manifest
@@ -53,7 +53,7 @@ class Kind:
     modes: tuple[str, ...] = ("inline", "background")
     models: tuple[str, ...] = ("extract", "good", "fails", "slow", "stuck")
     handles: int = 2
-    acts: int = 10
+    acts: int = 3
     interrupts: float = 0.0
     """Share of the acts that are interrupted."""
     lines: bool = False
@@ -62,6 +62,32 @@ class Kind:
     failovers: int = 0
     huge: float = 0.15
     """Share of the tool results that are larger than the budget."""
+
+
+_BUDGETS = (Budget(max_tokens=800), Budget(max_tokens=1_500))
+_NAME = "c"
+_BEGINNINGS = 24
+"""Conversations that schedules begin with, for each budget."""
+
+
+@cache
+def _begun(budget: Budget, number: int) -> MemoryStore:
+    """A conversation that nearly fills the budget, or more than fills it, and was not folded yet."""
+    dice = random.Random(number)  # noqa: S311 (the same on every machine)
+    store = MemoryStore(counter=COUNTER, clock=lambda: NOW)
+    session = Memory(store, counter=COUNTER, budget=budget, checkpoint="manual").session(_NAME)
+    if dice.random() < 0.5:
+        session.system("You are careful. 请谨慎。")
+    full, said = dice.choice((0.0, 0.6, 0.9, 1.3)) * budget.tokens, 0
+    while drive(store.head(SCOPE, _NAME)).tokens < full:
+        said += 1
+        session.user(f"begun {said} " + "字词" * dice.choice((2, 12, 40)))
+        if dice.random() < 0.3:
+            call = {"id": f"b{said}", "function": {"name": "look", "arguments": "{}"}}
+            session.assistant(tool_calls=[call])
+            session.tool(f"seen {said} " + "word " * 30, tool_call_id=f"b{said}")
+        session.assistant(f"answered {said} " + "word " * dice.choice((2, 20)))
+    return store
 
 
 class _Pause:
@@ -205,7 +231,7 @@ class _Handle:
             backoff=0.0,
             clock=lambda: NOW,
         )
-        self.session = AsyncSession("c", setting)
+        self.session = AsyncSession(world.name, setting)
 
 
 class _World:
@@ -214,8 +240,12 @@ class _World:
     def __init__(self, seed: int, kind: Kind, store: Store | None = None) -> None:
         self.dice = random.Random(seed)  # noqa: S311 (a schedule that can be repeated)
         self.kind = kind
-        self.store: Store = store or MemoryStore(counter=COUNTER, clock=lambda: NOW)
-        self.budget = Budget(max_tokens=self.dice.choice((800, 1_500)))
+        self.budget = self.dice.choice(_BUDGETS)
+        begun = _begun(self.budget, self.dice.randrange(_BEGINNINGS))
+        self.name = f"schedule {kind.name} {seed}" if store else _NAME
+        self.store: Store = store or copied(begun)
+        if store is not None and (said := drive(begun.read(SCOPE, _NAME))):
+            drive(store.append(SCOPE, self.name, [NewEntry(entry.message) for entry in said]))
         self.mode, self.model = self.dice.choice(kind.modes), self.dice.choice(kind.models)
         self.tasks: list[_Task] = []
         self.locks: list[_Lock] = []
@@ -282,7 +312,7 @@ class _World:
     def _traced(self, task: _Task) -> None:
         """Let the task go on, and interrupt it after some lines of this library."""
 
-        def line(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
+        def line(frame: FrameType, event: str, _: object) -> Any:
             if event == "line" and _can_interrupt(frame.f_code.co_filename, frame.f_lineno):
                 task.interrupt -= 1
                 if task.interrupt == 0:
@@ -370,27 +400,28 @@ class _World:
         if self.model in ("extract", "good"):
             await handle.session.checkpoint(keep_turns=1)
 
-    async def _context(self, handle: _Handle) -> None:
+    async def _context(self, handle: _Handle) -> tuple[str, ...]:
         known, history = max(self.acknowledged, default=0), self.history
         handle.taken = None
         context = await handle.session.context()
         if handle.taken is None:
             self.found.append("unseen: a context was answered without a call")
-            return
-        document, books, where = handle.taken
+            return ()
+        document, books, where = cast("tuple[Document, Books, int]", handle.taken)
         judged = Judged(context, read_manifest(document), COUNTER, known if where == history else 0)
         self.found += faults(judged, books)
+        return tuple(message.text for message in context.messages)
 
     # ------------------------------------------------------------------------------------- the store
 
     def books(self) -> Books:
         """What the store holds now."""
         entries = list[Entry]()
-        while page := drive(self.store.read(SCOPE, "c", after=len(entries), limit=_PAGE)):
+        while page := drive(self.store.read(SCOPE, self.name, after=len(entries), limit=_PAGE)):
             entries += page
-        cleared = drive(self.store.get_document(SCOPE, "c", SESSION, CLEARED))
-        stood_in = drive(self.store.documents(SCOPE, "c", STAND_IN))
-        checkpoints = drive(self.store.checkpoints(SCOPE, "c"))
+        cleared = drive(self.store.get_document(SCOPE, self.name, SESSION, CLEARED))
+        stood_in = drive(self.store.documents(SCOPE, self.name, STAND_IN))
+        checkpoints = drive(self.store.checkpoints(SCOPE, self.name))
         return Books(
             entries,
             {each.id: each for each in checkpoints},
@@ -422,20 +453,20 @@ class _World:
         spoken = [text for text in texts if text]
         if len(set(spoken)) != len(spoken):
             self.found.append("doubled: a text stands in the log twice")
-        if not entries:
+        if not entries or self.dice.random() < 0.5:
             return
         fresh = _Handle(self, 99)
-        for _ in range(2):
-            shown = [self._quiet(handle) for handle in (*handles, fresh)]
-        if any(each != shown[-1] for each in shown):
+        for handle in (fresh, *handles):  # what is due, and may be folded by one of them, is folded
+            self._quiet(handle)
+        last = self._quiet(fresh)
+        if any(self._quiet(handle) != last for handle in handles):
             self.found.append("differs: a handle shows another context than a fresh one")
         if self.dice.random() < 0.1:
             self.found += [f"audit: {each}" for each in self._audited(fresh)]
 
     def _quiet(self, handle: _Handle) -> tuple[str, ...]:
         async def ask() -> tuple[str, ...]:
-            await self._context(handle)
-            return tuple(message.text for message in (await handle.session.context()).messages)
+            return await self._context(handle)
 
         return cast("tuple[str, ...]", self._finished(ask()))
 
