@@ -17,7 +17,7 @@ from turnfold.memory import finding_shelf
 from turnfold.memory.waiting import Way
 from turnfold.records import Document, Finding, ToolCall
 from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store
+from turnfold.stores.protocol import Scope, Store, Written
 
 C = "c"
 RULES = (
@@ -85,7 +85,7 @@ class Careless(MemoryStore):
 
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+    ) -> Written:
         del expect
         return await super().put_document(scope, conversation, document)
 

@@ -20,7 +20,7 @@ from turnfold.memory.fold_keeper import _log as fold_log
 from turnfold.records import Document
 from turnfold.stores.log_mark import log_mark
 from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
+from turnfold.stores.protocol import Scope, Written
 
 CANARY = "金丝雀 canary-7f3a"
 PERSON = "alice@example.org"
@@ -60,7 +60,7 @@ class Unwell(MemoryStore):
 
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+    ) -> Written:
         if document.key == "folding":
             raise StoreUnavailable(f"{conversation} {document.body!r} {CANARY}")
         return await super().put_document(scope, conversation, document, expect=expect)
@@ -71,7 +71,7 @@ class Strange(MemoryStore):
 
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+    ) -> Written:
         if document.key == "folding":
             raise KeyError(CANARY)
         return await super().put_document(scope, conversation, document, expect=expect)

@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store
+from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store, Written
 from turnfold.stores.ledger import Row, check_version
 from turnfold.stores.memory_store import _Conversation
 from turnfold.stores.protocol import Opening, Piece, Restored
@@ -254,7 +254,7 @@ class TestDocumentsComparedTooEarly(Sabotaged):
     class Broken(MemoryStore):
         async def put_document(
             self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-        ) -> Document:
+        ) -> Written:
             known = await self.get_document(scope, conversation, document.kind, document.key)
             check_version(expect, known.version if known else 0, document.kind, document.key)
             await asyncio.sleep(0)
@@ -335,7 +335,7 @@ class TestGenerationStandsStill(Sabotaged):
     class Broken(MemoryStore):
         async def put_document(
             self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-        ) -> Document:
+        ) -> Written:
             stored = await super().put_document(scope, conversation, document, expect=expect)
             held = self._conversations[scope.tenant, conversation]
             held.head = replace(held.head, generation=max(held.head.generation - 1, 1))

@@ -110,10 +110,10 @@ class Calls:
         follower = self.follower
         manifest, version = await self.read(call)
         noted = msgspec.structs.replace(manifest, usage=usage)
-        await follower.store.put_document(
+        written = await follower.store.put_document(
             follower.scope, follower.conversation, write_manifest(noted), expect=version
         )
-        follower.wrote()
+        follower.wrote(written)
         return noted
 
     async def explain(self, call: str) -> Explanation:

@@ -34,7 +34,7 @@ from turnfold.memory.notes import (
     write_note,
 )
 from turnfold.records import Checkpoint, Document, Entry, Message
-from turnfold.stores.protocol import Appended, Head, Scope, Store
+from turnfold.stores.protocol import Appended, Head, Scope, Store, Written
 from turnfold.tokens import TokenCounter
 
 __all__ = ("Follower",)
@@ -87,6 +87,8 @@ class Follower:
     """Whether the store was looked at since something was assumed."""
     _generation: int = -1
     """The generation everything here was read under, own writes counted."""
+    _epoch: int = 0
+    """The epoch of that generation."""
     _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
     _key: tuple[Budget | None, str] = (None, "")
     """The budget asked for last, and what its window is called."""
@@ -109,10 +111,14 @@ class Follower:
         self._take_in()
         head = await self.store.head(self.scope, self.conversation)
         self.looked = True
-        if head.generation == self._generation:
+        if head.state == (self._generation, self._epoch):
             self.head = head
             return
-        if head.seq < self.head.seq or head.counter != self.head.counter:
+        if (
+            head.seq < self.head.seq
+            or head.generation <= self._generation
+            or head.counter != self.head.counter
+        ):
             self._opened.clear()
             self.system = ()
         self._generation = -1  # a read that fails half way is made again
@@ -120,7 +126,7 @@ class Follower:
             self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
         self.head = head
         await self._read_notes()
-        self._generation = head.generation
+        self._generation, self._epoch = head.state
 
     async def assume(self) -> None:
         """Take what is known for what the store holds, until `confirm` is asked; read it if nothing is known."""
@@ -133,9 +139,10 @@ class Follower:
         if self.looked:
             return
         head = await self.store.head(self.scope, self.conversation)
-        if head.generation != self._generation:
+        if head.state != (self._generation, self._epoch):
             raise Conflict(
-                f"the conversation is at generation {head.generation}, not {self._generation}: read it again"
+                f"the conversation is at generation {head.generation} ({head.epoch}), not {self._generation} "
+                f"({self._epoch}): read it again"
             )
         self.looked = True
 
@@ -144,17 +151,20 @@ class Follower:
         where = (self.scope, self.conversation, document)
         try:
             if self.looked:
-                await self.store.put_document(*where, expect=0)
+                self.wrote(await self.store.put_document(*where, expect=0))
             else:
-                await self.store.note(*where, generation=self._generation)
+                known = (self._generation, self._epoch)
+                self._generation, self._epoch = await self.store.note(*where, state=known)
         except Conflict:
             return False
-        self.wrote()
         return True
 
-    def wrote(self) -> None:
-        """A document was written by this process: its generation is no surprise."""
-        self._generation += 1
+    def wrote(self, written: Written | None) -> None:
+        """This process changed a document: nothing is read again if nothing else happened; None reads everything."""
+        if written is not None and written.before == (self._generation, self._epoch):
+            self._generation, self._epoch = written.after
+        else:
+            self._generation = -1
 
     def appended(self, done: Appended, messages: Sequence[Message]) -> None:
         """Entries were appended by this process; said by any thread, at any time, also while a context is made."""
@@ -173,14 +183,15 @@ class Follower:
         if done.head.generation <= self._generation:
             return True  # it was read meanwhile
         alone = (
-            done.head.generation == self._generation + 1
+            done.before == (self._generation, self._epoch)
             and done.first == self.head.seq + 1
             and self.head.counter in ("", done.head.counter)
         )
         if not alone:
             return False
         added = done.head.tokens - self.head.tokens
-        self._generation, self.head = done.head.generation, done.head
+        self._generation, self._epoch = done.head.state
+        self.head = done.head
         level = [each.window for each in self._opened.values() if each.window.seq == done.first - 1]
         if not level:
             return True
@@ -251,8 +262,8 @@ class Follower:
             write_note(WINDOW, key, note),
             expect=opened.version,
         )
-        self.wrote()
-        opened.stored, opened.version = note, written.version
+        self.wrote(written)
+        opened.stored, opened.version = note, written.document.version
 
     async def _read_notes(self) -> None:
         notes = {note.key: note for note in await self._documents(SESSION)}

@@ -31,7 +31,9 @@ __all__ = (
     "Piece",
     "Restored",
     "Scope",
+    "State",
     "Store",
+    "Written",
     "check_budget",
     "check_document_name",
     "check_name",
@@ -123,6 +125,10 @@ class Ability(StrEnum):
     """Appends asked for one after another are stored in that order, also where nobody waited in between."""
 
 
+State: TypeAlias = tuple[int, int]
+"""A generation and its epoch. Two equal states are the same state of the same history; a generation alone is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Where a conversation stands."""
@@ -135,9 +141,17 @@ class Head:
     checkpoint: str = ""
     """The live checkpoint's id; empty before the first."""
     generation: int = 0
-    """Grows with every change of any kind; caches are fenced by it."""
+    """Grows with every change of any kind."""
     counter: str = ""
     """The counter the stored costs were made with."""
+    epoch: int = 0
+    """A random number drawn by the change that made this generation; 0 before the first, and where a release before
+    epochs wrote. After a failover or a restored backup, a generation that was lost comes again with another epoch."""
+
+    @property
+    def state(self) -> State:
+        """The state this head was read in: caches are keyed by it, conditional writes compare it."""
+        return self.generation, self.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +164,17 @@ class Appended:
     repeated: bool
     """Whether the batch had been stored before and nothing was written."""
     head: Head
+    before: State
+    """The state that the append followed; the head's own if it was repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A document that was written, and the states of the conversation before and after."""
+
+    document: Document
+    before: State
+    after: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +328,7 @@ class Store(Protocol):
 
     async def put_document(
         self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+    ) -> Written:
         """Write a document. `expect` is the version it must have now (0: it must not exist); None writes anyway.
 
         A version is one more than the last. After a drop it goes on, so a writer who expects the version of a
@@ -312,9 +337,9 @@ class Store(Protocol):
         ...
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
-        """Write a new document if nothing changed since the conversation had this generation; else a `Conflict`.
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        """Write a new document if the conversation is in exactly this state, else a `Conflict`; the state after it.
 
         One question instead of a look at the head and a write. A note outlives the process; the newest ones may be
         lost with the power, until something that must last is written after them.

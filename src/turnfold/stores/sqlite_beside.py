@@ -10,6 +10,7 @@ from turnfold.records import Checkpoint, Document
 from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import check_succession, check_version, known_checkpoint, next_version
+from turnfold.stores.protocol import Written
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.within import CHECKPOINT
 
@@ -84,9 +85,10 @@ def put_document(
     *,
     expect: int | None,
     clock: Callable[[], int],
-) -> Document:
+) -> Written:
     """Write a document over what is there."""
     held = sql.find_conversation(connection, tenant, conversation, writing=True)
+    before = held.head.state
     version = sql.document_version(connection, held.key, document.kind, document.key)
     check_version(expect, version, document.kind, document.key)
     version = next_version(version, dropped_version(connection, held.key))
@@ -96,7 +98,7 @@ def put_document(
     if version > 1:
         index.remove_beside(connection, tenant, held.key, document.kind, document.key)
     insert_documents(connection, held.key, [stored])
-    return stored
+    return Written(stored, before, held.head.state)
 
 
 def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:
