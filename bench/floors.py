@@ -40,7 +40,7 @@ _SMALL = 50
 """Repetitions of what takes about a microsecond, so that the clock's own time does not count."""
 _SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")
 _ENTRY = (
-    "INSERT OR FAIL INTO entry (id, generation, client_id, created, turn, tokens, running, body) "
+    "INSERT OR FAIL INTO entry (id, revision, client_id, created, turn, tokens, running, body) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DOCUMENT = "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (?, ?, ?, ?, ?, ?)"
@@ -281,7 +281,7 @@ def _note_lane(connection: apsw.Connection, bodies: Sequence[bytes]) -> _Lane:
         number = next(numbers)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
-            "UPDATE conversation SET generation = ?, updated = ? WHERE key = ?", (number, number, 1)
+            "UPDATE conversation SET revision = ?, updated = ? WHERE key = ?", (number, number, 1)
         )
         connection.execute(_DOCUMENT, (1, "call", f"{number:012d}-0000", 1, number, body))
         connection.execute("COMMIT")

@@ -6,6 +6,7 @@ Every order of real steps over a store is followed; see interleaving.py for how 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from turnfold.memory import finding_shelf
 from turnfold.memory.waiting import Way
 from turnfold.records import Document, Finding, ToolCall
 from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store
+from turnfold.stores.protocol import Scope, Store, Written
 
 C = "c"
 RULES = (
@@ -84,10 +85,16 @@ class Careless(MemoryStore):
     """Writes whatever it is told, without a look at what is there."""
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        **fences: Any,
+    ) -> Written:
         del expect
-        return await super().put_document(scope, conversation, document)
+        return await super().put_document(scope, conversation, document, **fences)
 
 
 def test_without_compare_and_swap_one_would_be_lost_in_some_orders() -> None:

@@ -168,8 +168,9 @@ class Careless(MemoryStore):
     """Takes any checkpoint: nothing is compared before it is swapped."""
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self, scope: Scope, conversation: str, checkpoint: Checkpoint, **fences: Any
     ) -> Checkpoint:
+        del fences
         with self._writing(scope, conversation) as held:
             held.checkpoints.append(checkpoint)
             self._touch(held, checkpoint=checkpoint.id)

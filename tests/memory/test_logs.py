@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from turnfold.memory.fold_keeper import _log as fold_log
 from turnfold.records import Document
 from turnfold.stores.log_mark import log_mark
 from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
+from turnfold.stores.protocol import Scope, Written
 
 CANARY = "金丝雀 canary-7f3a"
 PERSON = "alice@example.org"
@@ -59,22 +60,34 @@ class Unwell(MemoryStore):
     """A store that fails when a checkpoint is committed, and says what it was given."""
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        **fences: Any,
+    ) -> Written:
         if document.key == "folding":
             raise StoreUnavailable(f"{conversation} {document.body!r} {CANARY}")
-        return await super().put_document(scope, conversation, document, expect=expect)
+        return await super().put_document(scope, conversation, document, expect=expect, **fences)
 
 
 class Strange(MemoryStore):
     """A store that raises what no store of turnfold raises."""
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        **fences: Any,
+    ) -> Written:
         if document.key == "folding":
             raise KeyError(CANARY)
-        return await super().put_document(scope, conversation, document, expect=expect)
+        return await super().put_document(scope, conversation, document, expect=expect, **fences)
 
 
 class Kept(logging.Handler):

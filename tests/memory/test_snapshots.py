@@ -29,7 +29,7 @@ from turnfold.memory.snapshots.keys import SNAPSHOT, turn_key
 from turnfold.memory.snapshots.shelf import SnapshotShelf
 from turnfold.records import Document
 from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
+from turnfold.stores.protocol import Store, Written
 from turnfold.stores.sqlite_store import SqliteStore
 
 __all__ = ("kept_store",)
@@ -248,7 +248,7 @@ def test_a_writer_that_overwrites_would_be_seen(monkeypatch: pytest.MonkeyPatch)
     one, two = snapshots_in(store), snapshots_in(store)
     put = store.put_document
 
-    async def careless(*args: object, expect: int | None = None) -> Document:
+    async def careless(*args: object, expect: int | None = None) -> Written:
         del expect
         return await put(*args)  # pyright: ignore[reportArgumentType]
 

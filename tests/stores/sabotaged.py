@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hypothesis import Phase, settings
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store
+from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store, Written
 from turnfold.stores.ledger import Row, check_version
 from turnfold.stores.memory_store import _Conversation
 from turnfold.stores.protocol import Opening, Piece, Restored
@@ -236,11 +236,11 @@ class TestNumbersWithGaps(Sabotaged):
 class TestCheckpointsWithoutComparing(Sabotaged):
     class Broken(MemoryStore):
         async def add_checkpoint(
-            self, scope: Scope, conversation: str, checkpoint: Checkpoint
+            self, scope: Scope, conversation: str, checkpoint: Checkpoint, **fences: Any
         ) -> Checkpoint:
             live = (await self.head(scope, conversation)).checkpoint
             return await super().add_checkpoint(
-                scope, conversation, replace(checkpoint, previous=live)
+                scope, conversation, replace(checkpoint, previous=live), **fences
             )
 
     bitten_by = (
@@ -253,12 +253,18 @@ class TestCheckpointsWithoutComparing(Sabotaged):
 class TestDocumentsComparedTooEarly(Sabotaged):
     class Broken(MemoryStore):
         async def put_document(
-            self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-        ) -> Document:
+            self,
+            scope: Scope,
+            conversation: str,
+            document: Document,
+            *,
+            expect: int | None = None,
+            **fences: Any,
+        ) -> Written:
             known = await self.get_document(scope, conversation, document.kind, document.key)
             check_version(expect, known.version if known else 0, document.kind, document.key)
             await asyncio.sleep(0)
-            return await super().put_document(scope, conversation, document)
+            return await super().put_document(scope, conversation, document, **fences)
 
     bitten_by = ("test_of_racing_documents_one_wins_each_version",)
 
@@ -334,9 +340,17 @@ class TestReadsOneTooMany(Sabotaged):
 class TestGenerationStandsStill(Sabotaged):
     class Broken(MemoryStore):
         async def put_document(
-            self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-        ) -> Document:
-            stored = await super().put_document(scope, conversation, document, expect=expect)
+            self,
+            scope: Scope,
+            conversation: str,
+            document: Document,
+            *,
+            expect: int | None = None,
+            **fences: Any,
+        ) -> Written:
+            stored = await super().put_document(
+                scope, conversation, document, expect=expect, **fences
+            )
             held = self._conversations[scope.tenant, conversation]
             held.head = replace(held.head, generation=max(held.head.generation - 1, 1))
             return stored
@@ -438,10 +452,10 @@ class TestVersionsRestart(Sabotaged):
 class TestRefusesARepeatedCheckpoint(Sabotaged):
     class Broken(MemoryStore):
         async def add_checkpoint(
-            self, scope: Scope, conversation: str, checkpoint: Checkpoint
+            self, scope: Scope, conversation: str, checkpoint: Checkpoint, **fences: Any
         ) -> Checkpoint:
             if checkpoint.id in {each.id for each in await self.checkpoints(scope, conversation)}:
                 raise Conflict(checkpoint.id)
-            return await super().add_checkpoint(scope, conversation, checkpoint)
+            return await super().add_checkpoint(scope, conversation, checkpoint, **fences)
 
     bitten_by = ("test_a_repetition_returns_the_stored_one",)

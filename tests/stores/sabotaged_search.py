@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.stores.sabotaged import Sabotaged
-from turnfold.records import Document
-from turnfold.stores import Hit, MemoryStore, Within
+from turnfold.stores import Hit, MemoryStore, Within, Written
 
 
 class TestRanksByWhatOthersWrote(Sabotaged):
@@ -41,7 +40,7 @@ class TestCountsWhatStandsBeside(Sabotaged):
 
 class TestForgetsWhatADocumentIsFoundBy(Sabotaged):
     class Broken(MemoryStore):
-        async def put_document(self, *values: Any, **options: Any) -> Document:
+        async def put_document(self, *values: Any, **options: Any) -> Written:
             scope, name, document = values
             return await super().put_document(scope, name, replace(document, text=""), **options)
 

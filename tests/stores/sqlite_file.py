@@ -38,13 +38,17 @@ def settled(verb: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything the file holds for one tenant, the search index included."""
+    """Everything the file holds for one tenant, the search index included.
+
+    Epochs are random: of each it is told only which of its conversation's it is, in the order they are met.
+    """
     connection = apsw.Connection(str(path))
+    epochs: dict[int, dict[int, int]] = {}
     try:
-        held: dict[str, list[tuple[Any, ...]]] = {
-            table: connection.execute(f"SELECT * FROM {table} WHERE {rest}").fetchall()  # noqa: S608 (constants)
-            for table, rest in _TABLES.items()
-        }
+        held: dict[str, list[tuple[Any, ...]]] = {}
+        for table, rest in _TABLES.items():
+            found = connection.execute(f"SELECT * FROM {table} WHERE {rest}")  # noqa: S608 (constants)
+            held[table] = [_numbered(row, found, epochs) for row in found]
         index = live_index(connection)  # pyright: ignore[reportArgumentType] (the driver's own type)
         roles = " OR ".join(Tokens(ALICE.tenant).of(f"role:{role}") for role in sorted(ROLES))
         held["terms"] = connection.execute(
@@ -54,6 +58,17 @@ def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     finally:
         connection.close()
     return held
+
+
+def _numbered(
+    row: tuple[Any, ...], found: apsw.Cursor, epochs: dict[int, dict[int, int]]
+) -> tuple[Any, ...]:
+    names = [name for name, _ in found.get_description()]
+    known = epochs.setdefault(row[0], {})  # the key of the conversation is the first column
+    return tuple(
+        known.setdefault(value, len(known) + 1) if name == "epoch" and value else value
+        for name, value in zip(names, row, strict=True)
+    )
 
 
 def stored_texts(connection: apsw.Connection) -> dict[str, list[tuple[int, str]]]:

@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.house.source_tree import ROOT
-from tests.stores import sabotaged, sabotaged_search
+from tests.stores import sabotaged, sabotaged_epochs, sabotaged_search
 from tests.stores.sabotaged import Sabotaged
 
 FAULTS = {
     name: value
-    for module in (sabotaged, sabotaged_search)
+    for module in (sabotaged, sabotaged_epochs, sabotaged_search)
     for name, value in vars(module).items()
     if name.startswith("Test") and issubclass(value, Sabotaged)
 }

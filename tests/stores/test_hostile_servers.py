@@ -114,8 +114,8 @@ def test_a_hostile_checkpoint_in_postgres(store: Store, raw: psycopg.Connection)
 DAMAGED = [
     (table, column, value)
     for table, columns in {
-        "turnfold_conversation": "seq tokens turns generation created updated",
-        "turnfold_entry": "created turn tokens running",
+        "turnfold_conversation": "seq tokens turns revision epoch created updated",
+        "turnfold_entry": "created turn tokens running epoch",
         "turnfold_document": "version created",
         "turnfold_checkpoint": "upto created",
     }.items()

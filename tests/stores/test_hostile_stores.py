@@ -168,8 +168,16 @@ DAMAGED = {
     **{
         f"{table}.{column} {what}": f"UPDATE OR IGNORE {table} SET {column} = {value}"
         for table, columns in {
-            "conversation": ("generation", "created", "updated", "indexed", "unindexed", "deleted"),
-            "entry": ("created", "turn", "tokens", "running"),
+            "conversation": (
+                "revision",
+                "epoch",
+                "created",
+                "updated",
+                "indexed",
+                "unindexed",
+                "deleted",
+            ),
+            "entry": ("created", "turn", "tokens", "running", "epoch"),
             "checkpoint": ("created", "fidelity"),
             "document": ("version", "created"),
             "beside": ("id", "indexed"),

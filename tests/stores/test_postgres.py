@@ -295,7 +295,8 @@ def test_the_longest_names_fit_every_index(store: PostgresStore) -> None:
     entries = drive(store.read(Scope(scope), talk))
     assert [entry.client_id for entry in entries] == [client_id, other]
     assert drive(store.find(Scope(scope), talk, [other]))[0].seq == 2
-    stored = drive(store.put_document(Scope(scope), talk, Document(kind, key, b"x", 0)))
+    put = drive(store.put_document(Scope(scope), talk, Document(kind, key, b"x", 0)))
+    stored = put.document
     assert drive(store.get_document(Scope(scope), talk, kind, key)) == stored
     assert drive(store.documents(Scope(scope), talk, kind)) == [stored]
     made = drive(store.add_checkpoint(Scope(scope), talk, Checkpoint(mark, "", 1, "s", "d")))

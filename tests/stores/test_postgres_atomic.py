@@ -124,11 +124,11 @@ def _only(url: str, *names: str) -> dict[str, Any]:
 
 
 def _nameless(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A row without its conversation and when that was begun, by which the conversations of a trial differ."""
+    """A row without its conversation, when that was begun, and epochs, by which the conversations of a trial differ."""
     return tuple(
         value[1:] if isinstance(value, list) else value  # the first term names the conversation
         for name, value in row.items()
-        if name not in ("arrival", "conversation")
+        if name not in ("arrival", "conversation", "epoch")
     )
 
 

@@ -21,7 +21,7 @@ from turnfold.testing import StoreConformance
 from turnfold.testing.store_conformance_checkpoints import CheckpointCases
 from turnfold.testing.store_conformance_delete import DeleteCases, TombstoneCases
 from turnfold.testing.store_conformance_documents import DocumentCases, VersionCases
-from turnfold.testing.store_conformance_generation import GenerationCases
+from turnfold.testing.store_conformance_generation import EpochCases, GenerationCases
 from turnfold.testing.store_conformance_life import CancellationCases, ReopenCases
 from turnfold.testing.store_conformance_machine import MachineCases
 from turnfold.testing.store_conformance_races import DeletionRaceCases, RaceCases
@@ -54,6 +54,7 @@ class WhatACacheCanSpoil(
     DocumentCases,
     VersionCases,
     GenerationCases,
+    EpochCases,
     DeleteCases,
     TombstoneCases,
     RaceCases,

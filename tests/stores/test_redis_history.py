@@ -88,8 +88,8 @@ async def write(store: CachedStore, history: History, name: str) -> None:
             put = await store.put_document(ALICE, TALK, value, expect=history.version)
         except Conflict:
             continue
-        history.bodies[put.version] = put.body
-        history.version = max(history.version, put.version)
+        history.bodies[put.document.version] = put.document.body
+        history.version = max(history.version, put.document.version)
 
 
 async def read(store: CachedStore, history: History, tokens: int) -> None:

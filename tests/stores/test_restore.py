@@ -133,7 +133,7 @@ def test_a_file_from_before_goes_on_counting(tmp_path: Path) -> None:
     connection.close()
     store = SqliteStore(path, blocking=True)
     assert drive(store.drop_document(ALICE, TALK, "note", "key", expect=7))
-    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).version == 8
+    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).document.version == 8
     drive(store.close())
 
 
@@ -160,5 +160,5 @@ def test_a_database_from_before_goes_on_counting(
         )
     store = PostgresStore(url, blocking=True)
     assert drive(store.drop_document(ALICE, TALK, "note", "key", expect=7))
-    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).version == 8
+    assert drive(store.put_document(ALICE, TALK, document("key"), expect=0)).document.version == 8
     drive(store.close())

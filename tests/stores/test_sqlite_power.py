@@ -179,7 +179,7 @@ def live(recorder: Recorder, path: Path, dice: random.Random) -> Run:
         ]
         if dice.random() < 0.5:  # not waited for; what is appended after it is
             noted = Document("note", str(number), bytes(dice.randrange(2000)), 0)
-            settled(store.note(ALICE, name, noted, generation=done.head.generation))
+            settled(store.note(ALICE, name, noted, state=done.head.state))
         if dice.random() < 0.2:
             summary = Checkpoint(f"c{number}", newest[name], done.last, "short", "digest")
             newest[name] = settled(store.add_checkpoint(ALICE, name, summary)).id

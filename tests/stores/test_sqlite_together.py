@@ -381,7 +381,7 @@ def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[obj
         patched.setattr(SqliteEngine, "_begin", begun)
         patched.setattr(SqliteEngine, "_run", watched)
         noted = Document("note", "key", b"x", 0)
-        settled(store.note(ALICE, "talk", noted, generation=done.head.generation))
+        settled(store.note(ALICE, "talk", noted, state=done.head.state))
         came[0].gate.acquire()
     assert texts(store) == ["first", "late"]
     return found
@@ -408,9 +408,7 @@ def test_a_note_leaves_the_head_remembered(store: SqliteStore) -> None:
     looked: list[str] = []
     trace = store._engine._writer
     trace.set_exec_trace(lambda _cursor, statement, _bindings: looked.append(statement) or True)  # type: ignore[attr-defined]
-    settled(
-        store.note(ALICE, "talk", Document("note", "a", b"", 0), generation=done.head.generation)
-    )
+    settled(store.note(ALICE, "talk", Document("note", "a", b"", 0), state=done.head.state))
     settled(store.append(ALICE, "talk", said("second")))
     trace.set_exec_trace(None)  # type: ignore[attr-defined]
     assert not [statement for statement in looked if statement.lstrip().startswith("SELECT")]

@@ -42,7 +42,10 @@ Tools = Sequence[Mapping[str, object]]
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRIES = 8
 """Times a context is built anew because another process moved its window meanwhile."""
-_FOLDS = 3
+_FENCED = 4
+"""Times a context is built anew because anything changed while it was: where others never stop writing, it is then
+taken as of the last look."""
+_FOLDS = 6
 """Times a context is built again because a fold before it landed."""
 _SMALLEST_SUMMARY = 32
 """Tokens below which a summary is not worth its fence."""
@@ -91,16 +94,23 @@ class Assembler:
         """The context of the next call, with its manifest stored."""
         previous = self.last.get(wanted.budget)
         await self.follower.assume()
-        while True:
-            context, around = await self._settled(wanted)
-            if previous is not None:
-                context.follow(previous)
-            if await self.calls.write(context, around):
-                break
+        context, around = await self._settled(wanted)
+        attempt = 1
+        while not await self._recorded(context, around, previous, fenced=attempt < _FENCED):
             await self.follower.refresh()
+            context, around = await self._settled(wanted)
+            attempt += 1
         self.last[wanted.budget] = context
         self._measure(context)
         return context
+
+    async def _recorded(
+        self, context: Context, around: Around, previous: Context | None, *, fenced: bool
+    ) -> bool:
+        """Store the account of a context; False when something changed since what it was built from was read."""
+        if previous is not None:
+            context.follow(previous)
+        return await self.calls.write(context, around, fenced=fenced)
 
     async def preview(self, wanted: Wanted) -> Context:
         """The context as it stands: nothing is stored. On a handle of its own, whose window may then move."""
@@ -137,7 +147,9 @@ class Assembler:
         limit = window.summary_limit(budget, around)
         if upto <= follower.folded or limit < _SMALLEST_SUMMARY:
             return None
-        return FoldRange(follower.checkpoint, follower.folded, upto, limit, follower.cleared)
+        return FoldRange(
+            follower.checkpoint, follower.folded, upto, limit, follower.cleared, follower.newest
+        )
 
     async def around(self, wanted: Wanted) -> tuple[Around, str]:
         """What stands around the window now, and what of its tail stands still during the turn."""
@@ -231,8 +243,8 @@ class Assembler:
     ) -> bool:
         """Fold what should be folded before this context is sent; whether the context must be built again.
 
-        The summarizer is asked once a call (`ask`). Where its fold is slow, failed, under way elsewhere or longer than
-        one step, an extract stands in for what left the window.
+        The summarizer is asked first, once a call (`ask`). Where its fold is slow, failed, elsewhere under way or too
+        long for one step, an extract stands in for what left the window.
         """
         follower, policy, budget = self.follower, self.setting.policy, wanted.budget
         if policy.mode is FoldMode.MANUAL:
@@ -248,15 +260,12 @@ class Assembler:
         fold = await self.fold_range(budget, max(upto, window.anchor - 1), around)
         if fold is None:
             return False
-        landed = await self._folded(fold) if ask else None
-        if window.anchor - 1 <= max(around.covered, landed.upto if landed else 0):
-            return landed is not None
-        so_far = around.stand_in
-        if landed is not None:
-            fold, so_far = replace(fold, previous=landed, after=landed.upto), None
+        if ask:
+            return await self._folded(fold) is not None or uncovered
         reach = max(STEP_TOKENS, budget.tokens)
-        stood_in = await self.keeper.stand_in(fold, so_far, upto=window.anchor - 1, tokens=reach)
-        return stood_in or landed is not None
+        return await self.keeper.stand_in(
+            fold, around.stand_in, upto=window.anchor - 1, tokens=reach
+        )
 
     def _wants_fold(self, window: LiveWindow, context: Context, around: Around) -> bool:
         """Whether a fold is due: at the threshold, or while an extract stands in for one.

@@ -46,8 +46,11 @@ class Calls:
         """Forget what saves work between two calls."""
         self._numbers, self._prints = {}, Fingerprints()
 
-    async def write(self, context: Context, around: Around) -> bool:
-        """Store the account of a call under the next free name; not where the conversation was found to be another."""
+    async def write(self, context: Context, around: Around, *, fenced: bool) -> bool:
+        """Store the account of a call under the next free name; not where the conversation was found to be another.
+
+        Without `fenced` what was looked at for this call may have changed since: others write all the time.
+        """
         follower = self.follower
         seq = follower.head.seq
         number = self._numbers.get(seq, 0)
@@ -68,10 +71,10 @@ class Calls:
             )
             number += 1
             self._numbers = {seq: number}
-            if await follower.note(write_manifest(manifest)):
+            if await follower.note(write_manifest(manifest), fenced=fenced):
                 self.last = manifest.call
                 return True
-            if not follower.looked:
+            if not follower.looked or not await self._is_taken(seq, number - 1):
                 return False
             # Another process made a call at the same place, or an earlier handle of this one did.
             number = await self._next_free(seq, number - 1)
@@ -115,10 +118,10 @@ class Calls:
         follower = self.follower
         manifest, version = await self.read(call)
         noted = msgspec.structs.replace(manifest, usage=usage)
-        await follower.store.put_document(
+        written = await follower.store.put_document(
             follower.scope, follower.conversation, write_manifest(noted), expect=version
         )
-        follower.wrote()
+        follower.told(written)
         return noted
 
     async def explain(self, call: str) -> Explanation:

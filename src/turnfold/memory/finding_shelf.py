@@ -71,7 +71,7 @@ class FindingShelf:
         except Conflict:
             return False  # another process has just found it anew; the next look reads it
         if gone:
-            follower.wrote()
+            follower.wrote(None)
         return gone
 
     async def _swap(self, key: str, finding: Finding) -> Finding:
@@ -86,8 +86,8 @@ class FindingShelf:
             Document(FINDING, key, encode_finding(kept), 0, text=f"{kept.tool} {kept.content}"),
             expect=version,
         )
-        follower.wrote()
-        follower.findings.kept[key] = (kept, done.version)
+        follower.wrote(done)
+        follower.findings.kept[key] = (kept, done.document.version)
         return kept
 
     async def _read_again(self, key: str) -> None:
@@ -112,8 +112,8 @@ class FindingShelf:
             write_note(SESSION, FINDINGS, FindingsNote(ran=both)),
             expect=known.version,
         )
-        follower.wrote()
-        known.version, known.ran = done.version, both
+        follower.wrote(done)
+        known.version, known.ran = done.document.version, both
 
     async def _read_note_again(self) -> None:
         follower, known = self.follower, self.follower.findings

@@ -48,7 +48,7 @@ from turnfold.memory.notes import (
     write_note,
 )
 from turnfold.memory.writers import ExtractiveWriter, SummaryWriter
-from turnfold.records import Checkpoint
+from turnfold.records import Checkpoint, Document
 from turnfold.stores.log_mark import log_mark
 from turnfold.summary.due import check_threshold
 
@@ -222,7 +222,7 @@ class FoldKeeper:
         made = await self.folder.extract(fold, so_far, upto=upto, tokens=tokens)
         if made is None:
             return False
-        await self._show(made)
+        await self._show(made, fold)
         fields = {"event": "fold_stood_in", "conversation": self._mark}
         _log.info("an extract stands in for a summary that has not landed", extra=fields)
         return True
@@ -240,16 +240,19 @@ class FoldKeeper:
             fold, landed = replace(fold, previous=step, after=step.upto), True
         return landed
 
-    async def _show(self, made: StandIn) -> None:
-        """Name the stand-in that contexts show from now on, unless one that covers more is named already."""
+    async def _show(self, made: Document, fold: FoldRange) -> None:
+        """Store a stand-in and name it as the one contexts show from now on; a `Conflict` if another was faster."""
         folder = self.folder
         place = folder.scope, folder.conversation
-        document = await folder.store.get_document(*place, SESSION, STAND_IN)
-        if read_note(document, StandInNote).upto >= made.upto:
-            return
-        note = write_note(SESSION, STAND_IN, StandInNote(key=made.key, upto=made.upto))
-        version = document.version if document else 0
-        await folder.store.put_document(*place, note, expect=version)
+        named = await folder.store.get_document(*place, SESSION, STAND_IN)
+        await folder.store.put_document(*place, made, seen=fold.seen)
+        note = StandInNote(key=made.key, upto=StandIn.read(made).upto)
+        await folder.store.put_document(
+            *place,
+            write_note(SESSION, STAND_IN, note),
+            expect=named.version if named else 0,
+            seen=fold.seen,
+        )
 
     def begin(self, fold: FoldRange) -> bool:
         """Fold in the background; False when that is under way."""

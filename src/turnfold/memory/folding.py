@@ -16,7 +16,7 @@ from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
 from turnfold.memory.notes import StandIn, stand_in_document
 from turnfold.memory.waiting import Way
 from turnfold.memory.writers import ExtractiveWriter, SummaryTask, SummaryWriter
-from turnfold.records import Checkpoint, Entry, encode_message
+from turnfold.records import Checkpoint, Document, Entry, encode_message
 from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Scope, Store
 from turnfold.summary import Passage, check_fidelity, passages_of, with_annex
@@ -50,6 +50,8 @@ class FoldRange:
     """Tokens the summary may have."""
     cleared: int = 0
     """The last seq that was cleared."""
+    seen: tuple[int, int] | None = None
+    """Seq and epoch of the newest entry when it was pinned: a store that has no such entry is in another history."""
 
     @property
     def by_caller(self) -> bool:
@@ -101,8 +103,8 @@ class Folder:
 
     async def extract(
         self, fold: FoldRange, so_far: StandIn | None, *, upto: int, tokens: int
-    ) -> StandIn | None:
-        """Extend an extract over the entries up to `upto` and store it; None when there is nothing to add.
+    ) -> Document | None:
+        """Extend an extract over the entries up to `upto`; None when there is nothing to add.
 
         It reads about `tokens` of the log at most, so a longer range is covered in several calls.
         """
@@ -116,9 +118,7 @@ class Folder:
             passages_of(said, first=entries[0].seq), previous, fold.limit, self.counted, Reading()
         )
         text = (await self._written(task, ExtractiveWriter())).strip() if said or previous else ""
-        document = stand_in_document(entries[-1].seq, text)
-        await self.store.put_document(self.scope, self.conversation, document)
-        return StandIn.read(document)
+        return stand_in_document(entries[-1].seq, text)
 
     async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
         """Fold the whole range behind a summary the caller wrote, which is kept as it is."""
@@ -165,7 +165,12 @@ class Folder:
             fidelity=fidelity,
         )
         try:
-            return await self.store.add_checkpoint(self.scope, self.conversation, checkpoint)
+            return await self.store.add_checkpoint(
+                self.scope,
+                self.conversation,
+                checkpoint,
+                seen=fold.seen or (entries[-1].seq, entries[-1].epoch),
+            )
         except (Conflict, ConversationDeleted):
             return None
 

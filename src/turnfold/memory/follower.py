@@ -1,17 +1,22 @@
 """What one process knows of a conversation, kept level with the store.
 
-Every change in a store raises the conversation's generation, so one look at the head tells whether anything must be
-read again; a session that is alone with its conversation reads nothing twice. What is read is bounded by the budget:
-the notes, the live checkpoint, and the entries from the anchor on.
+Every change in a store raises the conversation's generation and draws an epoch, so one look at the head tells whether
+anything must be read again; a session that is alone with its conversation reads nothing twice. What is read is bounded
+by the budget: the notes, the live checkpoint, and the entries from the anchor on.
+
+Entries that are held are believed only while they are of the store's own history. After a failover that lost commits,
+or a restored backup, other entries may stand at the same seqs: where others wrote, the newest entry that is held must
+have the epoch of the one the store has, or everything is read again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import NamedTuple
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
@@ -39,12 +44,14 @@ from turnfold.memory.notes import (
     write_note,
 )
 from turnfold.records import Checkpoint, Document, Entry, Message
-from turnfold.stores.protocol import Appended, Head, Scope, Store
+from turnfold.stores.protocol import Appended, Head, Scope, State, Store, Written
 from turnfold.tokens import TokenCounter
 
 __all__ = ("Follower", "StateLock")
 
 _PAGE = 512
+_TRIES = 4
+"""Times everything is read again because the store's history changed meanwhile."""
 _LEADING = 8
 """Entries at the beginning of a log that are looked at for system messages nobody has noted."""
 _MOST_WINDOWS = 8
@@ -57,8 +64,9 @@ _LARGEST_PART = 8
 shortened, and one huge tool result must not push everything else out."""
 _BACKWARDS = 64
 """Entries read at a time from the end of the log backwards."""
+_UNKNOWN: State = (-1, 0)
 _MOST_TOLD = 256
-"""Own appends that wait to be taken in; who appends more than that between two contexts reads them again."""
+"""Own writes that wait to be taken in; who writes more than that between two contexts reads them again."""
 
 
 @dataclass(slots=True)
@@ -103,7 +111,23 @@ class StateLock:
         await self._lock.__aexit__(kind, error, trace)
 
 
-def _inbox() -> deque[tuple[Appended, Sequence[Message]]]:
+class _HistoryChanged(Conflict):
+    """Entries that were read before are gone: the store is in another history."""
+
+
+class _Write(NamedTuple):
+    """A write of this process."""
+
+    done: Appended | Written
+    messages: Sequence[Message] = ()
+
+    @property
+    def after(self) -> State:
+        """The state it led to."""
+        return self.done.head.state if isinstance(self.done, Appended) else self.done.after
+
+
+def _inbox() -> deque[_Write]:
     return deque(maxlen=_MOST_TOLD)
 
 
@@ -126,13 +150,15 @@ class Follower:
     """The extract shown while the fold of what it covers has not landed; None where a checkpoint covers as much."""
     looked: bool = False
     """Whether the store was looked at since something was assumed."""
-    _generation: int = -1
-    """The generation everything here was read under, own writes counted."""
+    _state: State = _UNKNOWN
+    """Generation and epoch everything here was read under, own writes counted."""
+    newest: tuple[int, int] = (0, 0)
+    """Seq and epoch of the newest entry that is known; (0, 0) where nothing is."""
     _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
     _key: tuple[Budget | None, str] = (None, "")
     """The budget asked for last, and what its window is called."""
-    _told: deque[tuple[Appended, Sequence[Message]]] = field(default_factory=_inbox)
-    """What this process appended and nobody has looked at yet."""
+    _told: deque[_Write] = field(default_factory=_inbox)
+    """What this process wrote outside the session's lock, and nobody has taken in yet."""
 
     @property
     def shown_checkpoint(self) -> Checkpoint | None:
@@ -152,7 +178,7 @@ class Follower:
 
     def forget_all(self) -> None:
         """Know nothing: the next look reads everything."""
-        self._generation = -1
+        self._state, self.newest = _UNKNOWN, (0, 0)
         self._opened.clear()
         self._key = (None, "")
         self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
@@ -161,26 +187,43 @@ class Follower:
 
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
+        for _ in range(_TRIES - 1):
+            with suppress(_HistoryChanged):
+                return await self._refresh()
+            self.forget_all()
+        return await self._refresh()
+
+    async def _refresh(self) -> None:
         self._take_in()
         head = await self.store.head(self.scope, self.conversation)
         self.looked = True
-        if head.generation == self._generation:
+        if head.state == self._state:
             self.head = head
             return
-        if head.seq < self.head.seq or head.counter != self.head.counter:
+        self._state = _UNKNOWN  # a read that fails half way is made again
+        if not await self._is_continued(head) or head.counter != self.head.counter:
             self._opened.clear()
             self.system = ()
-        self._generation = -1  # a read that fails half way is made again
         if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
             self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
         self.head = head
         await self._read_notes()
-        self._generation = head.generation
+        self._state = head.state
+
+    async def _is_continued(self, head: Head) -> bool:
+        """Whether the entries that are known are still those of the store; notes the newest of it as known."""
+        seq, epoch = self.newest
+        first = seq if 0 < seq <= head.seq < seq + _PAGE else head.seq
+        found = await self.store.read(
+            self.scope, self.conversation, after=max(first - 1, 0), upto=head.seq, limit=_PAGE
+        )
+        self.newest = (found[-1].seq, found[-1].epoch) if found else (0, 0)
+        return bool(found and epoch) and (found[0].seq, found[0].epoch) == (seq, epoch)
 
     async def assume(self) -> None:
         """Take what is known for what the store holds, until `confirm` is asked; read it if nothing is known."""
         self.looked = False
-        if not self._take_in() or self._generation < 0:
+        if not self._take_in() or self._state == _UNKNOWN:
             await self.refresh()
 
     async def confirm(self) -> None:
@@ -188,54 +231,68 @@ class Follower:
         if self.looked:
             return
         head = await self.store.head(self.scope, self.conversation)
-        if head.generation != self._generation:
+        if head.state != self._state:
             raise Conflict(
-                f"the conversation is at generation {head.generation}, not {self._generation}: read it again"
+                f"the conversation is at generation {head.generation}, epoch {head.epoch}, and was read at "
+                f"{self._state}: read it again"
             )
         self.looked = True
 
-    async def note(self, document: Document) -> bool:
-        """Write a new document; whether it was written, or what was assumed is not so, or there is one already."""
+    async def note(self, document: Document, *, fenced: bool) -> bool:
+        """Write a new document; whether it was written, or what was assumed is not so, or there is one already.
+
+        What was looked at may change before the document is written: with `fenced` that is refused as well, without it
+        only if the store's history is another.
+        """
         where = (self.scope, self.conversation, document)
         try:
             if self.looked:
-                await self.store.put_document(*where, expect=0)
+                state, seen = (self._state, None) if fenced else (None, self.newest)
+                self.wrote(await self.store.put_document(*where, expect=0, state=state, seen=seen))
             else:
-                await self.store.note(*where, generation=self._generation)
+                self._state = await self.store.note(*where, state=self._state)
         except Conflict:
             return False
-        self.wrote()
         return True
 
-    def wrote(self) -> None:
-        """A document was written by this process: its generation is no surprise."""
-        self._generation += 1
+    def wrote(self, written: Written | None) -> None:
+        """This process changed a document under the session's lock; None where it is not known what that led to."""
+        known = written is not None and written.before == self._state
+        self._state = written.after if written is not None and known else _UNKNOWN
+
+    def told(self, written: Written) -> None:
+        """This process changed a document that is not held here; said at any time, without the session's lock."""
+        self._told.append(_Write(written))
 
     def appended(self, done: Appended, messages: Sequence[Message]) -> None:
         """Entries were appended by this process; said by any thread, at any time, also while a context is made."""
         if not done.repeated:
-            self._told.append((done, messages if self._opened else ()))
+            self._told.append(_Write(done, messages if self._opened else ()))
 
     def _take_in(self) -> bool:
-        """Follow what this process appended; False when something else happened as well and must be read."""
+        """Follow what this process wrote; False when something else happened as well and must be read."""
         told = [self._told.popleft() for _ in range(len(self._told))]
         # Those who share a commit tell of it in any order.
-        told.sort(key=lambda one: one[0].head.generation)
-        return all(self._follow(*one) for one in told)
+        told.sort(key=lambda write: write.after[0])
+        return all(self._follow(write) for write in told)
 
-    def _follow(self, done: Appended, messages: Sequence[Message]) -> bool:
-        """Take in one append, which need not be read again if nothing else happened."""
-        if done.head.generation <= self._generation:
+    def _follow(self, write: _Write) -> bool:
+        """Take in one write, which need not be read again if nothing else happened."""
+        if write.after[0] <= self._state[0]:
             return True  # it was read meanwhile
-        alone = (
-            done.head.generation == self._generation + 1
-            and done.first == self.head.seq + 1
-            and self.head.counter in ("", done.head.counter)
-        )
-        if not alone:
+        if write.done.before != self._state:
+            return False
+        if isinstance(write.done, Appended):
+            return self._follow_append(write.done, write.messages)
+        self._state = write.after
+        return True
+
+    def _follow_append(self, done: Appended, messages: Sequence[Message]) -> bool:
+        if done.first != self.head.seq + 1 or self.head.counter not in ("", done.head.counter):
             return False
         added = done.head.tokens - self.head.tokens
-        self._generation, self.head = done.head.generation, done.head
+        self._state, self.head = done.head.state, done.head
+        self.newest = (done.head.seq, done.head.epoch)
         level = [each.window for each in self._opened.values() if each.window.seq == done.first - 1]
         if not level:
             return True
@@ -308,9 +365,10 @@ class Follower:
             self.conversation,
             write_note(WINDOW, key, note),
             expect=opened.version,
+            seen=self.newest,
         )
-        self.wrote()
-        opened.stored, opened.version = note, written.version
+        self.wrote(written)
+        opened.stored, opened.version = note, written.document.version
 
     async def _read_notes(self) -> None:
         notes = {note.key: note for note in await self._documents(SESSION)}
@@ -334,9 +392,7 @@ class Follower:
         elif self.stand_in is None or self.stand_in.key != note.key:
             place = (self.scope, self.conversation, STAND_IN, note.key)
             document = await self.store.get_document(*place)
-            if document is None:
-                raise self._erased()
-            self.stand_in = StandIn.read(document)
+            self.stand_in = StandIn.read(document) if document else None
 
     async def _documents(self, kind: str) -> list[Document]:
         found: list[Document] = []
@@ -361,12 +417,15 @@ class Follower:
             self.system = tuple(found)
 
     async def _open(self, key: str, budget: Budget) -> _Opened:
-        while True:
+        for _ in range(_TRIES):
             document = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
             stored = read_note(document, WindowNote)
             if max(stored.anchor - 1, *(seq for seq, _ in stored.caps), 0) <= self.head.seq:
                 break
             await self.refresh()  # it speaks of entries that came since the head was read
+        else:  # or of entries that a restored store has lost
+            document = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
+            stored = WindowNote()
         first = max(stored.anchor, self.covered + 1)
         version = document.version if document else 0
         if await self._tokens_after(first - 1) > _FAR_BEHIND * budget.tokens:
@@ -389,7 +448,7 @@ class Follower:
         while window.seq < self.head.seq:
             entries = await self._read(window.seq, self.head.seq)
             if not entries:
-                raise self._erased()
+                raise await self._missing()
             window.extend(entries)
 
     async def _from_the_end(self, budget: Budget, first: int) -> LiveWindow | None:
@@ -402,7 +461,7 @@ class Follower:
             after = max(seq - _BACKWARDS, first - 1)
             page = await self._read(after, seq)
             if len(page) != seq - after:
-                raise self._erased()
+                raise await self._missing()
             for entry in reversed(page):
                 used += min(entry.tokens, largest)
                 if used <= budget.tokens:
@@ -449,11 +508,17 @@ class Follower:
             self.scope, self.conversation, after=seq - 1, upto=seq, limit=1
         )
         if not found:
-            raise self._erased()
+            raise await self._missing()
         return found[0]
 
-    def _erased(self) -> ConversationDeleted:
-        # A log only grows: an entry that is gone was erased with its conversation since the head was read.
+    async def _missing(self) -> TurnfoldError:
+        """Why an entry that was there is not: erased with its conversation, or of a history that the store lost."""
+        head = await self.store.head(self.scope, self.conversation)
+        if head.seq:
+            return _HistoryChanged(
+                f"conversation {self.conversation!r} lost entries that were read before: its store was restored or "
+                "failed over. Read it again"
+            )
         return ConversationDeleted(
             f"conversation {self.conversation!r} has been erased; use another id"
         )

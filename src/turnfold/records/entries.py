@@ -6,7 +6,7 @@ alone assigns `seq`, densely, from 1; no clock takes part in any ordering.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turnfold.records.messages import Message
 
@@ -39,6 +39,9 @@ class Entry:
     """Cost by the conversation's counter."""
     running: int
     """Cost of everything up to and including this entry."""
+    epoch: int = field(default=0, compare=False, repr=False)
+    """Random number of the write that stored it, 0 where none is known. Equal seqs and epochs are the same entry after
+    the same history, also after a failover or a restored backup."""
 
 
 @dataclass(frozen=True, slots=True)

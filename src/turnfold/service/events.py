@@ -23,7 +23,7 @@ from turnfold.memory.manifests import Manifest, call_key
 from turnfold.service.state import ServiceState
 from turnfold.service.tokens import Caller
 from turnfold.stores.log_mark import log_mark
-from turnfold.stores.protocol import Head, Scope
+from turnfold.stores.protocol import Head, Scope, State
 
 __all__ = ("CallEvent", "Events", "session_events", "tenant_events")
 
@@ -55,7 +55,7 @@ class Events:
 class _Followed:
     """How far one conversation was looked at."""
 
-    generation: int = -1
+    state: State = (-1, 0)
     seq: int = 0
 
 
@@ -75,7 +75,7 @@ class _Stream:
     async def fresh(self, conversation: str, head: Head) -> list[tuple[str, Manifest]]:
         """The calls of a conversation that were not sent yet, with their ids."""
         known = self.followed.setdefault(conversation, _Followed())
-        if known.generation == head.generation:
+        if known.state == head.state:
             return []
         # From a little before: a call that was begun earlier may be stored later.
         after = max(self.floor, call_key(max(known.seq - 1, 0), 0) if known.seq > 1 else "")
@@ -87,7 +87,7 @@ class _Stream:
             if len(page) < _PAGE:
                 break
             after = page[-1].call
-        known.generation, known.seq = head.generation, head.seq
+        known.state, known.seq = head.state, head.seq
         return [each for each in found if self._first(f"{conversation}\0{each[1].call}")]
 
     def _wanted(self, call: Manifest) -> bool:

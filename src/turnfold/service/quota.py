@@ -19,7 +19,7 @@ from typing import Final
 
 from turnfold.errors import LimitExceeded
 from turnfold.records import Document, encode_message
-from turnfold.stores.protocol import ConversationInfo, Scope, Store
+from turnfold.stores.protocol import ConversationInfo, Scope, State, Store
 
 __all__ = ("Quota",)
 
@@ -33,7 +33,7 @@ class _Held:
     tokens: int = 0
     seq: int = 0
     """The entries up to here are in `said`."""
-    generation: int = -1
+    state: State = (-1, 0)
     """The documents as of this one are in `beside`."""
     said: int = 0
     beside: int = 0
@@ -139,10 +139,12 @@ class Quota:
     async def _weigh(self, tenant: str, info: ConversationInfo, known: dict[str, _Held]) -> _Held:
         """What a conversation holds; only what is new of it is read."""
         held, head = replace(known.get(info.conversation, _Held())), info.head
-        if head.seq < held.seq:
-            held = _Held()  # erased, and another began under its name
+        if head.seq < held.seq or (head.state != held.state and head.generation <= held.state[0]):
+            held = (
+                _Held()
+            )  # erased and begun anew, or the store was restored: what was read may be gone
         held.tokens = head.tokens
-        if not self.bytes or held.generation == head.generation:
+        if not self.bytes or held.state == head.state:
             return held
         place = Scope(tenant), info.conversation
         while held.seq < head.seq:
@@ -157,5 +159,5 @@ class Quota:
             sizes.append(len(document.body))
 
         await self.store.capture(*place, take)
-        held.beside, held.generation = sum(sizes), head.generation
+        held.beside, held.state = sum(sizes), head.state
         return held

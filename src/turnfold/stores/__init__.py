@@ -17,7 +17,9 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
     Store,
+    Written,
 )
 from turnfold.stores.transfer import Progress, Transferred, digest, export_to, import_from
 from turnfold.stores.within import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
@@ -40,9 +42,11 @@ __all__ = (
     "Progress",
     "Restored",
     "Scope",
+    "State",
     "Store",
     "Transferred",
     "Within",
+    "Written",
     "digest",
     "export_to",
     "import_from",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from secrets import randbits
+from typing import NamedTuple, Protocol, cast
 
 from turnfold.errors import Conflict, IdReused, InvalidOption
 from turnfold.records import (
@@ -21,25 +22,42 @@ from turnfold.records import (
     encode_message,
 )
 from turnfold.records.json_text import check_text
-from turnfold.stores.protocol import Head, check_document_name, check_name
+from turnfold.stores.protocol import (
+    Head,
+    Scope,
+    State,
+    Store,
+    check_document_name,
+    check_name,
+)
 from turnfold.stores.within import CHECKPOINT
 from turnfold.tokens import TokenCounter
 
 __all__ = (
     "Batch",
     "Row",
+    "RowReader",
     "Stored",
     "check_checkpoint",
     "check_document",
-    "check_generation",
+    "check_seen",
+    "check_state",
     "check_succession",
     "check_version",
+    "entry_row",
     "known_checkpoint",
+    "new_epoch",
     "next_version",
     "plan_append",
     "prepare",
     "row_entry",
+    "rows_of",
 )
+
+
+def new_epoch() -> int:
+    """A number for one write, which no other write draws; the system's generator is not shared by a fork."""
+    return randbits(63) or 1
 
 
 class Row(NamedTuple):
@@ -52,6 +70,63 @@ class Row(NamedTuple):
     tokens: int
     running: int
     body: bytes
+    epoch: int = 0
+    """That of the write that stored the entry; 0 where a release before epochs did. Equal seqs and epochs other than 0
+    are the same entry after the same history; entries of two histories can be equal in everything else."""
+
+
+class RowReader(Protocol):
+    """Reads entries as rows, with their epochs, which the public `Entry` does not have."""
+
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `Store.read`."""
+        ...
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `Store.tail`."""
+        ...
+
+
+class _EntryRows:
+    """Rows of a store that gives entries only: without epochs, so nothing can be proved by them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        found = await self._store.read(scope, conversation, after=after, upto=upto, limit=limit)
+        return [entry_row(entry) for entry in found]
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        found = await self._store.tail(scope, conversation, tokens=tokens, messages=messages)
+        return [entry_row(entry) for entry in found]
+
+
+def rows_of(store: Store) -> RowReader:
+    """The store as a reader of rows; one that has no such verbs gives rows with epoch 0."""
+    if hasattr(store, "read_rows") and hasattr(store, "tail_rows"):
+        return cast("RowReader", store)
+    return _EntryRows(store)
 
 
 class Stored(NamedTuple):
@@ -102,7 +177,7 @@ def _check_ids(ids: Sequence[str], entries: int) -> None:
 def plan_append(
     batch: Batch, head: Head, known: Mapping[str, Stored], *, created: int, expect: int | None
 ) -> list[Row] | Stored:
-    """The rows to write, or the first stored entry of the batch this one repeats."""
+    """The rows to write, with the epoch of this write, or the first stored entry of the batch this one repeats."""
     if known:
         return _repeated(batch, known)
     if expect is not None and expect != head.seq:
@@ -110,13 +185,15 @@ def plan_append(
             f"the writer expected entry {expect} to be the newest, but it is {head.seq}: read what is new, then append"
         )
     rows: list[Row] = []
-    turn, running = head.turns, head.tokens
+    turn, running, epoch = head.turns, head.tokens, new_epoch()
     for offset, (entry, body, cost) in enumerate(
         zip(batch.entries, batch.bodies, batch.costs, strict=True), 1
     ):
         turn += entry.message.role == "user"
         running += cost
-        rows.append(Row(head.seq + offset, entry.client_id, created, turn, cost, running, body))
+        rows.append(
+            Row(head.seq + offset, entry.client_id, created, turn, cost, running, body, epoch)
+        )
     return rows
 
 
@@ -144,6 +221,19 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
     return Stored(first, b"")
 
 
+def entry_row(entry: Entry) -> Row:
+    """The row behind an entry, without its epoch."""
+    return Row(
+        entry.seq,
+        entry.client_id,
+        entry.created,
+        entry.turn,
+        entry.tokens,
+        entry.running,
+        encode_message(entry.message),
+    )
+
+
 def row_entry(row: Row) -> Entry:
     """The entry behind a row."""
     return Entry(
@@ -154,6 +244,7 @@ def row_entry(row: Row) -> Entry:
         row.turn,
         row.tokens,
         row.running,
+        row.epoch,
     )
 
 
@@ -203,6 +294,16 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
         )
 
 
+def check_seen(seen: tuple[int, int], found: int) -> None:
+    """Refuse a writer from another history: `found` is the epoch of the entry at the seq it has seen, -1 for none."""
+    seq, epoch = seen
+    if epoch and epoch != found:
+        raise Conflict(
+            f"entry {seq} of the conversation is not the one that was seen: the store was restored or failed over, and "
+            "what was written since is lost. Read the log again, then decide"
+        )
+
+
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
     """Refuse a change that expects another version than the present one."""
     if expect is not None and expect != version:
@@ -211,11 +312,16 @@ def check_version(expect: int | None, version: int, kind: str, key: str) -> None
         )
 
 
-def check_generation(expected: int, head: Head) -> None:
-    """Refuse a note by someone who has not seen the newest change."""
-    if expected != head.generation:
+def check_state(expected: State, head: Head) -> None:
+    """Refuse a note by someone who has not seen the newest change, or has seen it in another history."""
+    if expected[0] != head.generation:
         raise Conflict(
-            f"the conversation is at generation {head.generation}, not {expected}: look again, then decide"
+            f"the conversation is at generation {head.generation}, not {expected[0]}: look again, then decide"
+        )
+    if expected[1] != head.epoch:
+        raise Conflict(
+            f"generation {head.generation} of the conversation is not the one that was seen: the store was restored "
+            "or failed over, and what was written since is lost. Look again, then decide"
         )
 
 

@@ -20,10 +20,12 @@ from turnfold.stores.ledger import (
     Stored,
     check_checkpoint,
     check_document,
-    check_generation,
+    check_seen,
+    check_state,
     check_succession,
     check_version,
     known_checkpoint,
+    new_epoch,
     next_version,
     plan_append,
     prepare,
@@ -43,6 +45,8 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
+    Written,
     check_budget,
     check_document_name,
     check_name,
@@ -101,11 +105,13 @@ class MemoryStore:
             self._recount(held)
             known = {name: held.by_id[name] for name in batch.client_ids if name in held.by_id}
             plan = plan_append(batch, held.head, known, created=self._clock(), expect=expect)
+            before = held.head.state
             if isinstance(plan, Stored):
                 last = plan.seq + len(entries) - 1
-                return Appended(plan.seq, last, repeated=True, head=held.head)
+                return Appended(plan.seq, last, repeated=True, head=held.head, before=before)
             self._write(held, plan)
-            return Appended(plan[0].seq, plan[-1].seq, repeated=False, head=held.head)
+            first, last = plan[0].seq, plan[-1].seq
+            return Appended(first, last, repeated=False, head=held.head, before=before)
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         with self._lock:
@@ -120,11 +126,24 @@ class MemoryStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
+        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
+        return [row_entry(row) for row in rows]
+
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `read`, with the epochs of the entries."""
         check_range(after, upto, limit)
         with self._lock:
             rows = self._found(scope, conversation).rows
             stop = len(rows) if upto is None else min(upto, len(rows))
-            return [row_entry(row) for row in rows[after:stop][:limit]]
+            return rows[after:stop][:limit]
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         check_turn(turn)
@@ -145,6 +164,13 @@ class MemoryStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
+        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
+        return [row_entry(row) for row in rows]
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `tail`, with the epochs of the entries."""
         check_budget(tokens, messages)
         with self._lock:
             held = self._found(scope, conversation)
@@ -158,10 +184,15 @@ class MemoryStore:
                 if messages and len(held.rows) - first >= messages:
                     break
                 first -= 1
-            return [row_entry(row) for row in held.rows[first:]]
+            return held.rows[first:]
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
         check_checkpoint(checkpoint)
         with self._writing(scope, conversation) as held:
@@ -170,6 +201,7 @@ class MemoryStore:
                 return known
             live = held.checkpoints[-1] if held.checkpoints else None
             check_succession(checkpoint, live, held.head)
+            _check_seen(held, seen)
             stored = replace(checkpoint, created=self._clock())
             held.checkpoints.append(stored)
             self._touch(held, checkpoint=stored.id)
@@ -185,10 +217,21 @@ class MemoryStore:
             return list(self._found(scope, conversation).checkpoints)
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
         check_document(document)
         with self._writing(scope, conversation) as held:
+            before = held.head.state
+            if state is not None:
+                check_state(state, held.head)
+            _check_seen(held, seen)
             place = (document.kind, document.key)
             version = held.documents[place].version if place in held.documents else 0
             check_version(expect, version, document.kind, document.key)
@@ -196,19 +239,20 @@ class MemoryStore:
             stored = replace(document, version=version, created=self._clock())
             held.documents[place] = stored
             self._touch(held)
-            return stored
+            return Written(stored, before, held.head.state)
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
         check_document(document)
         with self._writing(scope, conversation) as held:
-            check_generation(generation, held.head)
+            check_state(state, held.head)
             place = (document.kind, document.key)
             check_version(0, 1 if place in held.documents else 0, *place)
             version = next_version(0, held.dropped)
             held.documents[place] = replace(document, version=version, created=self._clock())
             self._touch(held)
+            return held.head.state
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
@@ -321,7 +365,8 @@ class MemoryStore:
                 held.deleted,
             )
             now = self._clock()
-            grave = _Conversation(now, now, Head(generation=held.head.generation + 1), deleted=True)
+            head = Head(generation=held.head.generation + 1, epoch=new_epoch())
+            grave = _Conversation(now, now, head, deleted=True)
             self._conversations[scope.tenant, conversation] = grave
             return erasure
 
@@ -368,7 +413,7 @@ class MemoryStore:
             turns=last.turn,
             counter=self._counter.name,
         )
-        self._touch(held)
+        self._touch(held, epoch=last.epoch)
 
     def _rebuilt(self, opening: Opening, stream: Pieces) -> _Conversation:
         held = _Conversation(0, 0, Head(), dropped=opening.dropped)
@@ -383,11 +428,12 @@ class MemoryStore:
         held.created, held.updated = opening.created, opening.updated
         return held
 
-    def _touch(self, held: _Conversation, *, checkpoint: str | None = None) -> None:
+    def _touch(self, held: _Conversation, *, checkpoint: str | None = None, epoch: int = 0) -> None:
         held.updated = self._clock()
         held.created = held.created or held.updated
         live = held.head.checkpoint if checkpoint is None else checkpoint
-        held.head = replace(held.head, generation=held.head.generation + 1, checkpoint=live)
+        generation, epoch = held.head.generation + 1, epoch or new_epoch()
+        held.head = replace(held.head, generation=generation, checkpoint=live, epoch=epoch)
 
     def _recount(self, held: _Conversation) -> None:
         if not held.rows or held.head.counter == self._counter.name:
@@ -417,3 +463,9 @@ def _check_same(conversation: str, held: _Conversation, stream: Pieces) -> None:
         check_same(conversation, batch, known)
     counts = (len(held.rows), len(held.checkpoints), len(held.documents))
     check_same_whole(stream.order, created=held.created, counts=counts)
+
+
+def _check_seen(held: _Conversation, seen: tuple[int, int] | None) -> None:
+    if seen is not None:
+        known = 0 < seen[0] <= len(held.rows)
+        check_seen(seen, held.rows[seen[0] - 1].epoch if known else -1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from turnfold.records import decode_message
@@ -21,7 +20,7 @@ from turnfold.stores.postgres_engine import Link, PostgresEngine, Rows, Statemen
 from turnfold.stores.postgres_heads import RememberedHeads
 from turnfold.stores.postgres_keys import Place
 from turnfold.stores.postgres_recount import recounted
-from turnfold.stores.protocol import Appended, Head
+from turnfold.stores.protocol import Appended, Head, State
 from turnfold.tokens import TokenCounter
 
 __all__ = ("Appends",)
@@ -74,7 +73,7 @@ class Appends:
         assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)
         moved = _after(head, rows, batch)
         tools = ToolNames(after=head.seq, calls=calls)
-        statement = _write_rows(place, moved, rows, batch, tools)
+        statement = _write_rows(place, moved, rows, batch, tools, before=head.state)
 
         async def work(link: Link) -> bool:
             [[(count,)]] = await link.finish(statement)
@@ -85,7 +84,7 @@ class Appends:
                 return None
         except UniqueViolation:
             return None
-        return self._appended(place, rows, moved, tools)
+        return self._appended(place, rows, moved, tools, before=head.state)
 
     async def _append_locked(
         self, link: Link, place: Place, batch: Batch, calls: _Calls, expect: int | None
@@ -101,20 +100,20 @@ class Appends:
         now = self._clock()
         plan = plan_append(batch, head, sql.to_known(known, ids), created=now, expect=expect)
         if isinstance(plan, Stored):
-            return Appended(plan.seq, plan.seq + len(ids) - 1, repeated=True, head=head)
+            last = plan.seq + len(ids) - 1
+            return Appended(plan.seq, last, repeated=True, head=head, before=head.state)
         moved = _after(head, plan, batch)
         tools = ToolNames(after=head.seq, calls=calls)
-        await link.finish(_write_rows(place, moved, plan, batch, tools))
-        return self._appended(place, plan, moved, tools)
+        await link.finish(_write_rows(place, moved, plan, batch, tools, before=head.state))
+        return self._appended(place, plan, moved, tools, before=head.state)
 
     def _appended(
-        self, place: Place, rows: Sequence[Row], head: Head, tools: ToolNames
+        self, place: Place, rows: Sequence[Row], head: Head, tools: ToolNames, *, before: State
     ) -> Appended:
-        head = replace(head, generation=head.generation + 1)
         self._heads.put(place, head)
         if tools.calls:
             self._remember(place, tools.calls)
-        return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head)
+        return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head, before=before)
 
     # --------------------------------------------------------------------------------- which tool answers
 
@@ -146,12 +145,20 @@ class Appends:
 
 def _after(head: Head, rows: Sequence[Row], batch: Batch) -> Head:
     last = rows[-1]
-    return replace(head, seq=last.seq, tokens=last.running, turns=last.turn, counter=batch.counter)
+    generation = head.generation + 1
+    moved = (last.seq, last.running, last.turn, head.checkpoint)
+    return Head(*moved, generation, batch.counter, last.epoch)
 
 
 def _write_rows(
-    place: Place, head: Head, rows: Sequence[Row], batch: Batch, tools: ToolNames
+    place: Place,
+    head: Head,
+    rows: Sequence[Row],
+    batch: Batch,
+    tools: ToolNames,
+    *,
+    before: State,
 ) -> Statement:
     messages = [entry.message for entry in batch.entries]
     found_by = [findable(message, tools.of(message)) for message in messages]
-    return sql.append_rows(place, head, rows, found_by, now=rows[0].created)
+    return sql.append_rows(place, head, rows, found_by, before=before)

@@ -1,7 +1,7 @@
 """Where a store left the conversations it wrote last: a guess that saves a round trip when nobody else has written.
 
-Nothing depends on a guess being right: the statement that uses one names the generation it was made at, and the
-database does nothing when the conversation has moved on.
+Nothing depends on a guess being right: the statement that uses one names the generation it was made at and its epoch,
+and the database does nothing when the conversation has moved on, or lost what it had acknowledged.
 """
 
 from __future__ import annotations

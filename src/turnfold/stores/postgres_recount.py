@@ -51,6 +51,6 @@ async def recounted(
             running += cost
             changed.append((row.seq, cost, running))
         await link.ask(sql.change_costs(place, changed))
-    head = replace(head, tokens=running, counter=counter.name)
-    await link.ask(sql.save_head(place, head, now=clock()))
-    return replace(head, generation=head.generation + 1)
+    after = sql.changed(replace(head, tokens=running, counter=counter.name))
+    await link.ask(sql.save_head(place, after, before=head.state, now=clock()))
+    return after

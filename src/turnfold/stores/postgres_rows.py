@@ -10,23 +10,25 @@ its answer but the few it halves at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from turnfold.errors import ConversationDeleted
 from turnfold.recall import TERMS_MADE_BY
 from turnfold.stores.findable import Findable
-from turnfold.stores.ledger import Row, Stored
+from turnfold.stores.ledger import Row, Stored, new_epoch
 from turnfold.stores.postgres_engine import Rows, Statement
 from turnfold.stores.postgres_keys import Place, key_of, long_form
 from turnfold.stores.postgres_terms import index_text
-from turnfold.stores.protocol import ConversationInfo, Head
+from turnfold.stores.protocol import ConversationInfo, Head, State
 
 __all__ = (
     "Held",
     "append_rows",
     "bury",
     "change_costs",
+    "changed",
+    "entry_epoch",
     "find_head",
     "find_known",
     "index_rows",
@@ -47,8 +49,8 @@ __all__ = (
     "to_rows",
 )
 
-_HEAD = "seq, tokens, turns, checkpoint, generation, counter"
-_ROW = "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body"
+_HEAD = "seq, tokens, turns, checkpoint, revision, counter, epoch"
+_ROW = "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body, epoch"
 _HERE = "tenant = $1 AND conversation = $2"
 
 
@@ -95,46 +97,53 @@ def make_conversation(place: Place, *, now: int) -> Statement:
     """An empty conversation, unless there is one."""
     return Statement(
         "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
-        "generation, counter, created, updated, deleted, indexed_by) "
-        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, '', $4, $4, false, $5) ON CONFLICT DO NOTHING",
+        "revision, epoch, counter, created, updated, deleted, indexed_by) "
+        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, 0, '', $4, $4, false, $5) ON CONFLICT DO NOTHING",
         (*place.keys, long_form(place.name), now, TERMS_MADE_BY),
     )
 
 
 # Whoever writes by other rules than the index was made by leaves one that nobody may take for their own.
 _SAVE_HEAD = (
-    "UPDATE turnfold_conversation SET seq = $4, tokens = $5, turns = $6, checkpoint = $7, "
-    "generation = $3::bigint + 1, counter = $8, updated = $9, "
-    f"indexed_by = CASE indexed_by WHEN $10 THEN indexed_by ELSE '' END WHERE {_HERE} "
-    "AND generation = $3 AND NOT deleted"
+    "UPDATE turnfold_conversation SET seq = $5, tokens = $6, turns = $7, checkpoint = $8, "
+    "revision = $9, epoch = $10, counter = $11, updated = $12, "
+    f"indexed_by = CASE indexed_by WHEN $13 THEN indexed_by ELSE '' END WHERE {_HERE} "
+    "AND revision = $3 AND epoch = $4 AND NOT deleted"
 )
 
 
-def _head_values(place: Place, head: Head, *, now: int) -> tuple[object, ...]:
+def _head_values(place: Place, head: Head, *, before: State, now: int) -> tuple[object, ...]:
     return (
         *place.keys,
-        head.generation,
+        *before,
         head.seq,
         head.tokens,
         head.turns,
         head.checkpoint,
+        head.generation,
+        head.epoch,
         head.counter,
         now,
         TERMS_MADE_BY,
     )
 
 
-def save_head(place: Place, head: Head, *, now: int) -> Statement:
-    """Write where a conversation stands, one generation after `head.generation`, which must be the present one."""
-    return Statement(_SAVE_HEAD, _head_values(place, head, now=now))
+def changed(head: Head) -> Head:
+    """The head after one more change, with the epoch of that change."""
+    return replace(head, generation=head.generation + 1, epoch=new_epoch())
+
+
+def save_head(place: Place, head: Head, *, before: State, now: int) -> Statement:
+    """Write where a conversation stands from now on; it must be in the state `before`."""
+    return Statement(_SAVE_HEAD, _head_values(place, head, before=before, now=now))
 
 
 def bury(place: Place, generation: int, *, now: int) -> Statement:
-    """Leave of a conversation only that it was erased."""
+    """Leave of a conversation only that it was erased; `generation` is that of the erasure."""
     return Statement(
         "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', beside = 0, "
-        f"generation = $3::bigint + 1, updated = $4, deleted = true WHERE {_HERE}",
-        (*place.keys, generation, now),
+        f"revision = $3, epoch = $4, updated = $5, deleted = true WHERE {_HERE}",
+        (*place.keys, generation, new_epoch(), now),
     )
 
 
@@ -154,7 +163,7 @@ def to_info(row: Sequence[object]) -> ConversationInfo:
 
 
 def _head(values: Sequence[object]) -> Head:
-    return Head(*cast("tuple[int, int, int, str, int, str]", tuple(values)))
+    return Head(*cast("tuple[int, int, int, str, int, str, int]", tuple(values)))
 
 
 # ------------------------------------------------------------------------------------------- entries
@@ -162,28 +171,27 @@ def _head(values: Sequence[object]) -> Head:
 _INSERT = """
 written AS (
     INSERT INTO turnfold_entry
-        (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body)
+        (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body, epoch)
     SELECT $1, $2, new.* FROM moved, unnest(${0}::bigint[], ${1}::text[], ${2}::text[], ${3}::bigint[], ${4}::bigint[],
-        ${5}::bigint[], ${6}::bigint[], ${7}::bytea[]) AS new
+        ${5}::bigint[], ${6}::bigint[], ${7}::bytea[], ${8}::bigint[]) AS new
 ), indexed AS (
     INSERT INTO turnfold_term (tenant, conversation, seq, created, turn, terms)
     SELECT $1, $2, new.seq, new.created, new.turn, string_to_array(new.terms, ' ')
-    FROM moved, unnest(${0}::bigint[], ${3}::bigint[], ${4}::bigint[], ${8}::text[]) AS new (seq, created, turn, terms)
+    FROM moved, unnest(${0}::bigint[], ${3}::bigint[], ${4}::bigint[], ${9}::text[]) AS new (seq, created, turn, terms)
 )
 SELECT count(*) FROM moved
 """
 # One statement, so that entries and their terms are written only if the head moved from where it was read.
-_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(11, 20))}"
-_INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 12))}"
+_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(14, 24))}"
+_INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 13))}"
 
 
 def append_rows(
-    place: Place, head: Head, new: Sequence[Row], found_by: Iterable[Findable], *, now: int
+    place: Place, head: Head, new: Sequence[Row], found_by: Iterable[Findable], *, before: State
 ) -> Statement:
-    """Write entries, what they are found by, and the head; gives 0 if the head is not where it was read."""
-    return Statement(
-        _APPEND, (*_head_values(place, head, now=now), *_row_values(place, new, found_by))
-    )
+    """Write entries, what they are found by, and the head; gives 0 if the conversation is not in the state `before`."""
+    values = _head_values(place, head, before=before, now=new[0].created)
+    return Statement(_APPEND, (*values, *_row_values(place, new, found_by)))
 
 
 def insert_rows(place: Place, new: Sequence[Row], found_by: Iterable[Findable]) -> Statement:
@@ -203,6 +211,7 @@ def _row_values(
         [row.tokens for row in new],
         [row.running for row in new],
         [row.body for row in new],
+        [row.epoch for row in new],
         [index_text(place, found) for found in found_by],
     )
 
@@ -255,6 +264,14 @@ def rows_by_id(place: Place, client_ids: Iterable[str]) -> Statement:
     return _select_rows("client_id = ANY($3) ORDER BY seq", (*place.keys, keys))
 
 
+def entry_epoch(place: Place, seq: int) -> Statement:
+    """The epoch of an entry."""
+    return Statement(
+        "SELECT epoch FROM turnfold_entry WHERE tenant = $1 AND conversation = $2 AND seq = $3",
+        (*place.keys, seq),
+    )
+
+
 def rows_of_turn(place: Place, turn: int) -> Statement:
     """Entries of one turn: turns grow with seq, so their edges are found by halving."""
     edges = f"{_halving('first', 'turn >= $3')}, {_halving('stop', 'turn > $3')}"
@@ -298,7 +315,7 @@ def _select_rows(where: str, values: tuple[object, ...], edges: str = "") -> Sta
 
 def to_rows(found: Rows) -> list[Row]:
     """Entries from their rows."""
-    return [Row(*cast("tuple[int, str, int, int, int, int, bytes]", row)) for row in found]
+    return [Row(*cast("tuple[int, str, int, int, int, int, bytes, int]", row)) for row in found]
 
 
 def change_costs(place: Place, changed: Sequence[tuple[int, int, int]]) -> Statement:

@@ -187,6 +187,19 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "CREATE INDEX turnfold_conversation_indexed_by ON turnfold_conversation (tenant, indexed_by)",
         ),
     ),
+    (
+        # Beside each generation stands a random number of the write that made it, so that histories can be told apart
+        # (see Head.epoch). A process of an earlier release that is still running must not write without one: an entry
+        # needs a value, and every statement that finds or changes a conversation names `generation`, which is renamed.
+        "0006_epochs",
+        (
+            "ALTER TABLE turnfold_conversation RENAME COLUMN generation TO revision",
+            "ALTER TABLE turnfold_conversation ADD COLUMN epoch bigint NOT NULL DEFAULT 0",
+            "ALTER TABLE turnfold_conversation ALTER COLUMN epoch DROP DEFAULT",
+            "ALTER TABLE turnfold_entry ADD COLUMN epoch bigint NOT NULL DEFAULT 0",
+            "ALTER TABLE turnfold_entry ALTER COLUMN epoch DROP DEFAULT",
+        ),
+    ),
 )
 
 

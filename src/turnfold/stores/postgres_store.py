@@ -20,9 +20,11 @@ from turnfold.stores import postgres_beside as beside
 from turnfold.stores import postgres_rows as sql
 from turnfold.stores import postgres_terms as terms_of_place
 from turnfold.stores.ledger import (
+    Row,
     check_checkpoint,
     check_document,
-    check_generation,
+    check_seen,
+    check_state,
     check_succession,
     check_version,
     known_checkpoint,
@@ -55,6 +57,8 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
+    Written,
     check_budget,
     check_document_name,
     check_name,
@@ -122,10 +126,23 @@ class PostgresStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
+        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
+        return [row_entry(row) for row in rows]
+
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `read`, with the epochs of the entries."""
         place = _place(scope, conversation)
         check_range(after, upto, limit)
         last = _LARGEST if upto is None else upto
-        return _entries(await self._read(place, sql.rows_between(place, after, last, limit)))
+        return sql.to_rows(await self._read(place, sql.rows_between(place, after, last, limit)))
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         place = _place(scope, conversation)
@@ -141,6 +158,13 @@ class PostgresStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
+        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
+        return [row_entry(row) for row in rows]
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `tail`, with the epochs of the entries."""
         place = _place(scope, conversation)
         check_budget(tokens, messages)
         wanted = sql.rows_of_tail(place, tokens, messages)
@@ -159,10 +183,15 @@ class PostgresStore:
         found, rows = await self._engine.transact(place.tenant, read, reading=True)
         if is_foreign(sql.to_held(found).head, self._counter):
             rows = await self._engine.transact(place.tenant, recount)
-        return _entries(rows)
+        return sql.to_rows(rows)
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
         place = _place(scope, conversation)
         check_checkpoint(checkpoint)
@@ -174,11 +203,15 @@ class PostgresStore:
             if repeated is not None:
                 return repeated
             check_succession(checkpoint, known[-1] if known else None, head)
+            if seen is not None:
+                [rows] = await link.ask(sql.entry_epoch(place, seen[0]))
+                check_seen(seen, cast("int", rows[0][0]) if rows else -1)
             stored = replace(checkpoint, created=self._clock())
+            after = sql.changed(replace(head, checkpoint=stored.id))
             await link.finish(
                 beside.insert_checkpoint(place, stored),
                 *terms_of_place.add_beside(place, [beside.found_by(stored)]),
-                sql.save_head(place, replace(head, checkpoint=stored.id), now=stored.created),
+                sql.save_head(place, after, before=head.state, now=stored.created),
             )
             return stored
 
@@ -194,46 +227,60 @@ class PostgresStore:
         return beside.to_checkpoints(await self._read(place, beside.find_checkpoints(place)))
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
         place = _place(scope, conversation)
         check_document(document)
 
-        async def work(link: Link) -> Document:
+        async def work(link: Link) -> Written:
             present = beside.find_version(place, document.kind, document.key)
             head, found = await self._lock(link, place, present, make=True)
+            if state is not None:
+                check_state(state, head)
+            if seen is not None:
+                [rows] = await link.ask(sql.entry_epoch(place, seen[0]))
+                check_seen(seen, cast("int", rows[0][0]) if rows else -1)
             version, dropped, searchable = beside.to_version(found)
             check_version(expect, version, document.kind, document.key)
             now, version = self._clock(), next_version(version, dropped)
             stored = replace(document, version=version, created=now)
+            after = sql.changed(head)
             await link.finish(
                 *beside.replace_document(place, stored, searchable=searchable),
-                sql.save_head(place, head, now=now),
+                sql.save_head(place, after, before=head.state, now=now),
             )
-            return stored
+            return Written(stored, head.state, after.state)
 
         return await self._write(place, work)
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
         place = _place(scope, conversation)
         check_document(document)
 
-        async def work(link: Link) -> None:
+        async def work(link: Link) -> State:
             present = beside.find_version(place, document.kind, document.key)
             head, found = await self._lock(link, place, present, make=True)
-            check_generation(generation, head)
+            check_state(state, head)
             version, dropped, _ = beside.to_version(found)
             check_version(0, version, document.kind, document.key)
             now, version = self._clock(), next_version(version, dropped)
-            stored = replace(document, version=version, created=now)
+            stored, after = replace(document, version=version, created=now), sql.changed(head)
             await link.finish(
                 *beside.replace_document(place, stored, searchable=False),
-                sql.save_head(place, head, now=now),
+                sql.save_head(place, after, before=head.state, now=now),
             )
+            return after.state
 
-        await self._write(place, work)
+        return await self._write(place, work)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
@@ -266,7 +313,7 @@ class PostgresStore:
                 await link.finish(
                     *(terms_of_place.remove_beside(place, kind, key) if searchable else ()),
                     beside.drop_document(place, kind, key),
-                    sql.save_head(place, head, now=self._clock()),
+                    sql.save_head(place, sql.changed(head), before=head.state, now=self._clock()),
                 )
             return bool(version)
 
@@ -341,7 +388,7 @@ class PostgresStore:
             await link.finish(
                 terms_of_place.name_conversation(place),
                 *(sql.of_conversation("DELETE", table, place) for table in _ERASED),
-                sql.bury(place, held.head.generation, now=now),
+                sql.bury(place, held.head.generation + 1, now=now),
             )
             return Erasure(conversation, *counts, already=held.deleted)
 

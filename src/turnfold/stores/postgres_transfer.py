@@ -117,9 +117,9 @@ async def _write(link: Link, place: Place, stream: Pieces, opening: Opening, asi
         await link.ask(*_batch_statements(place, batch))
     order = stream.order
     counter = stream.counter if order.seq else ""
-    head = Head(order.seq, stream.tokens, order.turns, order.live, 0, counter)
+    head = sql.changed(Head(order.seq, stream.tokens, order.turns, order.live, 0, counter))
     await link.ask(
-        sql.save_head(place, head, now=opening.updated),
+        sql.save_head(place, head, before=Head().state, now=opening.updated),
         Statement(
             f"UPDATE turnfold_conversation SET dropped = $3 WHERE {_HERE}",
             (*place.keys, opening.dropped),

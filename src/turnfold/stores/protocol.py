@@ -31,7 +31,9 @@ __all__ = (
     "Piece",
     "Restored",
     "Scope",
+    "State",
     "Store",
+    "Written",
     "check_budget",
     "check_document_name",
     "check_name",
@@ -123,6 +125,10 @@ class Ability(StrEnum):
     """Appends asked for one after another are stored in that order, also where nobody waited in between."""
 
 
+State: TypeAlias = tuple[int, int]
+"""A generation and its epoch. Two equal states are the same state of the same history; a generation alone is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Where a conversation stands."""
@@ -135,9 +141,17 @@ class Head:
     checkpoint: str = ""
     """The live checkpoint's id; empty before the first."""
     generation: int = 0
-    """Grows with every change of any kind; caches are fenced by it."""
+    """Grows with every change of any kind."""
     counter: str = ""
     """The counter the stored costs were made with."""
+    epoch: int = 0
+    """A random number drawn by the change that made this generation; 0 before the first, and where a release before
+    epochs wrote. After a failover or a restored backup, a generation that was lost comes again with another epoch."""
+
+    @property
+    def state(self) -> State:
+        """The state this head was read in: caches are keyed by it, conditional writes compare it."""
+        return self.generation, self.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +164,17 @@ class Appended:
     repeated: bool
     """Whether the batch had been stored before and nothing was written."""
     head: Head
+    before: State
+    """The state that the append followed; the head's own if it was repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A document that was written, and the states of the conversation before and after."""
+
+    document: Document
+    before: State
+    after: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +310,17 @@ class Store(Protocol):
         ...
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
         """Make a checkpoint live if `checkpoint.previous` still is; otherwise a `Conflict`.
+
+        `seen` is the seq and epoch of an entry that the summary's writer has read, best the newest: where the store has
+        no such entry, it is in another history, and that is a `Conflict` too. An epoch of 0 is not compared.
 
         One that is stored already, the time aside, is returned as it is stored, whether it is still live or not.
         """
@@ -302,19 +335,28 @@ class Store(Protocol):
         ...
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
         """Write a document. `expect` is the version it must have now (0: it must not exist); None writes anyway.
 
+        With `state` it is also a `Conflict` unless the conversation is at just that state, with `seen` unless it has
+        the entry with this seq and epoch.
         A version is one more than the last. After a drop it goes on, so a writer who expects the version of a
         document that is gone is always refused.
         """
         ...
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
-        """Write a new document if nothing changed since the conversation had this generation; else a `Conflict`.
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        """Write a new document if the conversation is in exactly this state, else a `Conflict`; the state after it.
 
         One question instead of a look at the head and a write. A note outlives the process; the newest ones may be
         lost with the power, until something that must last is written after them.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores.ledger import Row, row_entry, rows_of
 from turnfold.stores.protocol import (
     Ability,
     Appended,
@@ -28,7 +29,9 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
     Store,
+    Written,
     check_name,
 )
 from turnfold.stores.redis_engine import RedisEngine
@@ -40,7 +43,6 @@ from turnfold.stores.redis_values import (
     document_field,
     entries_of,
     is_fresh,
-    is_same_chain,
     joined,
     tail_of,
     window_of,
@@ -90,6 +92,7 @@ class CachedStore:
         self.abilities = inner.abilities & {Ability.DURABLE, Ability.SHARED, Ability.SEARCH}
         self.blocking = blocking and inner.blocking
         self._inner = inner
+        self._rows = rows_of(inner)
         self._monotonic = monotonic
         self._counter: str | None = None
         engine = RedisEngine(
@@ -136,6 +139,18 @@ class CachedStore:
     ) -> list[Entry]:
         return await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
 
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `read`, with the epochs of the entries."""
+        return await self._rows.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
+
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         return await self._inner.read_turn(scope, conversation, turn)
 
@@ -145,6 +160,19 @@ class CachedStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
+        _, entries = await self._tail(scope, conversation, tokens, messages)
+        return entries
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `tail`, with the epochs of the entries."""
+        rows, _ = await self._tail(scope, conversation, tokens, messages)
+        return list(rows)
+
+    async def _tail(
+        self, scope: Scope, conversation: str, tokens: int, messages: int
+    ) -> tuple[Sequence[Row], list[Entry]]:
         began = self._monotonic()
         head = await self._inner.head(scope, conversation)
         # A store recounts a conversation that was written with another counter; a cache must not hide that.
@@ -152,21 +180,27 @@ class CachedStore:
             window = await self._current_window(scope, conversation, head)
             rows = window and tail_of(window, tokens=tokens, messages=messages)
             entries = None if rows is None else entries_of(rows)
-            if entries is not None:
-                return entries
+            if rows is not None and entries is not None:
+                return rows, entries
         self._shelf.counts.misses += 1
-        found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
+        found = await self._rows.tail_rows(scope, conversation, tokens=tokens, messages=messages)
+        entries = [row_entry(row) for row in found]
         if self._counter is not None and not self._shelf.answers:
-            return found
+            return found, entries
         window = window_of(head, found, tokens=tokens, messages=messages)
         if window is not None and await self._is_ours(scope, conversation, head, began):
             await self._shelf.put(scope, conversation, _WINDOW, window, head.generation)
-        return found
+        return found, entries
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        return await self._inner.add_checkpoint(scope, conversation, checkpoint)
+        return await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
         return await self._inner.live_checkpoint(scope, conversation)
@@ -177,7 +211,7 @@ class CachedStore:
         if not head.checkpoint:
             return await self._inner.checkpoints(scope, conversation)
         kept = await self._shelf.get(scope, conversation, _CHECKPOINTS, KeptCheckpoints)
-        if kept is not None and is_same_chain(kept.head, head):
+        if kept is not None and is_fresh(kept.head, head):
             self._shelf.counts.hits += 1
             return list(kept.checkpoints)
         self._shelf.counts.misses += 1
@@ -188,14 +222,23 @@ class CachedStore:
         return found
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
-        return await self._inner.put_document(scope, conversation, document, expect=expect)
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        return await self._inner.put_document(
+            scope, conversation, document, expect=expect, state=state, seen=seen
+        )
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
-        await self._inner.note(scope, conversation, document, generation=generation)
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        return await self._inner.note(scope, conversation, document, state=state)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
@@ -281,7 +324,7 @@ class CachedStore:
         if not 0 <= behind <= _MOST_NEW or kept.head.counter != head.counter:
             return None
         newest = kept.head.seq
-        newer = await self._inner.read(scope, conversation, after=newest - 1, upto=head.seq)
+        newer = await self._rows.read_rows(scope, conversation, after=newest - 1, upto=head.seq)
         window = joined(kept, head, newer)
         if window is not None:
             self._shelf.counts.joined += 1

@@ -166,7 +166,7 @@ class Shelf:
         if found is None:
             made = Document(*_SEAL, secrets.token_bytes(SECRET_BYTES), version=0)
             try:
-                found = await self._inner.put_document(*place, made, expect=0)
+                found = (await self._inner.put_document(*place, made, expect=0)).document
             except Conflict:  # somebody else was first
                 found = await self._inner.get_document(*place, *_SEAL)
         if found is None or len(found.body) != SECRET_BYTES:

@@ -1,9 +1,10 @@
 """What the cache keeps and when it may be used: pure, because this is where a stale answer would come from.
 
 Every value carries the head it was read under. It answers only for a caller who has just read the same head from the
-durable store, all of it: seq, checkpoint, generation, and the costs with their counter. A window of an older head is
-never an answer, but its entries are still what the log says, because a log only grows: entries read now are joined to
-it, from the newest it has, which must be the same in both.
+durable store, all of it: seq, checkpoint, generation with its epoch, and the costs with their counter. A window of an
+older head is never an answer, but its entries are still what the log says, because a log only grows: entries read now
+are joined to it, from the newest it has, which must be the same in both. A log does not only grow where a backup is
+restored or a standby takes over; there an entry has the same seq and perhaps the same text, but another epoch.
 
 A value is sealed with a secret that lives in the durable store. Bytes that were damaged, forged, moved from another
 key or made by another store do not open.
@@ -21,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records import Checkpoint, Document, Entry, encode_message
+from turnfold.records import Checkpoint, Document, Entry
 from turnfold.stores.ledger import Row, row_entry
 from turnfold.stores.protocol import Head, Scope
 
@@ -33,7 +34,6 @@ __all__ = (
     "document_field",
     "entries_of",
     "is_fresh",
-    "is_same_chain",
     "joined",
     "open_sealed",
     "seal",
@@ -45,7 +45,7 @@ __all__ = (
 
 SECRET_BYTES = 32
 _SEAL_BYTES = 16
-_FORMAT = b"1"
+_FORMAT = b"2"
 """Part of every seal: a release that keeps other shapes cannot open these."""
 _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
@@ -97,11 +97,6 @@ def is_fresh(kept: Head, now: Head) -> bool:
     return kept == now
 
 
-def is_same_chain(kept: Head, now: Head) -> bool:
-    """Whether the checkpoints read under one head are those of the other: the live one has the same chain behind it."""
-    return kept.checkpoint == now.checkpoint != ""
-
-
 def seal(value: msgspec.Struct, secret: bytes, key: str, field: bytes) -> bytes | None:
     """The bytes to keep; None when the value has no such form."""
     try:
@@ -145,14 +140,14 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
         return None
 
 
-def window_of(head: Head, entries: Sequence[Entry], *, tokens: int, messages: int) -> Window | None:
+def window_of(head: Head, rows: Sequence[Row], *, tokens: int, messages: int) -> Window | None:
     """What a tail that was read after `head` can answer under it; None when the two do not belong together."""
-    kept = [entry for entry in entries if entry.seq <= head.seq]
+    kept = tuple(row for row in rows if row.seq <= head.seq)
     if not kept or not _ends_at(head, kept[-1]):
         return None
-    spent_later = entries[-1].running - head.tokens
-    cut_by_count = messages and len(entries) >= messages
-    return Window(head, _UNKNOWN if cut_by_count else tokens - spent_later, tuple(map(_row, kept)))
+    spent_later = rows[-1].running - head.tokens
+    cut_by_count = messages and len(rows) >= messages
+    return Window(head, _UNKNOWN if cut_by_count else tokens - spent_later, kept)
 
 
 def tail_of(window: Window, *, tokens: int, messages: int) -> Sequence[Row] | None:
@@ -170,11 +165,13 @@ def tail_of(window: Window, *, tokens: int, messages: int) -> Sequence[Row] | No
     return rows if reaches else None
 
 
-def joined(window: Window, head: Head, newer: Sequence[Entry]) -> Window | None:
-    """The window under a later head: `newer` are the entries from the window's newest on, as the log has them now."""
-    rows = tuple(map(_row, newer))
-    if not rows or not window.rows or rows[0] != window.rows[-1] or not _ends_at(head, newer[-1]):
+def joined(window: Window, head: Head, newer: Sequence[Row]) -> Window | None:
+    """The window under a later head: `newer` are the rows from the window's newest on, as the log has them now."""
+    rows = tuple(newer)
+    if not rows or not window.rows or rows[0] != window.rows[-1] or not _ends_at(head, rows[-1]):
         return None
+    if not rows[0].epoch:
+        return None  # written before there were epochs: equal rows may still follow another history
     for earlier, later in pairwise(rows):
         if later.seq != earlier.seq + 1 or later.running != earlier.running + later.tokens:
             return None
@@ -189,17 +186,5 @@ def _trimmed(window: Window, count: int) -> Window | None:
     return Window(window.head, window.budget, tuple(rows)) if rows else None
 
 
-def _ends_at(head: Head, entry: Entry) -> bool:
-    return entry.seq == head.seq and entry.running == head.tokens
-
-
-def _row(entry: Entry) -> Row:
-    return Row(
-        entry.seq,
-        entry.client_id,
-        entry.created,
-        entry.turn,
-        entry.tokens,
-        entry.running,
-        encode_message(entry.message),
-    )
+def _ends_at(head: Head, row: Row) -> bool:
+    return row.seq == head.seq and row.running == head.tokens

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, Message, encode_message
 from turnfold.stores.findable import ToolNames
-from turnfold.stores.ledger import Row, check_checkpoint, check_document
+from turnfold.stores.ledger import Row, check_checkpoint, check_document, new_epoch
 from turnfold.stores.protocol import Opening, Piece, Restored, check_name
 from turnfold.tokens import TokenCounter
 
@@ -163,6 +163,7 @@ class Pieces:
         self.order = Order()
         self.tokens = 0
         """Cost of the conversation's entries so far."""
+        self._epoch = 0
         self._tools = ToolNames()
         self._total = Restored()
 
@@ -178,6 +179,7 @@ class Pieces:
         else:
             self.order.take(opening)
         self.tokens = 0
+        self._epoch = new_epoch()
         self._tools = ToolNames()
         return opening
 
@@ -206,7 +208,16 @@ class Pieces:
         cost = self._counter.count_message(piece.message) if counted else 0
         self.tokens += cost
         batch.rows.append(
-            Row(piece.seq, piece.client_id, piece.created, piece.turn, cost, self.tokens, body)
+            Row(
+                piece.seq,
+                piece.client_id,
+                piece.created,
+                piece.turn,
+                cost,
+                self.tokens,
+                body,
+                self._epoch,
+            )
         )
         batch.said.append((piece.message, self._tools.of(piece.message)))
         return len(body)

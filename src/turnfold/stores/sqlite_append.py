@@ -63,13 +63,13 @@ class Appends:
         now = self._clock()
         plan = plan_append(batch, held.head, known, created=now, expect=expect)
         if isinstance(plan, Stored):
-            return Appended(
-                plan.seq, plan.seq + len(batch.bodies) - 1, repeated=True, head=held.head
-            )
+            last = plan.seq + len(batch.bodies) - 1
+            return Appended(plan.seq, last, repeated=True, head=held.head, before=held.head.state)
+        before = held.head.state
         _move(connection, item, held, plan[-1], now)
         generation = held.head.generation
         sql.insert_entries(connection, [sql.new_row(held.key, generation, row) for row in plan])
-        return Appended(plan[0].seq, plan[-1].seq, repeated=False, head=held.head)
+        return Appended(plan[0].seq, plan[-1].seq, repeated=False, head=held.head, before=before)
 
     def _plan(
         self, connection: Connection, item: Append, now: int, written: list[tuple[object, ...]]
@@ -87,7 +87,9 @@ class Appends:
         _move(connection, item, held, plan[-1], now)
         key, generation = held.key, held.head.generation
         written += [sql.new_row(key, generation, row) for row in plan]
-        return Appended(head.seq + 1, held.head.seq, repeated=False, head=held.head)
+        return Appended(
+            head.seq + 1, held.head.seq, repeated=False, head=held.head, before=head.state
+        )
 
 
 def _move(connection: Connection, item: Append, held: sql.Held, last: Row, now: int) -> None:
@@ -95,8 +97,8 @@ def _move(connection: Connection, item: Append, held: sql.Held, last: Row, now: 
     head, counter = held.head, item.batch.counter
     moved = (last.seq, last.running, last.turn, head.checkpoint)
     if held.unindexed and head.counter == counter:
-        held.head = Head(*moved, head.generation + 1, counter)
+        held.head = Head(*moved, head.generation + 1, counter, last.epoch)
         return
     held.head = Head(*moved, head.generation, counter)
-    sql.save_head(connection, item.tenant, item.conversation, held, now=now)
+    sql.save_head(connection, item.tenant, item.conversation, held, now=now, epoch=last.epoch)
     held.unindexed = True

@@ -9,7 +9,15 @@ from typing import cast
 from turnfold.records import Checkpoint, Document
 from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
-from turnfold.stores.ledger import check_succession, check_version, known_checkpoint, next_version
+from turnfold.stores.ledger import (
+    check_seen,
+    check_state,
+    check_succession,
+    check_version,
+    known_checkpoint,
+    next_version,
+)
+from turnfold.stores.protocol import State, Written
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.within import CHECKPOINT
 
@@ -34,6 +42,7 @@ def add_checkpoint(
     conversation: str,
     checkpoint: Checkpoint,
     *,
+    seen: tuple[int, int] | None,
     clock: Callable[[], int],
 ) -> Checkpoint:
     """Make a checkpoint live, or return the stored one it repeats."""
@@ -43,6 +52,8 @@ def add_checkpoint(
     if repeated is not None:
         return repeated
     check_succession(checkpoint, known[-1] if known else None, held.head)
+    if seen is not None:
+        check_seen(seen, sql.entry_epoch(connection, held.key, seen[0]))
     stored = replace(checkpoint, created=clock())
     insert_checkpoints(connection, held.key, [stored])
     held.head = replace(held.head, checkpoint=stored.id)
@@ -83,10 +94,17 @@ def put_document(
     document: Document,
     *,
     expect: int | None,
+    state: State | None,
+    seen: tuple[int, int] | None,
     clock: Callable[[], int],
-) -> Document:
+) -> Written:
     """Write a document over what is there."""
     held = sql.find_conversation(connection, tenant, conversation, writing=True)
+    before = held.head.state
+    if state is not None:
+        check_state(state, held.head)
+    if seen is not None:
+        check_seen(seen, sql.entry_epoch(connection, held.key, seen[0]))
     version = sql.document_version(connection, held.key, document.kind, document.key)
     check_version(expect, version, document.kind, document.key)
     version = next_version(version, dropped_version(connection, held.key))
@@ -96,7 +114,7 @@ def put_document(
     if version > 1:
         index.remove_beside(connection, tenant, held.key, document.kind, document.key)
     insert_documents(connection, held.key, [stored])
-    return stored
+    return Written(stored, before, held.head.state)
 
 
 def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from turnfold.records import Document
 from turnfold.stores import sqlite_rows as sql
-from turnfold.stores.ledger import check_generation, check_version, next_version
+from turnfold.stores.ledger import check_state, check_version, next_version
+from turnfold.stores.protocol import State
 from turnfold.stores.sqlite_beside import insert_documents
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_jobs import TryAlone
@@ -22,12 +23,12 @@ __all__ = ("Note", "Notes")
 
 
 class Note(NamedTuple):
-    """A new document, and the generation its writer saw."""
+    """A new document, and the state its writer saw."""
 
     tenant: str
     conversation: str
     document: Document
-    generation: int
+    state: State
 
 
 class Notes:
@@ -38,7 +39,7 @@ class Notes:
     def __init__(self, remembered: Remembered, *, clock: Callable[[], int]) -> None:
         self._remembered, self._clock = remembered, clock
 
-    def together(self, connection: Connection, items: Sequence[Note], /) -> list[None]:
+    def together(self, connection: Connection, items: Sequence[Note], /) -> list[State]:
         """Write all of them, if every one is ordinary."""
         self._remembered.begin(connection)
         now = self._clock()
@@ -46,21 +47,22 @@ class Notes:
         self._remembered.end(connection)
         return done
 
-    def alone(self, connection: Connection, item: Note, /) -> None:
+    def alone(self, connection: Connection, item: Note, /) -> State:
         """Write one, whatever there is to be said about it."""
-        tenant, name, document, generation = item
+        tenant, name, document, state = item
         held = sql.find_conversation(connection, tenant, name, writing=True)
-        check_generation(generation, held.head)
+        check_state(state, held.head)
         present = sql.document_version(connection, held.key, document.kind, document.key)
         check_version(0, present, document.kind, document.key)
         now = self._clock()
         sql.save_head(connection, tenant, name, held, now=now)
         version = next_version(0, held.dropped)
         insert_documents(connection, held.key, [replace(document, version=version, created=now)])
+        return held.head.state
 
-    def _write(self, connection: Connection, item: Note, now: int) -> None:
+    def _write(self, connection: Connection, item: Note, now: int) -> State:
         held = self._remembered.held(connection, item.tenant, item.conversation)
-        if not held.key or held.head.generation != item.generation or item.document.text:
+        if not held.key or held.head.state != item.state or item.document.text:
             raise TryAlone
         document = item.document
         sql.raise_generation(connection, held, now=now)
@@ -76,3 +78,4 @@ class Notes:
                 document.body,
             ),
         )
+        return held.head.state

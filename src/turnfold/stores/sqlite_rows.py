@@ -10,7 +10,7 @@ from typing import cast
 
 from turnfold.errors import ConversationDeleted
 from turnfold.records import Checkpoint, Document
-from turnfold.stores.ledger import Row, Stored
+from turnfold.stores.ledger import Row, Stored, new_epoch
 from turnfold.stores.protocol import ConversationInfo, Head
 from turnfold.stores.sqlite_engine import Connection
 
@@ -19,6 +19,7 @@ __all__ = (
     "checkpoints",
     "delete_from",
     "document_version",
+    "entry_epoch",
     "find_conversation",
     "first_of_turn",
     "insert_entries",
@@ -38,14 +39,13 @@ _CHECKPOINTS = (
     "SELECT id, previous, upto, text, digest, model, trust, fidelity, created FROM checkpoint "
     "WHERE conversation = ?"
 )
-ROW_COLUMNS = "seq, coalesce(client_id, ''), created, turn, tokens, running, body"
+ROW_COLUMNS = "seq, coalesce(client_id, ''), created, turn, tokens, running, body, epoch"
 HEAD_COLUMNS = (
     "coalesce(last.seq, 0), coalesce(last.running, 0), coalesce(last.turn, 0), "
-    "checkpoint, max(conversation.generation, coalesce(last.generation, 0)), counter"
+    "checkpoint, max(conversation.revision, coalesce(last.revision, 0)), counter, "
+    "iif(last.revision > conversation.revision, last.epoch, conversation.epoch)"
 )
-TIMES = (
-    "conversation.created, iif(last.generation > conversation.generation, last.created, updated)"
-)
+TIMES = "conversation.created, iif(last.revision > conversation.revision, last.created, updated)"
 STANDING = (
     "conversation LEFT JOIN entry AS last ON last.id = (SELECT max(id) FROM entry "
     "WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295)"
@@ -53,9 +53,7 @@ STANDING = (
 """Conversations, each with its newest entry: the two together are its head."""
 
 LAST_SEQ = 0xFFFFFFFF
-_INSERT_ENTRY = (
-    "INSERT OR FAIL INTO entry (id, generation, client_id, created, turn, tokens, running, body)"
-)
+_INSERT_ENTRY = "INSERT OR FAIL INTO entry (id, revision, client_id, created, turn, tokens, running, body, epoch)"
 _MOST_ROWS = 128
 
 
@@ -89,22 +87,32 @@ def find_conversation(connection: Connection, tenant: str, name: str, *, writing
 
 
 def save_head(
-    connection: Connection, tenant: str, name: str, held: Held, *, now: int, deleted: bool = False
+    connection: Connection,
+    tenant: str,
+    name: str,
+    held: Held,
+    *,
+    now: int,
+    deleted: bool = False,
+    epoch: int = 0,
 ) -> None:
-    """Write the conversation's row, with its generation one further; the head's entries are written apart."""
-    generation = held.head.generation + 1
-    held.head = head = replace(held.head, generation=generation)
-    values = (head.checkpoint, generation, head.counter, now, int(deleted))
+    """Write the conversation's row, one generation further and with the epoch of this write; entries are written apart.
+
+    An append gives the `epoch` its entries have; for anything else one is drawn.
+    """
+    generation, epoch = held.head.generation + 1, epoch or new_epoch()
+    held.head = head = replace(held.head, generation=generation, epoch=epoch)
+    values = (head.checkpoint, generation, epoch, head.counter, now, int(deleted))
     if held.key:
         connection.execute(
-            "UPDATE conversation SET checkpoint = ?, generation = ?, counter = ?, updated = ?, deleted = ?, "
+            "UPDATE conversation SET checkpoint = ?, revision = ?, epoch = ?, counter = ?, updated = ?, deleted = ?, "
             "unindexed = unindexed OR ? > indexed WHERE key = ?",
             (*values, head.seq, held.key),
         )
     else:
         connection.execute(
-            "INSERT INTO conversation (tenant, name, checkpoint, generation, counter, updated, deleted, created, "
-            "unindexed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO conversation (tenant, name, checkpoint, revision, epoch, counter, updated, deleted, created, "
+            "unindexed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (tenant, name, *values, now, int(head.seq > 0)),
         )
         held.key = connection.last_insert_rowid()
@@ -113,12 +121,13 @@ def save_head(
 def raise_generation(connection: Connection, held: Held, *, now: int) -> None:
     """Note that something beside the log changed."""
     head = held.head
+    generation, epoch = head.generation + 1, new_epoch()
     held.head = Head(
-        head.seq, head.tokens, head.turns, head.checkpoint, head.generation + 1, head.counter
+        head.seq, head.tokens, head.turns, head.checkpoint, generation, head.counter, epoch
     )
     connection.execute(
-        "UPDATE conversation SET generation = ?, updated = ? WHERE key = ?",
-        (held.head.generation, now, held.key),
+        "UPDATE conversation SET revision = ?, epoch = ?, updated = ? WHERE key = ?",
+        (generation, epoch, now, held.key),
     )
 
 
@@ -156,7 +165,7 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 @cache
 def _insert_statement(many: int) -> str:
     """One statement for so many rows: after each step of one, another thread may take the interpreter."""
-    return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
+    return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
 
 
 def rows(
@@ -175,7 +184,7 @@ def rows(
     )
     span = (row_id(key, min(after, LAST_SEQ)), row_id(key, min(upto, LAST_SEQ)))
     for found in connection.execute(statement, (*span, limit)):
-        yield Row(*cast("tuple[int, str, int, int, int, int, bytes]", found))
+        yield Row(*cast("tuple[int, str, int, int, int, int, bytes, int]", found))
 
 
 def checkpoints(connection: Connection, key: int) -> list[Checkpoint]:
@@ -207,7 +216,7 @@ def to_info(row: tuple[object, ...]) -> ConversationInfo:
 
 
 def _head(values: tuple[object, ...]) -> Head:
-    return Head(*cast("tuple[int, int, int, str, int, str]", values))
+    return Head(*cast("tuple[int, int, int, str, int, str, int]", values))
 
 
 def first_of_turn(connection: Connection, held: Held, turn: int) -> int:
@@ -223,6 +232,12 @@ def first_of_turn(connection: Connection, held: Held, turn: int) -> int:
         else:
             low = middle + 1
     return low
+
+
+def entry_epoch(connection: Connection, key: int, seq: int) -> int:
+    """The epoch of an entry; -1 where there is none."""
+    row = connection.execute("SELECT epoch FROM entry WHERE id = ?", (key << 32 | seq,)).fetchone()
+    return cast("int", row[0]) if row is not None else -1
 
 
 def document_version(connection: Connection, key: int, kind: str, name: str) -> int:

@@ -165,6 +165,18 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         UPDATE conversation SET indexed = 0, indexed_by = '' WHERE indexed;
         """,
     ),
+    (
+        # Beside each generation stands a random number of the write that made it, so that histories can be told apart
+        # (see Head.epoch). `generation` is renamed, because a process of an earlier release that is still running would
+        # go on without epochs: every statement by which it finds or writes a conversation names that column, and fails.
+        "0007_epochs",
+        """
+        ALTER TABLE conversation RENAME COLUMN generation TO revision;
+        ALTER TABLE conversation ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE entry RENAME COLUMN generation TO revision;
+        ALTER TABLE entry ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+        """,
+    ),
 )
 
 

@@ -38,6 +38,8 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
+    Written,
     check_budget,
     check_document_name,
     check_name,
@@ -122,13 +124,26 @@ class SqliteStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
+        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
+        return [row_entry(row) for row in rows]
+
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `read`, with the epochs of the entries."""
         check_range(after, upto, limit)
         last = sql.LAST_SEQ if upto is None else upto
 
         def job(connection: Connection, held: sql.Held) -> list[Row]:
             return list(sql.rows(connection, held.key, after=after, upto=last, limit=limit))
 
-        return [row_entry(row) for row in await self._reading(scope, conversation, job)]
+        return await self._reading(scope, conversation, job)
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         check_turn(turn)
@@ -158,6 +173,13 @@ class SqliteStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
+        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
+        return [row_entry(row) for row in rows]
+
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `tail`, with the epochs of the entries."""
         check_budget(tokens, messages)
         await self._ensure_counted(scope, conversation)
 
@@ -171,16 +193,21 @@ class SqliteStore:
                 kept.append(row)
             return kept[::-1]
 
-        return [row_entry(row) for row in await self._reading(scope, conversation, job)]
+        return await self._reading(scope, conversation, job)
 
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
         check_name(conversation, "conversation id")
         check_checkpoint(checkpoint)
         return await self._engine.write(
             lambda connection: beside.add_checkpoint(
-                connection, scope.tenant, conversation, checkpoint, clock=self._clock
+                connection, scope.tenant, conversation, checkpoint, seen=seen, clock=self._clock
             )
         )
 
@@ -195,23 +222,37 @@ class SqliteStore:
         )
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
         check_name(conversation, "conversation id")
         check_document(document)
         return await self._engine.write(
             lambda connection: beside.put_document(
-                connection, scope.tenant, conversation, document, expect=expect, clock=self._clock
+                connection,
+                scope.tenant,
+                conversation,
+                document,
+                expect=expect,
+                state=state,
+                seen=seen,
+                clock=self._clock,
             )
         )
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
         check_name(conversation, "conversation id")
         check_document(document)
-        item = Note(scope.tenant, conversation, document, generation)
-        await self._engine.submit(self._notes, item)
+        item = Note(scope.tenant, conversation, document, state)
+        return await self._engine.submit(self._notes, item)
 
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str

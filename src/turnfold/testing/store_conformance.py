@@ -19,7 +19,7 @@ from turnfold.testing.store_conformance_checkpoints import CheckpointCases, Succ
 from turnfold.testing.store_conformance_concurrency import ConcurrencyCases, SharedCases
 from turnfold.testing.store_conformance_delete import DeleteCases, ErasureCases, TombstoneCases
 from turnfold.testing.store_conformance_documents import DocumentCases, VersionCases
-from turnfold.testing.store_conformance_generation import GenerationCases
+from turnfold.testing.store_conformance_generation import EpochCases, GenerationCases
 from turnfold.testing.store_conformance_life import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.store_conformance_listing import DocumentListCases, ListingCases
 from turnfold.testing.store_conformance_machine import MachineCases
@@ -61,6 +61,7 @@ class StoreConformance(
     DocumentListCases,
     ListingCases,
     GenerationCases,
+    EpochCases,
     SearchCases,
     SearchScopeCases,
     WithinCases,

@@ -38,7 +38,7 @@ class DocumentCases(StoreCases):
     async def test_the_store_says_version_and_time(self, trial: Trial) -> None:
         trial.clock.now, trial.clock.step = 9_000_000, 0
         given = Document("note", "key", b"body", version=41, created=17)
-        stored = await trial.store.put_document(ALICE, TALK, given)
+        stored = (await trial.store.put_document(ALICE, TALK, given)).document
         assert stored == Document("note", "key", b"body", version=1, created=9_000_000)
         assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
 
@@ -72,7 +72,7 @@ class DocumentCases(StoreCases):
         ]
         for index, (scope, name, kind, key) in enumerate(places):
             given = document(key, bytes([index]), kind=kind)
-            assert (await trial.store.put_document(scope, name, given)).version == 1
+            assert (await trial.store.put_document(scope, name, given)).document.version == 1
         for index, (scope, name, kind, key) in enumerate(places):
             found = await trial.store.get_document(scope, name, kind, key)
             assert found is not None
@@ -94,17 +94,18 @@ class DocumentCases(StoreCases):
         await trial.store.drop_document(ALICE, TALK, "note", "key")
         head = await trial.store.head(ALICE, TALK)
         assert await trial.store.read(ALICE, TALK) == log
-        assert head == replace(done.head, generation=head.generation)
+        assert head == replace(done.head, generation=head.generation, epoch=head.epoch)
 
     @case
     async def test_documents_and_versions_survive_reopening(self, trial: Trial) -> None:
         await trial.store.put_document(ALICE, TALK, document("key", b"one"))
-        stored = await trial.store.put_document(ALICE, TALK, document("key", b"two"))
+        stored = (await trial.store.put_document(ALICE, TALK, document("key", b"two"))).document
         store = await trial.reopen()
         assert await store.get_document(ALICE, TALK, "note", "key") == stored
         with pytest.raises(Conflict):
             await store.put_document(ALICE, TALK, document("key"), expect=1)
-        assert (await store.put_document(ALICE, TALK, document("key"), expect=2)).version == 3
+        put = await store.put_document(ALICE, TALK, document("key"), expect=2)
+        assert put.document.version == 3
 
 
 async def _written(trial: Trial, times: int) -> Document | None:
@@ -124,7 +125,8 @@ class VersionCases(StoreCases):
         self, trial: Trial, version: int, expect: int | None
     ) -> None:
         await _written(trial, version)
-        stored = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=expect)
+        put = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=expect)
+        stored = put.document
         assert (stored.version, stored.body) == (version + 1, b"new")
         assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
 
@@ -189,8 +191,8 @@ class VersionCases(StoreCases):
     async def test_what_was_dropped_can_be_written_again(self, trial: Trial) -> None:
         await _written(trial, 3)
         await trial.store.drop_document(ALICE, TALK, "note", "key")
-        stored = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=0)
-        assert await trial.store.get_document(ALICE, TALK, "note", "key") == stored
+        put = await trial.store.put_document(ALICE, TALK, document("key", b"new"), expect=0)
+        assert await trial.store.get_document(ALICE, TALK, "note", "key") == put.document
 
     @pytest.mark.parametrize("rounds", [1, 3])
     @case
@@ -199,11 +201,11 @@ class VersionCases(StoreCases):
         for _ in range(rounds):
             for _ in range(2):
                 put = await trial.store.put_document(ALICE, TALK, document("key", b"same"))
-                seen.append(put.version)
+                seen.append(put.document.version)
             await trial.store.drop_document(ALICE, TALK, "note", "key")
             assert await trial.store.get_document(ALICE, TALK, "note", "key") is None
         put = await trial.store.put_document(ALICE, TALK, document("key", b"same"))
-        assert put.version > max(seen)
+        assert put.document.version > max(seen)
         assert len(set(seen)) == len(seen)
         for version in (0, *seen):  # a writer who still holds an old version is told
             with pytest.raises(Conflict):
@@ -228,11 +230,13 @@ class VersionCases(StoreCases):
         await trial.store.drop_document(ALICE, TALK, "note", "key")
         store = await trial.reopen()
         assert await store.documents(ALICE, TALK, "note") == []
-        assert (await store.put_document(ALICE, TALK, document("key"), expect=0)).version > 3
+        put = await store.put_document(ALICE, TALK, document("key"), expect=0)
+        assert put.document.version > 3
 
     @case
     async def test_a_drop_elsewhere_changes_no_version(self, trial: Trial) -> None:
         await _written(trial, 3)
         await trial.store.drop_document(ALICE, TALK, "note", "key")
         for scope, name in ((ALICE, "other"), (BOB, TALK)):
-            assert (await trial.store.put_document(scope, name, document("key"))).version == 1
+            put = await trial.store.put_document(scope, name, document("key"))
+            assert put.document.version == 1

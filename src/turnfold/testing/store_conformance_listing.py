@@ -147,7 +147,8 @@ class DocumentListCases(StoreCases):
             for key in ("a", "b")
         ]
         await trial.store.put_document(ALICE, TALK, document("c", kind="state"))
-        assert await trial.store.documents(ALICE, TALK, "note") == stored
+        kept = [each.document for each in stored]
+        assert await trial.store.documents(ALICE, TALK, "note") == kept
         assert await trial.store.documents(ALICE, TALK, "nothing") == []
         assert await trial.store.documents(ALICE, "unknown", "note") == []
 

@@ -85,7 +85,8 @@ class HostileNameCases(StoreCases):
         listed = await trial.store.checkpoints(ALICE, TALK)
         assert [(each.id, each.previous) for each in listed] == [(name, ""), ("next", name)]
         await trial.store.put_document(ALICE, TALK, document("plain", b"other"))
-        stored = await trial.store.put_document(ALICE, TALK, document(name, b"mine", kind=name))
+        put = await trial.store.put_document(ALICE, TALK, document(name, b"mine", kind=name))
+        stored = put.document
         assert (stored.kind, stored.key) == (name, name)
         assert await trial.store.get_document(ALICE, TALK, name, name) == stored
         assert await trial.store.documents(ALICE, TALK, name) == [stored]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 from turnfold.errors import Conflict, ConversationDeleted
-from turnfold.records import Checkpoint, Document
-from turnfold.stores import Appended, Erasure
+from turnfold.records import Checkpoint
+from turnfold.stores import Appended, Erasure, Written
 from turnfold.testing.store_conformance_trial import StoreCases, Trial, case
 from turnfold.testing.store_conformance_values import (
     ALICE,
@@ -27,7 +27,7 @@ __all__ = ("DeletionRaceCases", "RaceCases")
 RACERS = 8
 
 
-async def _put_together(trial: Trial, expect: int | None) -> list[Document | Exception]:
+async def _put_together(trial: Trial, expect: int | None) -> list[Written | Exception]:
     bodies = [document("key", bytes([racer])) for racer in range(RACERS)]
     return await trial.together(
         [partial(trial.store.put_document, ALICE, TALK, given, expect=expect) for given in bodies]
@@ -92,7 +92,7 @@ class RaceCases(StoreCases):
     async def test_of_racing_documents_one_wins_each_version(self, trial: Trial) -> None:
         for version in range(3):
             done = await _put_together(trial, version)
-            [winner] = [each for each in done if isinstance(each, Document)]
+            [winner] = [each.document for each in done if isinstance(each, Written)]
             assert sum(type(each) is Conflict for each in done) == RACERS - 1
             assert winner.version == version + 1
             assert await trial.store.get_document(ALICE, TALK, "note", "key") == winner
@@ -100,7 +100,8 @@ class RaceCases(StoreCases):
     @case
     async def test_documents_written_anyway_are_numbered_densely(self, trial: Trial) -> None:
         done = await _put_together(trial, None)
-        versions = {each.version: each for each in done if isinstance(each, Document)}
+        written = [each.document for each in done if isinstance(each, Written)]
+        versions = {each.version: each for each in written}
         assert sorted(versions) == list(range(1, RACERS + 1))
         assert await trial.store.get_document(ALICE, TALK, "note", "key") == versions[RACERS]
 
@@ -153,7 +154,7 @@ class DeletionRaceCases(StoreCases):
         jobs.insert(3, partial(trial.store.delete, ALICE, TALK))
         done = await trial.together(jobs)
         [receipt] = [each for each in done if isinstance(each, Erasure)]
-        assert receipt.documents == sum(isinstance(each, Document) for each in done)
+        assert receipt.documents == sum(isinstance(each, Written) for each in done)
         assert receipt.checkpoints == sum(isinstance(each, Checkpoint) for each in done)
         assert await trial.store.documents(ALICE, TALK, "note") == []
         assert await trial.store.checkpoints(ALICE, TALK) == []

@@ -76,7 +76,7 @@ async def contents(store: Store, scope: Scope) -> tuple[object, ...]:
     """Everything a restore has to bring: all a scope has, but for generations."""
     listed = await store.conversations(scope, limit=10_000)
     return (
-        [replace(info, head=replace(info.head, generation=0)) for info in listed],
+        [replace(info, head=replace(info.head, generation=0, epoch=0)) for info in listed],
         [await pieces_of(store, scope, info.conversation) for info in listed],
         [await store.tail(scope, info.conversation, tokens=9) for info in listed],
         [await store.search(scope, [word]) for word in ("one", "北京", "three")],
@@ -426,9 +426,9 @@ class RestoredCases(StoreCases):
         live = await store.add_checkpoint(BOB, TALK, checkpoint("s3", 6, previous="s2"))
         assert (await store.head(BOB, TALK)).checkpoint == live.id
         put = await store.put_document(BOB, TALK, document("a"), expect=2)
-        assert put.version == 3
+        assert put.document.version == 3
         back = await store.put_document(BOB, TALK, document("gone", kind="gone"), expect=0)
-        assert back.version == 2
+        assert back.document.version == 2
         assert (await store.delete(BOB, TALK)).entries == 6
 
     @case

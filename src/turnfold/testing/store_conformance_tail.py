@@ -194,7 +194,9 @@ class CounterCases(StoreCases):
         before = (await trial.store.append(ALICE, TALK, said("12"))).head
         store = await trial.reopen(counter=character_counter(3))
         await store.tail(ALICE, TALK, tokens=10)
-        assert (await store.head(ALICE, TALK)).generation > before.generation
+        after = await store.head(ALICE, TALK)
+        assert after.generation > before.generation
+        assert after.epoch != before.epoch
 
     @case
     async def test_a_recount_happens_once(self, trial: Trial) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, cast
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
-from turnfold.stores import ConversationInfo, Hit, Scope, Store
+from turnfold.stores import (
+    Appended,
+    Captured,
+    ConversationInfo,
+    Head,
+    Hit,
+    Scope,
+    Store,
+    Written,
+)
 from turnfold.tokens import Certainty, Framing, TokenCounter
 
 __all__ = (
@@ -21,6 +31,7 @@ __all__ = (
     "Verb",
     "character_counter",
     "checkpoint",
+    "comparable",
     "digest",
     "document",
     "exchange",
@@ -136,7 +147,7 @@ Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
 async def note_now(store: Store, scope: Scope, name: str, given: Document) -> None:
     """A note by someone who has just looked."""
     head = await store.head(scope, name)
-    await store.note(scope, name, given, generation=head.generation)
+    await store.note(scope, name, given, state=head.state)
 
 
 WRITING_VERBS: Mapping[str, Verb] = {
@@ -164,6 +175,25 @@ VERBS: Mapping[str, Verb] = {
 }
 """Every verb that names a conversation, with arguments that are right for any."""
 
+
+def comparable(answer: object) -> object:
+    """The answer without epochs, which are random: to compare what two stores say."""
+    match answer:
+        case Head():
+            return replace(answer, epoch=0)
+        case ConversationInfo() | Captured():
+            return replace(answer, head=replace(answer.head, epoch=0))
+        case Appended():
+            head = replace(answer.head, epoch=0)
+            return replace(answer, head=head, before=(answer.before[0], 0))
+        case Written():
+            return replace(answer, before=(answer.before[0], 0), after=(answer.after[0], 0))
+        case list() | tuple():
+            return [comparable(each) for each in cast("Sequence[object]", answer)]
+        case _:
+            return answer
+
+
 _QUERIES = ("one", "two three", "alpha", "a b c", "北京")
 
 
@@ -177,11 +207,14 @@ async def digest(
     list[list[Document]],
     list[list[Hit]],
 ]:
-    """Everything a scope can see, as one value: of all its conversations, and what a few searches find."""
+    """Everything a scope can see, as one value: of all its conversations, and what a few searches find.
+
+    Epochs, which are random, are left out: the digests of two stores can be compared.
+    """
     listed = await store.conversations(scope, limit=10_000)
     names = [info.conversation for info in listed]
     return (
-        listed,
+        [replace(info, head=replace(info.head, epoch=0)) for info in listed],
         [await store.read(scope, name, limit=10_000) for name in names],
         [await store.tail(scope, name, tokens=5) for name in names],
         [await store.checkpoints(scope, name) for name in names],

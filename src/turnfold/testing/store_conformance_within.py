@@ -172,7 +172,7 @@ class BesideCases(StoreCases):
     async def test_a_text_comes_back_and_goes_with_its_document(self, trial: Trial) -> None:
         store = trial.store
         await store.put_document(ALICE, TALK, _note("alpha"))
-        changed = await store.put_document(ALICE, TALK, _note("beta 北京"))
+        changed = (await store.put_document(ALICE, TALK, _note("beta 北京"))).document
         assert (changed.text, changed.version) == ("beta 北京", 2)
         assert await store.get_document(ALICE, TALK, "note", "n") == changed
         assert await store.documents(ALICE, TALK, "note") == [changed]
@@ -211,5 +211,6 @@ class BesideCases(StoreCases):
             await trial.store.put_document(ALICE, TALK, _note("a\ud800"))
         with pytest.raises(InvalidOption):
             await trial.store.put_document(ALICE, TALK, _note("a", kind=CHECKPOINT))
-        kept = await trial.store.put_document(ALICE, TALK, _note("", kind=CHECKPOINT))
+        put = await trial.store.put_document(ALICE, TALK, _note("", kind=CHECKPOINT))
+        kept = put.document
         assert kept == replace(_note("", kind=CHECKPOINT), version=1, created=kept.created)

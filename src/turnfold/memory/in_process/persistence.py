@@ -167,7 +167,7 @@ class SavedMessages:
             )
         except Conflict as conflict:
             raise self._conflict() from conflict
-        self._version, self._anchor = stored.version, held.anchor
+        self._version, self._anchor = stored.document.version, held.anchor
         self._unsaved = self._appended = False
 
     def save_soon(self, held: HeldMessages) -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption
 from turnfold.memory.metrics.meter import Meter
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores.ledger import Row, rows_of
 from turnfold.stores.protocol import (
     Appended,
     Captured,
@@ -26,7 +27,9 @@ from turnfold.stores.protocol import (
     Piece,
     Restored,
     Scope,
+    State,
     Store,
+    Written,
 )
 from turnfold.stores.within import ALL_ENTRIES, Within
 
@@ -57,6 +60,7 @@ class MeteredStore:
         self.abilities = inner.abilities
         self.blocking = inner.blocking
         self._inner = inner
+        self._rows = rows_of(inner)
         self._meter = meter
 
     async def append(
@@ -87,6 +91,20 @@ class MeteredStore:
             _READ, self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
         )
 
+    async def read_rows(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """Like `read`, with the epochs of the entries."""
+        return await self._timed(
+            _READ, self._rows.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
+        )
+
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         return await self._timed(_READ, self._inner.read_turn(scope, conversation, turn))
 
@@ -100,11 +118,24 @@ class MeteredStore:
             _READ, self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
         )
 
+    async def tail_rows(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Row]:
+        """Like `tail`, with the epochs of the entries."""
+        return await self._timed(
+            _READ, self._rows.tail_rows(scope, conversation, tokens=tokens, messages=messages)
+        )
+
     async def add_checkpoint(
-        self, scope: Scope, conversation: str, checkpoint: Checkpoint
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
         return await self._timed(
-            _WRITE, self._inner.add_checkpoint(scope, conversation, checkpoint)
+            _WRITE, self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
         )
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
@@ -114,17 +145,27 @@ class MeteredStore:
         return await self._timed(_READ, self._inner.checkpoints(scope, conversation))
 
     async def put_document(
-        self, scope: Scope, conversation: str, document: Document, *, expect: int | None = None
-    ) -> Document:
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
         return await self._timed(
-            _WRITE, self._inner.put_document(scope, conversation, document, expect=expect)
+            _WRITE,
+            self._inner.put_document(
+                scope, conversation, document, expect=expect, state=state, seen=seen
+            ),
         )
 
     async def note(
-        self, scope: Scope, conversation: str, document: Document, *, generation: int
-    ) -> None:
-        await self._timed(
-            _WRITE, self._inner.note(scope, conversation, document, generation=generation)
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        return await self._timed(
+            _WRITE, self._inner.note(scope, conversation, document, state=state)
         )
 
     async def get_document(

@@ -93,7 +93,7 @@ class Threads:
         document = Document(_THREAD, short_name(place.thread), body, 0)
         stored = await self._store.put_document(self._scope, self._shelf, document, expect=expect)
         self._see(place)
-        return stored.version
+        return stored.document.version
 
     async def delete(self, thread: str) -> None:
         """Erase a thread and every byte of it."""
