@@ -46,6 +46,7 @@ from turnfold.window import Transcript, price
 
 COUNTERS = [TokenCounter(text()) for text in (CharacterText, WordText, UnevenText)]
 DICE = st.randoms(use_true_random=False)
+Judge = Callable[[random.Random, TokenCounter], None]
 END = re.compile(r"(?:\n\[… [0-9,]+ tokens in full …\]|…)$")
 ALL = 10**6
 """Tokens that hold everything."""
@@ -358,7 +359,7 @@ def judge_snapshots(dice: random.Random, counter: TokenCounter) -> None:
         assert [body.rstrip() for body in bodies] == [part.text.rstrip() for part in parts]
 
 
-JUDGES: list[Callable[[random.Random, TokenCounter], None]] = [
+JUDGES: list[Judge] = [
     judge_tail, judge_prompt, judge_summary, judge_model_text, judge_short, judge_snapshots,
 ]  # fmt: skip
 
@@ -367,19 +368,19 @@ JUDGES: list[Callable[[random.Random, TokenCounter], None]] = [
 @settings(max_examples=60, deadline=None)
 @given(dice=DICE, counter=st.sampled_from(COUNTERS))
 def test_nothing_stored_is_read_as_anything_else(
-    judge: Callable[[random.Random, TokenCounter], None], dice: random.Random, counter: TokenCounter
+    judge: Judge, dice: random.Random, counter: TokenCounter
 ) -> None:
     judge(dice, counter)
 
 
 @pytest.mark.parametrize("judge", JUDGES)
-def test_by_real_tokens_too(judge: Callable[[random.Random, TokenCounter], None]) -> None:
+def test_by_real_tokens_too(judge: Judge) -> None:
     for seed in range(40):
         judge(random.Random(seed), counter_for("gpt-4o"))  # noqa: S311 (the same on every machine)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", JUDGES)
-def test_of_many_thousands(judge: Callable[[random.Random, TokenCounter], None]) -> None:
+def test_of_many_thousands(judge: Judge) -> None:
     for seed in range(20_000):
         judge(random.Random(seed), COUNTERS[seed % len(COUNTERS)])  # noqa: S311 (likewise)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from turnfold.errors import BudgetTooSmall
 from turnfold.window.fence import Fenced, fence_mark
 from turnfold.window.shrink import (
-    SMALLEST_CAP,
     common_cap,
     shrink_end,
     shrink_lines,
@@ -31,8 +30,8 @@ _ONE_TEXT = frozenset({"state", "workspace"})
 """Labels of blocks that hold one text: nothing in them has to be told apart."""
 _ITEMS = frozenset({"recalled", "findings"})
 """Labels of blocks whose texts are told apart by the margin."""
-_FEWEST = SMALLEST_CAP
-"""Tokens of a block below which it is left out."""
+_FEWEST = 32
+"""Tokens of a block below which it is not worth its fence."""
 
 
 class ShortenedBlocks(NamedTuple):

@@ -250,6 +250,9 @@ def _within(
 
 def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter) -> _Section:
     """The tail, shortened inside the fences it is made of; one that is not made of fences like any other message."""
+    pieces = tuple(Piece(message, counter.count_message(message), -1) for message in messages)
+    if sum(piece.tokens for piece in pieces) <= share:
+        return _Section(pieces)
     blocks = None
     if len(messages) == 1 and all(type(part) is TextPart for part in messages[0].parts):
         blocks = fenced_blocks(messages[0].text)
@@ -260,9 +263,6 @@ def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter)
     def sent(text: str) -> Message:
         return Message.of(message.role, (TextPart(text),), name=message.name)
 
-    tokens = counter.count_message(message)
-    if tokens <= share:
-        return _Section((Piece(message, tokens, -1),))
     found = shorten_blocks(
         blocks,
         share,

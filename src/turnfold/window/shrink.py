@@ -44,6 +44,8 @@ SMALLEST_CAP = 8
 """Tokens below which a shortened part says nothing any more; a budget that needs less is too small."""
 
 _HEAD_SHARE = 2 / 3
+_WORTH_CUTTING = 32
+"""Tokens below which half of the room for several items is not worth having: the first then gets all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
@@ -149,15 +151,16 @@ def _items(text: str) -> Iterator[_Item]:
 
 def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[str], int]) -> str:
     """The first and the last items that fit, around a note where some are left out; "" where none fits."""
-    most = room // 2 if len(items) > 1 else room
+    most = room // 2 if len(items) > 1 and room > 2 * _WORTH_CUTTING else room
     head: list[_Item] = []
     tail: list[_Item] = []
 
     def take(at: int, into: list[_Item], limit: int) -> int:
-        """Tokens of the item where it fits `limit`, else 0."""
-        item = _shrunk_item(items[at], most, count)
+        """Tokens of the item where it fits `limit`, else 0; the very first is cut to what there is."""
         under = into[-1].heading if into else ""
         heading = f"{items[at].heading}\n" if items[at].heading not in ("", under) else ""
+        cap = most if head or tail else min(most, limit - count(heading) - 1)
+        item = _shrunk_item(items[at], cap, count)
         cost = count(f"{heading}{item.text}\n") if item is not None else 0
         if item is None or cost > limit:
             return 0
@@ -165,7 +168,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
         return cost
 
     first, last, limit = 0, len(items), int(room * _HEAD_SHARE)
-    while first < last and (cost := take(first, head, limit)):
+    while first < last and (cost := take(first, head, limit if head else room)):
         first, room, limit = first + 1, room - cost, limit - cost
     while first < last and (cost := take(last - 1, tail, room)):
         last, room = last - 1, room - cost
