@@ -36,7 +36,7 @@ def test_a_finding_is_not_recalled_again(
     options = {"query": question} if asked else {"recall": "automatic"}
     shown = _folded(session, fact, question, **options)
     assert "<findings" in shown
-    assert f"\n{fact}\n" in shown
+    assert f"\n {fact}\n" in shown
     assert f"tool: {fact}" not in shown
     assert f"Noted: {fact}" in shown  # what stands beside it is found as ever
 
@@ -53,7 +53,7 @@ def test_of_several_findings_those_the_question_speaks_of_leave_the_recall_to_ot
     fact, question = FACTS["en"]
     ask(session, "search", "Trams of Gothenburg run on rails.", 8, q="trams")
     shown = _folded(session, fact, question, query=question)
-    assert f"\n{fact}\n" in shown
+    assert f"\n {fact}\n" in shown
     assert f"tool: {fact}" not in shown
     assert shown.count("Trams of Gothenburg") == 1
 
@@ -76,5 +76,5 @@ def test_a_recall_that_does_not_know_what_is_shown_is_caught(
 
     monkeypatch.setattr(assembling, "_shown_in", never)
     shown = _folded(session, fact, question, query=question)
-    assert f"\n{fact}\n" in shown
+    assert f"\n {fact}\n" in shown
     assert f"tool: {fact}" in shown

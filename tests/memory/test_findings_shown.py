@@ -150,7 +150,8 @@ def test_hostile_content_is_fenced(session: Session, text: str) -> None:
     shown = tail(session)
     mark = shown.split("<findings ", 1)[1].split(">", 1)[0]
     assert shown.endswith(f"</findings {mark}>")
-    assert text in shown.split(f"<findings {mark}>")[1].split(f"</findings {mark}>")[0]
+    inside = shown.split(f"<findings {mark}>")[1].split(f"</findings {mark}>")[0]
+    assert text.replace("\n", "\n ") in inside  # every line of it is indented
 
 
 def test_what_the_user_asks_about_comes_first(session: Session) -> None:
@@ -171,5 +172,5 @@ def test_of_a_long_result_what_is_asked_about_is_shown(session: Session) -> None
     session.findings.note(call("search"), f"| name | limit |\n|---|---|\n{rows}")
     session.user("What is the limit of line 1734?")
     shown = tail(session)
-    assert "| name | limit |\n|---|---|\n" in shown
-    assert "\n| line 1734 | 5202.5 kV |\n" in shown
+    assert "\n | name | limit |\n |---|---|\n" in shown
+    assert "\n | line 1734 | 5202.5 kV |\n" in shown

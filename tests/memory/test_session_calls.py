@@ -76,12 +76,56 @@ def test_the_tail_stands_still_while_a_tool_loop_runs(memory: Memory) -> None:
     assert "a rule that came late" in tail.text
 
 
-def test_pins_that_cannot_be_shown_whole_are_an_error_with_the_arithmetic(memory: Memory) -> None:
+def test_a_pin_that_cannot_be_shown_whole_is_refused_with_the_arithmetic(memory: Memory) -> None:
     session = memory.session("one")
-    session.pin("a long rule " * 200)
+    session.pin("be brief")
+    with pytest.raises(
+        BudgetTooSmall, match=r"1 pin that is up [0-9,]+ \+ this pin [0-9,]+\)"
+    ) as no:
+        session.pin("a long rule " * 200)
+    assert sum(no.value.parts.values()) == no.value.needed > no.value.allowed
+    assert no.value.allowed == memory.budget.share("tail")
+    session.pin("请用中文回答" * 3, key="b")
+    with pytest.raises(BudgetTooSmall, match="2 pins that are up"):
+        session.pin("规则" * 400, key="c")
+    assert list(session.pins().values()) == ["be brief", "请用中文回答" * 3]
+    session.user("hi")
+    assert "- be brief\n" in session.context().section(Section.TAIL)[0].text
+
+
+def test_a_pin_in_the_place_of_another_counts_alone(memory: Memory) -> None:
+    session = memory.session("one")
+    words = "rule " * (memory.budget.share("tail") // 2)
+    session.pin(words, key="a")
+    session.pin(f"{words}indeed", key="a")
+    with pytest.raises(BudgetTooSmall):
+        session.pin(words, key="b")
+    assert session.unpin("a")
+    session.pin(words, key="b")
+
+
+def test_a_call_with_less_room_than_the_pins_need_is_an_error(memory: Memory) -> None:
+    session = memory.session("one")
+    session.pin("a long rule " * 20)
     session.user("hi")
     with pytest.raises(BudgetTooSmall, match="unpin some"):
-        session.context()
+        session.context(budget=Budget(max_tokens=200))
+    assert session.context().section(Section.TAIL)
+
+
+def test_a_state_too_large_for_its_place_is_shortened(memory: Memory) -> None:
+    session = memory.session("one")
+    session.pin("be brief")
+    session.state.set("log", "步骤完成。" * 2_000)
+    session.user("hi")
+    context = session.context()
+    [tail] = context.section(Section.TAIL)
+    assert "- be brief\n" in tail.text
+    assert context.receipt.sections[Section.TAIL] <= memory.budget.share("tail")
+    assert [fate.reason.split()[:2] for fate in context.fates if fate.start < 0] == [
+        ["tail:", "state"]
+    ]
+    assert session.explain(session.last_call).exact
 
 
 def test_the_state_is_shared_and_changes_do_not_undo_one_another(address: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.memory.talking import SMALL
-from turnfold import Memory
+from turnfold import Budget, Memory
 from turnfold.errors import BudgetTooSmall, InvalidOption
 
 
@@ -62,7 +62,8 @@ def test_what_did_not_fit_for_one_handle_fits_once_another_made_room(memory: Mem
     mine, theirs = memory.session("one"), memory.session("one")
     mine.user("Hello")
     mine.context()
-    key = theirs.pin("word " * 2_000)
+    with Memory(memory.store, budget=Budget(max_tokens=100_000)) as roomy:
+        key = roomy.session("one").pin("word " * 2_000)
     theirs.user("And now?")
     with pytest.raises(BudgetTooSmall):
         mine.context()

@@ -316,5 +316,5 @@ def test_any_history_fits_any_window(
             "</history",
             "以下",
         )
-        lines = [line for line in ctx.history.splitlines() if line and not line.startswith("  ")]
+        lines = [line for line in ctx.history.splitlines() if line and not line.startswith(" ")]
         assert all(line.startswith(labels) for line in lines), lines

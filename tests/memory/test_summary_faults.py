@@ -184,7 +184,7 @@ def test_what_a_hostile_conversation_says_stays_inside_its_fence() -> None:
     prompt = model.prompts[0]
     mark = prompt.split("<conversation ", 1)[1].split(">", 1)[0]
     opened, closed = prompt.index(f"<conversation {mark}>"), prompt.index(f"</conversation {mark}>")
-    assert opened < prompt.index(bait) < closed
+    assert opened < prompt.index(bait.replace("\n", "\n ")) < closed
     assert prompt.count(mark) == 2
 
 

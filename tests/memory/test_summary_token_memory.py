@@ -327,7 +327,7 @@ def test_pictures_files_and_calls_are_mentioned_to_the_model() -> None:
     history(memory, [*log, *agent_transcript(20)])
     sent = "".join(model.prompts)
     assert "user: [image]\n" in sent
-    assert "user: [file contract.pdf]\nread\n" in sent
+    assert "user: [file contract.pdf]\n read\n" in sent
     assert "assistant calls look_up: {}" in sent
     assert "tool:look_up: <" in sent
 

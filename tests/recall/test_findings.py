@@ -320,8 +320,8 @@ def test_with_room_everything_is_shown_in_order_and_nothing_is_announced() -> No
     shown = findings_text(findings, tokens=2_000, count=COUNT, measure=COUNT)
     body = shown.split(">\n", 1)[1].rsplit("\n<", 1)[0]
     assert body == (
-        "# 已缓存目录\n## [1] get_toc {} · 第 1 轮\n安规\n  总则\n"
-        '# 已获取的相关信息\n## [2] search {"n":2} · 第 2 轮\n高分。\n## [3] search {"n":1} · 第 1 轮\n低分。'
+        "# 已缓存目录\n## [1] get_toc {} · 第 1 轮\n 安规\n   总则\n"
+        '# 已获取的相关信息\n## [2] search {"n":2} · 第 2 轮\n 高分。\n## [3] search {"n":1} · 第 1 轮\n 低分。'
     )
 
 
@@ -329,7 +329,7 @@ def test_english_is_spoken_to_in_english() -> None:
     shown = findings_text(
         [found("All staff wear helmets.", turn=3)], tokens=500, count=COUNT, measure=COUNT
     )
-    assert "# Already found\n## [1] search {} · turn 3\nAll staff wear helmets." in shown
+    assert "# Already found\n## [1] search {} · turn 3\n All staff wear helmets." in shown
     assert language_of(["人员须戴安全帽。"]) == "zh"
     assert language_of(["12 | 7.5"]) == language_of([]) == "en"
 
@@ -369,9 +369,11 @@ def test_nothing_inside_closes_the_fence(text: str) -> None:
     )
     mark = re.search(r"<findings ([0-9a-f]+)>", shown)
     assert mark is not None
-    assert text in shown
-    assert shown.index(text) < shown.index(f"</findings {mark[1]}>") == shown.rindex("</findings")
-    assert len(re.findall(r"^## \[1\]", shown, re.MULTILINE)) == 1
+    inside = shown[mark.end() : shown.index(f"\n</findings {mark[1]}>")]
+    assert shown.endswith(f"</findings {mark[1]}>")
+    assert text in re.sub("(?m)^ ", "", inside)
+    at_the_margin = re.findall("(?m)^(?! |$).*", inside)
+    assert [line[:6] for line in at_the_margin] in (["# Alre", "## [1]"], ["# 已获取的", "## [1]"])
 
 
 def test_a_result_from_memory_says_so_first() -> None:

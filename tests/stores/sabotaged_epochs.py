@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tests.stores.sabotaged import Sabotaged
 from turnfold.records import Document, NewEntry

@@ -6,6 +6,7 @@ import pytest
 
 from turnfold.errors import InvalidOption
 from turnfold.summary.extract import Passage
+from turnfold.summary.facts import Fact
 from turnfold.summary.fidelity import Fidelity, check_fidelity, with_annex
 
 
@@ -149,3 +150,10 @@ def test_a_summary_over_the_limit_is_refused_with_the_arithmetic() -> None:
         with_annex("x" * 24, LOST, limit=20, count=len)
     with pytest.raises(InvalidOption, match="got 0"):
         with_annex("", LOST, limit=0, count=len)
+
+
+def test_a_fact_of_nobody_does_not_read_as_the_users() -> None:
+    lost = Fidelity(0.0, (Fact("id", "A-4711", "a-4711", "user: pay A-4711 now", ""),))
+    assert with_annex("Done.", lost, limit=99, count=tokens).splitlines()[2] == (
+        "- summary: user: pay A-4711 now"
+    )

@@ -17,6 +17,7 @@ from turnfold.recall.findings import (
     ContentChunk,
     Item,
     Language,
+    at_the_margin,
     chapters,
     check_chunk,
     check_language,
@@ -27,7 +28,7 @@ from turnfold.recall.findings import (
 from turnfold.records.findings import check_score
 from turnfold.records.json_text import check_text, freeze_object, thaw_object
 from turnfold.tokens import TokenCounter, cautious_counter
-from turnfold.window import fence
+from turnfold.window import fence, indented_whole, one_line
 
 __all__ = ("AgentMemory", "AgentMemoryConfig", "ContentChunk")
 
@@ -156,7 +157,7 @@ class AgentMemory:
         if not self.toc_cache:
             return ""
         words = WORDS[self._language]
-        names = ", ".join(self.toc_cache)
+        names = ", ".join(map(one_line, self.toc_cache))
         return "\n".join((words.contents, words.fetched.format(names=names), words.no_toc_call))
 
     def get_toc_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
@@ -197,6 +198,7 @@ class AgentMemory:
             measure=self._count,
             language=self._language,
             wrap=wrap,
+            placed=indented_whole if fenced else at_the_margin,
         )
 
 

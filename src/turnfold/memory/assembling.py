@@ -25,7 +25,14 @@ from turnfold.memory.known_findings import TailFindings
 from turnfold.memory.live_window import Around, LiveWindow
 from turnfold.memory.recalling import Recaller
 from turnfold.memory.setting import RecallMode, Setting
-from turnfold.memory.tail import pinned_at, state_at, tail_message, tail_text, with_notes
+from turnfold.memory.tail import (
+    check_pins,
+    pinned_at,
+    state_at,
+    tail_message,
+    tail_text,
+    with_notes,
+)
 from turnfold.recall import Recalled
 from turnfold.records import Checkpoint, Entry
 from turnfold.records.findings import Finding
@@ -320,14 +327,9 @@ class Assembler:
         def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
             return sum(map(count, tail_message(text(recalled, findings))))
 
-        if (used := cost(())) > share:
-            raise BudgetTooSmall(
-                needed=used,
-                allowed=share,
-                parts={"pins and state": used},
-                unit="tokens",
-                remedy="Pins are sent word for word: unpin some, or give the tail a larger share of the budget",
-            )
+        check_pins(pins, budget, self.setting.counter)
+        if (used := cost(())) >= share:  # the state is shortened where it is sent
+            return text(()), ()
         known = self._findings(wanted, window, turn)
         if not query:
             return text((), known.text(share, lambda block: cost((), block))), ()

@@ -1,7 +1,8 @@
 """What is pinned in a conversation: texts that every call shows word for word.
 
 A pin is shown from the next user turn on and taken down in the same way, so that the prompt of a turn that is under way
-stays as it is; one that was never shown leaves no trace.
+stays as it is; one that was never shown leaves no trace. One that would not fit with the others is refused when it is
+written: it would make every later context an error.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory.follower import Follower
 from turnfold.memory.notes import PIN, PinNote, write_note
+from turnfold.memory.tail import check_pins
 from turnfold.records.json_text import check_text, plain_text
 
 __all__ = ("Pinboard",)
@@ -25,6 +28,8 @@ class Pinboard:
     follower: Follower
     turnstile: AbstractAsyncContextManager[None]
     """The session's: one at a time reads what is pinned and changes it."""
+    budget: Budget
+    """The memory's: its tail must hold all pins together."""
 
     async def pin(self, content: str, key: str) -> str:
         """Put a text up under a key, or under one made of it."""
@@ -33,8 +38,11 @@ class Pinboard:
             raise InvalidOption("nothing to pin: the text is empty")
         name = key or blake2b(text.encode(), digest_size=6).hexdigest()
         follower = self.follower
-        head = await follower.store.head(follower.scope, follower.conversation)
         async with self.turnstile:
+            await follower.refresh()
+            up = [pin.text for each, pin in follower.pins if each != name and not pin.until]
+            check_pins(up, self.budget, follower.counter, new=text)
+            head = follower.head
             await self._put(name, PinNote(text=text, since=head.seq, order=head.generation))
         return name
 

@@ -91,7 +91,7 @@ class AsyncSession:
             setting, self._follower, self._keeper, self._calls, self._recaller
         )
         self._state = AsyncState(self._follower)
-        self._pinboard = Pinboard(self._follower, self._turnstile)
+        self._pinboard = Pinboard(self._follower, self._turnstile, setting.budget)
         self._findings = AsyncFindings(self._follower, self._turnstile, setting.clock)
         self._snapshots: AsyncSnapshots | None = None
 

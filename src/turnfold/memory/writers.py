@@ -17,6 +17,7 @@ from turnfold.memory.waiting import Way
 from turnfold.summary import (
     DEFAULT_PROMPT,
     Passage,
+    as_summary,
     completion_text,
     extract_summary,
     fill_prompt,
@@ -132,7 +133,8 @@ class ModelWriter:
             # A piece's summary is held to a fourth of what a prompt holds: each round leaves a fourth of the pieces.
             parts = [await self._condensed(piece, room // 4, task.count, way) for piece in pieces]
             pieces = list(split_to_fit(parts, room, task.count))
-        return await self._answer(pieces[0] if pieces else (), task.previous, way)
+        text = await self._answer(pieces[0] if pieces else (), task.previous, way)
+        return as_summary(text, {passage.speaker for passage in task.passages})
 
     async def _condensed(
         self, piece: list[Passage], limit: int, count: Callable[[str], int], way: Way

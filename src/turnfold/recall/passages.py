@@ -2,7 +2,9 @@
 
 Entries that stand together in the log are shown together, under one line that says which turn they begin in and when
 that was: the model can then tell who answered whom, and a reader can find the place. The time is left out where it is
-within an hour of the one before, because every such line is paid for with a passage.
+within an hour of the one before, because every such line is paid for with a passage. Such a line, and the first line
+of what somebody said, begin at the margin; every other line is indented, so that nobody can say what reads like a line
+of somebody else.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from turnfold.records import Message
+from turnfold.window import indented, plain_name
 
 __all__ = ("Recalled", "passages_text", "spoken")
 
@@ -47,8 +50,9 @@ def passages_text(recalled: Sequence[Recalled]) -> str:
 def spoken(recalled: Recalled) -> str:
     """One entry as it is shown: who said it, and what."""
     message = recalled.message
-    who = f"{message.role} ({message.name})" if message.name else message.role
-    return f"{who}: {recalled.shown}"
+    name = plain_name(message.name) if message.name else ""
+    who = f"{message.role} ({name})" if name else message.role
+    return f"{who}: {indented(recalled.shown)}"
 
 
 def _lines(recalled: Sequence[Recalled]) -> Iterator[str]:

@@ -12,11 +12,13 @@ from turnfold.summary.prompt import (
     history_text,
     split_to_fit,
 )
+from turnfold.summary.speakers import as_summary
 
 __all__ = (
     "DEFAULT_PROMPT",
     "Fidelity",
     "Passage",
+    "as_summary",
     "check_fidelity",
     "completion_text",
     "extract_summary",

@@ -17,13 +17,21 @@ from turnfold.summary.fitting import best_that_fit, cut_to_fit, joint_cost, requ
 from turnfold.summary.ranking import Candidate, choose, estimated_tokens
 from turnfold.summary.reading import Reading
 from turnfold.summary.sentences import Sentence, clean_text, one_line
-from turnfold.summary.speakers import is_tool, prefix_of, role_of, split_prefix, voice_of
+from turnfold.summary.speakers import (
+    ANNEX_HEADINGS,
+    is_tool,
+    line_of,
+    prefix_of,
+    role_of,
+    split_prefix,
+    starts_with_label,
+    voice_of,
+)
 from turnfold.summary.terms import is_chinese, terms_of
 
-__all__ = ("ANNEX_HEADINGS", "Language", "Passage", "extract_summary", "spoken_language")
+__all__ = ("Language", "Passage", "extract_summary", "spoken_language")
 
 Language = Literal["auto", "en", "zh"]
-ANNEX_HEADINGS = {"en": "Also stated:", "zh": "另有提及："}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ def extract_summary(
         return render(everything)
     ranked = choose(candidates, limit=limit, count=count, joint=joint_cost(count))
     kept = best_that_fit(ranked, render, limit=limit, count=count)
-    return kept or _cut(candidates[ranked[0]].line, limit=limit, count=count)
+    return kept or _cut(candidates[ranked[0]].line, limit=limit, count=count, chinese=chinese)
 
 
 def spoken_language(
@@ -114,7 +122,7 @@ def _candidates(
 ) -> Iterator[tuple[str, Candidate]]:
     """Every sentence with its body, from which duplicates are told, in the order of the log."""
     labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
-    for line in _previous_lines(previous, reading):
+    for line in _previous_lines(previous, reading, chinese=chinese):
         yield _from_previous(line, labels, reading)
     asked_by: str | None = None
     for number, passage in enumerate(passages):
@@ -144,16 +152,22 @@ def _candidates(
             asked_by = passage.speaker if _QUESTION.search(sentences[-1].text) else None
 
 
-def _previous_lines(previous: str, reading: Reading) -> Iterator[str]:
-    """The previous summary's lines; a long line that is not one of our own is cut into sentences."""
+def _previous_lines(previous: str, reading: Reading, *, chinese: bool) -> Iterator[str]:
+    """The previous summary's lines; a long line that is not one of our own is cut into sentences.
+
+    Each sentence keeps the name its line began with: none of them may come to read as the words of somebody else.
+    """
     for raw in clean_text(previous).split("\n"):
         line = one_line(raw)
         if not line or line in ANNEX_HEADINGS.values():
             continue
-        if len(line) <= _LONG_PREVIOUS_LINE or (len(line) <= _OWN_LINE and split_prefix(line)[0]):
+        label = starts_with_label(line)
+        if len(line) <= _LONG_PREVIOUS_LINE or (len(line) <= _OWN_LINE and label):
             yield line
+        elif label:
+            yield from (label + each.text for each in reading.sentences(line[len(label) :]))
         else:
-            yield from (sentence.text for sentence in reading.sentences(line))
+            yield from (line_of("", each.text, chinese=chinese) for each in reading.sentences(line))
 
 
 def _from_previous(line: str, labels: frozenset[str], reading: Reading) -> tuple[str, Candidate]:
@@ -197,10 +211,13 @@ def _distinct(candidates: Iterator[tuple[str, Candidate]]) -> Iterator[Candidate
             yield candidate
 
 
-def _cut(line: str, *, limit: int, count: Callable[[str], int]) -> str:
-    """The head of a line that is too long alone; without its speaker if the name would leave no room for words."""
+def _cut(line: str, *, limit: int, count: Callable[[str], int], chinese: bool) -> str:
+    """The head of a line that is too long alone, under the role of its speaker if the name would leave no room."""
     head = cut_to_fit(line, limit=limit, count=count)
     speaker, body = split_prefix(line)
     if speaker and len(head) < len(line) - len(body) + 4:
-        return cut_to_fit(body, limit=limit, count=count) or head
+        shorter = cut_to_fit(
+            line_of(role_of(speaker), body, chinese=chinese), limit=limit, count=count
+        )
+        return shorter if split_prefix(shorter)[0] else head
     return head

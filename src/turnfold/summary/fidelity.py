@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from turnfold.errors import InvalidOption
-from turnfold.summary.extract import ANNEX_HEADINGS, Language, Passage
+from turnfold.summary.extract import Language, Passage
 from turnfold.summary.facts import FACT_WEIGHTS, Fact, fact_at, find_hits
 from turnfold.summary.fitting import best_that_fit, joint_cost, require_limit
 from turnfold.summary.reading import Reading
-from turnfold.summary.speakers import prefix_of, voice_of
+from turnfold.summary.speakers import ANNEX_HEADINGS, line_of, voice_of
 from turnfold.summary.stated import Stated
 from turnfold.summary.terms import is_chinese
 
@@ -130,7 +130,7 @@ def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
     for fact in missing:
         if (fact.kind, fact.key) not in said:
             said.update((hit.kind, hit.key) for hit in find_hits(fact.context))
-            yield f"- {prefix_of(fact.speaker, chinese=chinese)}{fact.context}"
+            yield f"- {line_of(fact.speaker, fact.context, chinese=chinese)}"
 
 
 def _affordable(

@@ -15,7 +15,8 @@ from turnfold.records import (
     ToolResult,
 )
 from turnfold.summary.extract import Passage, extract_summary
-from turnfold.window import Summarizer
+from turnfold.summary.speakers import is_role, tool_name
+from turnfold.window import Summarizer, plain_name
 
 __all__ = ("extractive_summarizer", "passages_of")
 
@@ -25,18 +26,29 @@ def passages_of(messages: Iterable[Message], *, first: int = 0) -> list[Passage]
     passages: list[Passage] = []
     names: dict[str, str] = {}
     for position, message in enumerate(messages, first):
-        speaker = message.name or message.role
+        speaker = _speaker(message)
         said = _said(message.parts)
         if said.strip():
             passages.append(Passage(speaker, said, position))
         for call in message.calls:
             names[call.id] = call.name
-            passages.append(Passage(f"{speaker} calls {call.name}", call.arguments, position))
+            passages.append(
+                Passage(f"{speaker} calls {tool_name(call.name)}", call.arguments, position)
+            )
         for part in message.parts:
             if isinstance(part, ToolResult) and (answered := _said(part.content)).strip():
-                name = names.get(part.call_id, message.name or "")
+                name = tool_name(names.get(part.call_id, message.name or ""))
                 passages.append(Passage(f"tool:{name}" if name else "tool", answered, position))
     return passages
+
+
+def _speaker(message: Message) -> str:
+    """Whose words a message holds: the name it carries, with its role where the name reads like that of a role."""
+    name = plain_name(message.name) if message.name else ""
+    if not name:
+        return message.role
+    # Who is called "system" must not speak as the system, nor a line "Ann calls pay" as a call of Ann's.
+    return f"{message.role} ({name})" if is_role(name) else name
 
 
 def _said(parts: Iterable[Part]) -> str:

@@ -2,7 +2,8 @@
 
 The range to summarise goes to the model in pieces that fit it, each piece once, together with the summary so far:
 nothing is cut unread and nothing is read twice. The text of the conversation is fenced, because it may contain
-anything, instructions to the summariser included.
+anything, instructions to the summariser included; inside the fence what somebody said begins at the margin with their
+name, and every further line of it is indented.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import cast
 from turnfold.errors import InvalidOption, SummaryFailed
 from turnfold.summary.extract import Passage
 from turnfold.tokens import clip
-from turnfold.window import fence
+from turnfold.window import fence, indented, one_line, with_continuation_note
 
 __all__ = ("DEFAULT_PROMPT", "completion_text", "fill_prompt", "history_text", "split_to_fit")
 
@@ -43,11 +44,16 @@ def fill_prompt(template: str, history: str) -> str:
 
 def history_text(passages: Iterable[Passage], *, previous: str) -> str:
     """The conversation as the summariser reads it, fenced, after the summary so far."""
-    lines = "\n".join(f"{passage.speaker}: {passage.text}" for passage in passages)
-    conversation = fence(lines, label="conversation", note="Conversation:")
+    lines = "\n".join(map(_spoken, passages))
+    note = with_continuation_note("Conversation:", lines)
+    conversation = fence(lines, label="conversation", note=note)
     if not previous:
         return conversation
     return f"{fence(previous, label='summary', note='Summary so far:')}\n\n{conversation}"
+
+
+def _spoken(passage: Passage) -> str:
+    return f"{one_line(passage.speaker)}: {indented(passage.text)}"
 
 
 def split_to_fit(
@@ -59,7 +65,7 @@ def split_to_fit(
     group: list[Passage] = []
     used = 0
     for passage in _short_enough(passages, limit, count):
-        cost = count(f"{passage.speaker}: {passage.text}\n")
+        cost = count(f"{_spoken(passage)}\n")
         if group and used + cost > limit:
             yield group
             group, used = [], 0
@@ -78,7 +84,7 @@ def _short_enough(
         while done < len(text):
             # No more is looked at than a piece can hold, or a long text would be counted over and over.
             ahead = text[done : done + _LONGEST_TOKEN * room]
-            piece = clip(ahead, room, count) or ahead[:1]
+            piece = clip(ahead, room, lambda text: count(indented(text))) or ahead[:1]
             yield Passage(passage.speaker, piece, passage.position)
             done += len(piece)
 

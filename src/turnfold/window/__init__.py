@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnfold.window.assemble import anchored_view, assemble, fits, next_anchor
+from turnfold.window.blocks import PINNED, joined_blocks, pins_too_large
 from turnfold.window.check import Rule, Violation, check
 from turnfold.window.context import (
     Anchor,
@@ -14,7 +15,16 @@ from turnfold.window.context import (
     Section,
     Wired,
 )
-from turnfold.window.fence import fence, fence_mark
+from turnfold.window.fence import (
+    Fenced,
+    fence,
+    fence_mark,
+    indented,
+    indented_whole,
+    one_line,
+    plain_name,
+    with_continuation_note,
+)
 from turnfold.window.fixed import price, summary_message
 from turnfold.window.shrink import shrink_message, shrink_text
 from turnfold.window.strategies import (
@@ -33,11 +43,13 @@ from turnfold.window.view import Room, SpanView, message_bytes
 
 __all__ = (
     "NO_RESULT",
+    "PINNED",
     "Anchor",
     "Changed",
     "Choice",
     "Context",
     "Fate",
+    "Fenced",
     "Outcome",
     "Piece",
     "Receipt",
@@ -58,9 +70,15 @@ __all__ = (
     "fence",
     "fence_mark",
     "fits",
+    "indented",
+    "indented_whole",
+    "joined_blocks",
     "message_bytes",
     "next_anchor",
     "oldest_first",
+    "one_line",
+    "pins_too_large",
+    "plain_name",
     "price",
     "shrink_message",
     "shrink_results",
@@ -68,4 +86,5 @@ __all__ = (
     "sliding_window",
     "summarise",
     "summary_message",
+    "with_continuation_note",
 )

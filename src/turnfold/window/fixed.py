@@ -13,15 +13,16 @@ from typing import NamedTuple, TypeVar, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
-from turnfold.records import Message
+from turnfold.records import Message, TextPart
 from turnfold.records.json_text import freeze
 from turnfold.tokens import TokenCounter
-from turnfold.window.fence import fence, fence_mark
+from turnfold.window.blocks import joined_blocks, shorten_blocks
+from turnfold.window.fence import fence, fence_mark, fenced_blocks
 from turnfold.window.shrink import (
     SMALLEST_CAP,
     common_cap,
+    shrink_lines,
     shrink_message,
-    shrink_text,
     shrinkable_costs,
 )
 from turnfold.window.transcript import Piece, Transcript
@@ -146,7 +147,7 @@ def _priced(
     sections = (
         section(system, "system", squeeze=squeeze),
         held("summary", summary, lambda share: _summary_within(summary, share, counter)),
-        section(tail, "tail"),
+        held("tail", tail, lambda share: _tail_within(tail, share, counter)),
     )
     tool_tokens = _remembered(transcript, spelled, lambda: counter.count_tools(tools))
     total = sum(piece.tokens for each in sections for piece in each.pieces)
@@ -247,6 +248,33 @@ def _within(
     )
 
 
+def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter) -> _Section:
+    """The tail, shortened inside the fences it is made of; one that is not made of fences like any other message."""
+    pieces = tuple(Piece(message, counter.count_message(message), -1) for message in messages)
+    if sum(piece.tokens for piece in pieces) <= share:
+        return _Section(pieces)
+    blocks = None
+    if len(messages) == 1 and all(type(part) is TextPart for part in messages[0].parts):
+        blocks = fenced_blocks(messages[0].text)
+    if blocks is None:
+        return _within(messages, share, "tail", counter, squeeze=0)
+    [message] = messages
+
+    def sent(text: str) -> Message:
+        return Message.of(message.role, (TextPart(text),), name=message.name)
+
+    found = shorten_blocks(
+        blocks,
+        share,
+        count=counter.count_text,
+        measure=lambda text: counter.count_message(sent(text)),
+    )
+    if not found.blocks:
+        return _Section((), found.changes)
+    shorter = sent(joined_blocks(found.blocks))
+    return _Section((Piece(shorter, counter.count_message(shorter), -1),), found.changes)
+
+
 def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
     """The summary in its fence; what is shortened is the text, so that the fence stays closed."""
     if not text:
@@ -257,7 +285,7 @@ def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
         return _Section((Piece(whole, was, -1),))
     room = share - _fence_cost(counter)
     while room > 0:
-        shorter = summary_message(shrink_text(text, room, counter.count_text))
+        shorter = summary_message(shrink_lines(text, room, counter.count_text) or "…")
         tokens = counter.count_message(shorter)
         if tokens <= share:
             note = f"summary of {was:,} tokens shortened to {tokens:,}"

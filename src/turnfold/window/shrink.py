@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from turnfold.records import (
@@ -33,6 +34,8 @@ __all__ = (
     "SMALLEST_CAP",
     "common_cap",
     "may_be_left_of",
+    "shrink_end",
+    "shrink_lines",
     "shrink_message",
     "shrink_text",
     "shrinkable_costs",
@@ -44,8 +47,18 @@ READABLE = 64
 """Tokens of a part below which shortening it further gives way to filling the budget."""
 
 _HEAD_SHARE = 2 / 3
+_WORTH_CUTTING = 32
+"""Tokens below which half of the room for several items is not worth having: the first then gets all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
+_CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
+"""How a line begins that belongs to the item of a line above it."""
+_HEADING = re.compile(r"# |\[turn ")
+"""How a line begins that says what the items below it belong to."""
+_LABEL = re.compile(
+    r"##? [^\n]*\n ?|(?:- )?(?:\[[^\]\n]{1,40}\]:? |[^\n:：]{1,160}(?::[\w.-]{1,80})?(?:: |：))|[^\n]*\n ?|- "
+)
+"""The part of an item that says whose it is: up to the first colon, or its first line where that is a heading."""
 
 
 def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
@@ -66,6 +79,139 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
             return shrunk
         room -= over
     return note if count(note) <= cap else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A line at the margin with the indented lines below it, and the heading it stands under."""
+
+    heading: str
+    text: str
+
+
+def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
+    """`text` in at most `cap` tokens, with every line still under the heading or name it stood under; "" if none fits.
+
+    What begins at the margin is an item, with the indented lines below it. Items are left out whole, from the middle;
+    one that is too long by itself is cut inside its text. No piece of a text is moved to the margin.
+    """
+    total = count(text)
+    if total <= cap:
+        return text
+    items = list(_items(text))
+    note = f"[… {total:,} tokens in full …]"
+    if 2 * count(note) > cap:
+        note = _SMALLEST_NOTE
+    room = cap - count(note) - 1
+    while room > 0:
+        shown = _some_items(items, room, note, count)
+        over = count(shown) - cap
+        if over <= 0:
+            return shown
+        room -= over
+    return ""
+
+
+def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
+    """The beginning of `text` in at most `cap` tokens, up to the end of a line, and a note; "" if none fits.
+
+    Whatever tells the lines of a text apart, in its beginning they stand as they stood.
+    """
+    total = count(text)
+    if total <= cap:
+        return text
+    note = f"\n[… {total:,} tokens in full …]"
+    if 2 * count(note) > cap:
+        note = _SMALLEST_NOTE
+    room = cap - count(note)
+    while room > 0:
+        head = clip(text, room, count)
+        line = head.rfind("\n")
+        head = (head[:line] if line > len(head) // 2 else head).rstrip()
+        over = count(head + note) - cap
+        if over <= 0:
+            return head + note if head else ""
+        room -= over
+    return ""
+
+
+def _items(text: str) -> Iterator[_Item]:
+    heading, lines = "", list[str]()
+    for line in text.split("\n"):
+        if lines and _CONTINUES.match(line):
+            lines.append(line)
+            continue
+        if lines:
+            yield _Item(heading, "\n".join(lines))
+            lines = []
+        if _HEADING.match(line):
+            heading = line
+        else:
+            lines = [line]
+    if lines:
+        yield _Item(heading, "\n".join(lines))
+
+
+def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[str], int]) -> str:
+    """The first and the last items that fit, around a note where some are left out; "" where none fits."""
+    most = room // 2 if len(items) > 1 and room > 2 * _WORTH_CUTTING else room
+    head: list[_Item] = []
+    tail: list[_Item] = []
+
+    def take(at: int, into: list[_Item], limit: int) -> int:
+        """Tokens of the item where it fits `limit`, else 0; the very first is cut to what there is."""
+        under = into[-1].heading if into else ""
+        heading = f"{items[at].heading}\n" if items[at].heading not in ("", under) else ""
+        cap = most if head or tail else min(most, limit - count(heading) - 1)
+        item = _shrunk_item(items[at], cap, count)
+        cost = count(f"{heading}{item.text}\n") if item is not None else 0
+        if item is None or cost > limit:
+            return 0
+        into.append(item)
+        return cost
+
+    first, last, limit = 0, len(items), int(room * _HEAD_SHARE)
+    while first < last and (cost := take(first, head, limit if head else room)):
+        first, room, limit = first + 1, room - cost, limit - cost
+    while first < last and (cost := take(last - 1, tail, room)):
+        last, room = last - 1, room - cost
+    while first < last and (cost := take(first, head, room)):
+        first, room = first + 1, room - cost
+    if not head and not tail:
+        return ""
+    lines = [*_headed(head), *([note] if first < last else []), *_headed(tail[::-1])]
+    return "\n".join(lines)
+
+
+def _headed(items: Iterable[_Item]) -> Iterator[str]:
+    """The items, each heading once above those it belongs to."""
+    under = ""
+    for item in items:
+        if item.heading not in ("", under):
+            yield item.heading
+        under = item.heading
+        yield item.text
+
+
+def _shrunk_item(item: _Item, cap: int, count: Callable[[str], int]) -> _Item | None:
+    """The item in at most `cap` tokens, whose it is intact; None where nothing could be read of it."""
+    if count(item.text) <= cap:
+        return item
+    found = _LABEL.match(item.text)
+    label = found[0] if found else ""
+    words = item.text[len(label) :]
+    room = cap - count(label) - count(_SMALLEST_NOTE) - 1
+    while room > 0:
+        head = clip(words, int(room * _HEAD_SHARE), count).rstrip()
+        if not head:
+            return None
+        tail = clip_end(words[len(head) :], room - count(head), count)
+        text = f"{label}{head}{_SMALLEST_NOTE}{tail}"
+        over = count(text) - cap
+        if over <= 0:
+            return _Item(item.heading, text)
+        room -= over
+    return None
 
 
 def may_be_left_of(shown: str, text: str) -> bool:

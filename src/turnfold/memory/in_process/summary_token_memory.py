@@ -30,6 +30,7 @@ from turnfold.records import Message, system
 from turnfold.summary import (
     DEFAULT_PROMPT,
     Passage,
+    as_summary,
     completion_text,
     extract_summary,
     fill_prompt,
@@ -255,6 +256,7 @@ class SummaryTokenMemory(TokenMemory):
         prompt = fill_prompt(self.summary_prompt, history_text(passages, previous=previous))
         answer = self.model.acompletion([{"role": "user", "content": prompt}])
         text = completion_text(await answer if inspect.isawaitable(answer) else answer)
+        text = as_summary(text, {passage.speaker for passage in passages})
         return clip(text, self._longest_summary(), self._local.count_text)
 
     def _longest_summary(self) -> int:

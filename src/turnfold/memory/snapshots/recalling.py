@@ -22,6 +22,7 @@ from turnfold.recall.snapshots import (
     show_parts,
 )
 from turnfold.stores.within import Within
+from turnfold.window import one_line
 
 __all__ = ("RecalledContext", "SnapshotHit", "WorkspaceRecall")
 
@@ -209,7 +210,7 @@ def _part(
 ) -> Part | None:
     """What is shown of one text; None where it holds none of the words asked for."""
     lines = text.count("\n") + 1
-    name = item.path or item.kind.capitalize()
+    name = _file_heading(item.path) or item.kind.capitalize()
     ask: dict[str, object] = {"turn_numbers": [turn]}
     if item.path:
         ask["path"] = item.path
@@ -230,9 +231,16 @@ def _part(
     return Part(name, shown, first, numbered, tuple(ask.items()), begun=True)
 
 
+def _file_heading(path: str) -> str:
+    """A path as a heading: one that reads like another heading is written from the current folder."""
+    other = path.startswith("[") or path in ("Context", "State", "Files")
+    return f"./{path}" if other else path
+
+
 def _named(items: Sequence[ListedItem], turn: int) -> str:
     lines = [
-        f"{item.path} ({item.size:,} bytes{'' if item.text else ', not text'})" for item in items
+        f"{one_line(item.path)} ({item.size:,} bytes{'' if item.text else ', not text'})"
+        for item in items
     ]
     more = len(lines) - _MOST_NAMED
     left = [f"and {more:,} more"] if more > 0 else []

@@ -10,6 +10,7 @@ from turnfold.recall.findings.picking import pick
 from turnfold.recall.findings.ranking import for_question, holds, merged, ranked, surplus
 from turnfold.recall.findings.rendering import (
     Item,
+    at_the_margin,
     findings_text,
     items_text,
     served_text,
@@ -25,6 +26,7 @@ __all__ = (
     "Item",
     "Language",
     "Score",
+    "at_the_margin",
     "canonical_arguments",
     "chapters",
     "check_chunk",

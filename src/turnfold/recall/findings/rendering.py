@@ -1,12 +1,14 @@
 """Findings as a model is shown them.
 
-Tables of contents first, then results by relevance, each under a line with the call that gave it. What the model may
+Tables of contents first, then results by relevance, each under a line with the call that gave it and indented, so that
+no line of a result can pass for the heading of another. What the model may
 spend on them is counted on what is really sent. As many as fit are shown whole, but none takes more than half of the
 room from the others; what is cut ends at a boundary and says so, and what is not shown is counted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -17,14 +19,18 @@ from turnfold.recall.findings.wording import WORDS, Language, language_of, time_
 from turnfold.recall.terms import asked_terms
 from turnfold.records.findings import TOC, Finding
 from turnfold.tokens import clip
-from turnfold.window import fence
+from turnfold.window import fence, indented_whole, one_line
 
-__all__ = ("Item", "findings_text", "items_text", "served_text", "shown_whole")
+__all__ = ("Item", "at_the_margin", "findings_text", "items_text", "served_text", "shown_whole")
 
 _LINE_ENDS = 2
 """Tokens the ends of a heading and of what stands under it may take."""
 _SMALLEST = 24
 """Tokens below which a piece of an item is not worth its heading."""
+_LIKE_OURS = re.compile(
+    "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
+)
+"""Where a line begins that may be read as a heading, or as a remark of what is missing."""
 _LONGEST_ARGUMENTS = 160
 """Characters of the arguments in a heading; the key is the whole of them, the heading need only be recognised."""
 
@@ -84,8 +90,8 @@ def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
         each
         for each in findings
         if any(
-            f"] {_label(each, words.place)}\n{_whole(each.content, toc=each.kind == TOC)}\n"
-            in block
+            f"] {one_line(_label(each, words.place))}\n"
+            f"{indented_whole(_whole(each.content, toc=each.kind == TOC))}\n" in block
             for words in WORDS.values()
         )
     ]
@@ -114,11 +120,15 @@ def items_text(
     language: Language,
     wrap: Callable[[str], str],
     asked: Collection[str] = (),
+    placed: Callable[[str], str] = indented_whole,
 ) -> str:
-    """The same for anything with a heading; `wrap` makes of the text what `measure` is asked about."""
+    """The same for anything with a heading; `wrap` makes of the text what `measure` is asked about.
+
+    `placed` is a content as it stands below its heading.
+    """
     if not items:
         return ""
-    page = _Page(language, count, wrap, asked, len(items))
+    page = _Page(language, count, wrap, asked, len(items), placed)
     page.fill(items, tokens - measure(page.frame(items)))
     while page.shown and measure(page.text()) > tokens:
         page.shown.pop()
@@ -145,6 +155,7 @@ class _Page:
     asked: Collection[str]
     known: int
     """How many items there are, shown or not."""
+    placed: Callable[[str], str]
     shown: list[tuple[Item, str]] = field(default_factory=list[tuple[Item, str]])
 
     def frame(self, items: Sequence[Item]) -> str:
@@ -187,18 +198,22 @@ class _Page:
 
     def _cost(self, item: Item, limit: int) -> int:
         """What all of an item costs, or more than the limit; what lies far beyond it is not counted."""
-        text = _whole(item.content, toc=item.toc)
+        text = self.placed(_whole(item.content, toc=item.toc))
         whole = len(clip(text, limit, self.count)) == len(text)
         return self.count(text) if whole else limit + 1
+
+    def _price(self, text: str) -> int:
+        """Tokens of a text as it stands under its heading."""
+        return self.count(self.placed(text))
 
     def _shortened(self, item: Item, limit: int) -> Shortened:
         if item.toc:
             return shortened_outline(
-                item.content, limit, self.count, language=self.language, asked=self.asked
+                item.content, limit, self._price, language=self.language, asked=self.asked
             )
         text = in_rows(str(item.content))
         mark = WORDS[self.language].cut
-        short = pick(text, limit, self.count, mark=mark, asked=self.asked)
+        short = pick(text, limit, self._price, mark=mark, asked=self.asked)
         return Shortened(short, short == text)
 
     def text(self) -> str:
@@ -211,11 +226,16 @@ class _Page:
             if heading != section:
                 lines.append(heading)
             section = heading
-            lines += [_heading(item, number), text]
+            lines += [_heading(item, number), self.placed(text)]
         if left := self.known - len(self.shown):
             lines.append(words.more.format(count=left))
         return self.wrap("\n".join(lines))
 
 
+def at_the_margin(text: str) -> str:
+    """A content that is not indented but for the lines that read like one of ours."""
+    return _LIKE_OURS.sub(" ", text)
+
+
 def _heading(item: Item, number: int) -> str:
-    return f"## [{number}] {item.label}"
+    return f"## [{number}] {one_line(item.label)}"

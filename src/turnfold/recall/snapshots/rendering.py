@@ -3,6 +3,9 @@
 A recalled workspace may be a hundred times what a prompt holds. Each part gets an even share, what one does not need
 goes to the others, and whoever is cut says which lines are not shown and how to ask for them. The last word has the
 count of the finished text, headings and remarks included: whatever was estimated on the way, the limit holds.
+
+Files come back word for word, indentation included, so a heading is told from a line of a file by the mark it begins
+with, which no text that is shown contains: no file can hold what reads like another file.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from turnfold.errors import InvalidOption
 from turnfold.recall.snapshots.diffing import ItemChange
 from turnfold.recall.terms import terms_of
 from turnfold.tokens import clip
+from turnfold.window import fence_mark, one_line
 
 __all__ = ("FEWEST_TOKENS", "Part", "focused", "show_changes", "show_parts")
 
@@ -52,6 +56,8 @@ class Part:
     """Whether the lines before `first` were left out without having been asked to be."""
     foremost: bool = False
     """Whether it is shown whole before others get a share."""
+    mark: str = ""
+    """What headings and remarks begin with; set where parts are shown."""
 
 
 def show_parts(
@@ -61,7 +67,9 @@ def show_parts(
     if tokens < FEWEST_TOKENS:
         raise InvalidOption(f"tokens={tokens} is too few to show anything; give {FEWEST_TOKENS}")
     room = tokens
-    parts = [_headed(part, tokens // _HEADING_PART, count) for part in parts]
+    mark = fence_mark("\n".join(text for part in parts for text in (part.heading, part.text)))
+    parts = [_headed(part, mark, tokens // _HEADING_PART, count) for part in parts]
+    remarks = [f"{mark} {one_line(remark)}" if parts else one_line(remark) for remark in remarks]
     for _ in range(8):
         text, cut = _shown(parts, remarks, room, count)
         over = count(text) - tokens
@@ -73,10 +81,13 @@ def show_parts(
     return clip("\n".join((*remarks, *(part.heading for part in parts))), tokens, count), True
 
 
-def _headed(part: Part, tokens: int, count: _Count) -> Part:
-    """The part under a heading that leaves room for it."""
-    short = clip(part.heading, tokens, count)
-    return part if short == part.heading else replace(part, heading=f"{short}…")
+def _headed(part: Part, mark: str, tokens: int, count: _Count) -> Part:
+    """The part under a heading of one line, with the mark, that leaves room for it."""
+    heading = one_line(part.heading)
+    short = clip(heading, tokens, count)
+    return replace(
+        part, heading=f"{mark} {heading if short == heading else f'{short}…'}", mark=mark
+    )
 
 
 def _shown(
@@ -90,14 +101,14 @@ def _shown(
             break
         room -= least
         named += 1
-    left = [part.heading for part in parts[named:]]
+    left = [part.heading.removeprefix(f"{part.mark} ") for part in parts[named:]]
     headings = sum(count(part.heading) + 3 for part in parts[:named])
     spare = tokens - headings - sum(count(remark) + 1 for remark in remarks)
     shown, cut = _filled(parts[:named], max(spare - (_MORE if left else 0), 0), count)
     if left:
         cut = True
         shown.append(
-            f"[{len(left):,} more are not shown, the next is {left[0]}: ask for fewer at once]"
+            f"{parts[0].mark} [{len(left):,} more are not shown, the next is {left[0]}: ask for fewer at once]"
         )
     return "\n\n".join([*shown, *remarks]), cut
 
@@ -136,9 +147,9 @@ def _body(part: Part, share: int, count: _Count) -> tuple[str, bool]:
 def _remark(part: Part, first: int, last: int) -> str:
     """How to ask for lines that are not shown."""
     if not part.lines:
-        return "[cut here]"
-    asked = json.dumps({**dict(part.ask), "lines": [first, last]}, ensure_ascii=False)
-    return f"[lines {first:,} to {last:,} are not shown here; recall_context({asked}) shows them]"
+        return f"{part.mark} [cut here]"
+    asked = one_line(json.dumps({**dict(part.ask), "lines": [first, last]}, ensure_ascii=False))
+    return f"{part.mark} [lines {first:,} to {last:,} are not shown here; recall_context({asked}) shows them]"
 
 
 def focused(text: str, terms: Sequence[str]) -> tuple[int, bool]:
@@ -172,7 +183,8 @@ def show_changes(
     names = [
         f"{change.change} {change.path or 'the context'}{_sizes(change)}" for change in changes
     ]
-    parts = [Part(title, "\n".join([*names, *state]), foremost=True)]
+    listed = "\n".join(map(one_line, [*names, *state]))
+    parts = [Part(title, listed, foremost=True)]
     parts += [
         Part(f"== {change.path or 'the context'}", change.patch)
         for change in changes

@@ -14,6 +14,7 @@ import msgspec
 
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import AsyncSession
+from turnfold.memory.tail import pins_text
 from turnfold.recall import Recalled, passages_text
 from turnfold.records import Entry
 from turnfold.service.mcp.resources import said_in
@@ -110,7 +111,7 @@ async def _standing(visit: Visit, session: AsyncSession, room: int) -> str:
         blocks.append(_clipped(visit, made[-1].text, "summary", room // 4))
     pins = await session.pins()
     if pins:
-        blocks.append(_clipped(visit, "\n".join(pins.values()), "pinned", room // 4))
+        blocks.append(_clipped(visit, pins_text(pins.values()), "pinned", room // 4))
     left = room - sum(visit.count(block) + 2 for block in blocks)
     return "\n\n".join([*blocks, await _newest(visit, session, left)])
 

@@ -33,7 +33,7 @@ from turnfold.service.mcp.visiting import Reply, Visit, longest
 from turnfold.service.tokens import Right
 from turnfold.stores.protocol import ConversationInfo
 from turnfold.stores.within import CHECKPOINT, ENTRY, Within
-from turnfold.window import fence
+from turnfold.window import fence, one_line
 
 __all__ = ("context_status", "list_sessions", "recall_context", "search_memory", "session_items")
 
@@ -146,8 +146,8 @@ def _found_text(items: Sequence[FoundItem], hint: str) -> str:
     if not items:
         return hint or "Nothing was found. 没有找到相关内容。"
     lines = [
-        f"{json.dumps(each.session, ensure_ascii=False)} seq {each.seq} turn {each.turn} "
-        f"{each.role or each.kind}: {each.snippet}"
+        f"{one_line(json.dumps(each.session, ensure_ascii=False))} seq {each.seq} turn {each.turn} "
+        f"{each.role or each.kind}: {one_line(each.snippet)}"
         for each in items
     ]
     text = fence("\n".join(lines), label="found", note=f"Found in memory, best first. {DATA}")
@@ -200,7 +200,7 @@ def _list_text(items: Sequence[SessionItem], following: str) -> str:
     if not items:
         return "There are no sessions here. 没有会话。"
     lines = [
-        f"{json.dumps(each.session, ensure_ascii=False)}: {each.entries} entries, {each.turns} turns, "
+        f"{one_line(json.dumps(each.session, ensure_ascii=False))}: {each.entries} entries, {each.turns} turns, "
         f"{each.tokens:,} tokens, changed {each.updated}{', folded' if each.folded else ''}"
         for each in items
     ]

@@ -22,7 +22,7 @@ from turnfold.service.mcp.forms import SessionItem
 from turnfold.service.mcp.reading import session_items
 from turnfold.service.mcp.visiting import Visit, longest
 from turnfold.stores.protocol import check_name
-from turnfold.window import fence
+from turnfold.window import fence, indented
 
 __all__ = ("list_resources", "list_templates", "read_resource", "said_in")
 
@@ -192,7 +192,8 @@ def _call_text(found: Explanation) -> str:
         f"call {manifest.call}: {manifest.tokens:,} of {manifest.allowed:,} tokens ({manifest.certainty}): {parts}; "
         f"{manifest.messages} messages"
     )
-    return "\n".join([account, *(f"{each.role}: {said_in(each)}" for each in found.messages)])
+    said = (f"{each.role}: {indented(said_in(each))}" for each in found.messages)
+    return "\n".join([account, *said])
 
 
 async def _snapshot(visit: Visit, session: AsyncSession, name: str) -> str:
