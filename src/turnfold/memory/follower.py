@@ -104,6 +104,11 @@ class Follower:
         """The last seq that needs no place in a window."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory its windows take, about."""
+        return sum(opened.window.held_bytes for opened in list(self._opened.values()))
+
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
         self._take_in()
