@@ -62,7 +62,9 @@ def test_a_body_that_never_ends(operation: str, caplog: pytest.LogCaptureFixture
         hang_up(service, CUT_SHORT[operation])
         assert answered(service, operation) == 499
         with service.client() as client:
-            assert client.get("/v1/sessions").json()["conversations"] == []  # nothing of it was written
+            assert (
+                client.get("/v1/sessions").json()["conversations"] == []
+            )  # nothing of it was written
     assert complaints(caplog) == []
     assert [r.levelname for r in caplog.records if f"{operation} 499" in r.getMessage()] == ["INFO"]
 
