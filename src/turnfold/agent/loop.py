@@ -15,7 +15,13 @@ from turnfold.agent.results import Outcome, ToolRun, failure
 from turnfold.agent.second_layer import SecondLayer
 from turnfold.agent.serving import Serving
 from turnfold.agent.tools import Tool, as_tool
-from turnfold.errors import BudgetTooSmall, ContextOverflow, InvalidOption, StepsExhausted
+from turnfold.errors import (
+    BudgetTooSmall,
+    ContextOverflow,
+    InvalidOption,
+    ModelUnavailable,
+    StepsExhausted,
+)
 from turnfold.memory import AsyncMemory, AsyncMemoryModule, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
 from turnfold.recall.findings import FindingRule
@@ -149,12 +155,19 @@ class AsyncAgent:
         model, tools = self._model, self._schemas
         on_text = self._text_came if self._on_event is not None else None
 
-        def question() -> Coroutine[object, None, Answer]:
+        async def question() -> Answer:
             if on_text is None:
-                return model.complete(context, tools=tools)
-            return model.stream(context, tools=tools, on_text=on_text)
+                return await model.complete(context, tools=tools)
+            return await model.stream(context, tools=tools, on_text=on_text)
 
-        return cast("Answer", await self._memory.way.ask(question, seconds=self._model_seconds))
+        try:
+            found = await self._memory.way.ask(question, seconds=self._model_seconds)
+        except TimeoutError as error:
+            raise ModelUnavailable(
+                f"{model.name} gave no answer within {self._model_seconds:g} s; what was said is in the log: "
+                "resume() asks again, and a larger model_seconds waits longer"
+            ) from error
+        return cast("Answer", found)
 
     def _job(
         self, session: AsyncSession, call: ToolCall, asked: int
