@@ -68,8 +68,8 @@ def test_the_weight_of_handles_is_bounded() -> None:
             session.context()
         weights = [each.held_bytes for each in handles._held.values()]
         assert min(weights) > 80_000  # a picture of few tokens is many bytes
-        # What 32 look-ups can add between two weighings comes on top.
-        assert sum(weights) <= 1_000_000 + 32 * 2 * 81_000
+        # The one handed out last has not been weighed since it was used.
+        assert sum(weights) <= 1_000_000 + 4 * 81_000
         assert len(handles) < 50
         lone = Handles(most_bytes=0)
         memory.awaiting._handles = lone
@@ -141,3 +141,18 @@ def test_threads_may_ask_for_more_conversations_than_are_kept() -> None:
 def test_bounds_that_cannot_hold_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption, match="must be at least"):
         Handles(**wrong)
+
+
+def test_handles_that_grow_at_the_same_time_are_weighed_too() -> None:
+    async def run() -> None:
+        async with AsyncMemory("sqlite://", budget=Budget(max_tokens=100_000)) as memory:
+            memory._handles = handles = Handles(most_bytes=200_000)
+            sessions = [memory.session(f"talk {number}") for number in range(20)]
+            await asyncio.gather(*(session.user("long 长 " * 4_000) for session in sessions))
+            await asyncio.gather(*(session.context() for session in sessions))
+            assert handles.held_bytes > 1_000_000  # all were handed out before any of them was used
+            for _ in range(1_024):
+                memory.session("talk 0")
+            assert handles.held_bytes <= 200_000 + sessions[0].held_bytes
+
+    asyncio.run(run())

@@ -107,7 +107,10 @@ class Follower:
     @property
     def held_bytes(self) -> int:
         """Bytes of memory its windows take, about."""
-        return sum(opened.window.held_bytes for opened in list(self._opened.values()))
+        held = 0
+        for opened in list(self._opened.values()):  # a copy: another thread may open one meanwhile
+            held += opened.window.held_bytes
+        return held
 
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""

@@ -20,8 +20,8 @@ __all__ = ("Handles",)
 
 _MOST: Final = 256
 _MOST_BYTES: Final = 32 << 20
-_WEIGH_EVERY: Final = 32
-"""Look-ups between two weighings: a handle grows after it was handed out, so all of them are weighed now and then."""
+_WEIGH_ALL: Final = 1_024
+"""Look-ups between two weighings of all handles."""
 
 
 class Handles:
@@ -33,6 +33,10 @@ class Handles:
         self._most = most
         self._most_bytes = most_bytes
         self._held: OrderedDict[tuple[str, str], AsyncSession] = OrderedDict()
+        self._weights: dict[tuple[str, str], int] = {}
+        self._total = 0
+        self._last = ("", "")
+        """The one asked for last."""
         self._lock = threading.Lock()
         self._asked = 0
 
@@ -49,28 +53,37 @@ class Handles:
         """The handle on a conversation, made if there is none."""
         key = setting.scope.tenant, conversation
         with self._lock:
+            # A handle grows while it is used, which is after it was handed out: the one before this is weighed now.
+            # Of many that are used at the same time some are missed, so all are weighed now and then.
+            self._asked += 1
+            if self._asked % _WEIGH_ALL == 0:
+                for each in self._held:
+                    self._weigh(each)
+            elif self._last != key:
+                self._weigh(self._last)
+            self._last = key
             handle = self._held.get(key)
             if handle is None:
                 handle = self._held[key] = AsyncSession(conversation, setting)
-                if len(self._held) > self._most:
-                    self._held.popitem(last=False)
             self._held.move_to_end(key)
-            self._asked += 1
-            if self._asked % _WEIGH_EVERY == 0:
-                self._evict_heavy()
+            while len(self._held) > self._most or (
+                self._total > self._most_bytes and len(self._held) > 1
+            ):
+                self._forget(next(iter(self._held)))
             return handle
 
     def drop(self, conversation: str, setting: Setting) -> None:
         """Forget a handle: its conversation is gone."""
         with self._lock:
-            self._held.pop((setting.scope.tenant, conversation), None)
+            self._forget((setting.scope.tenant, conversation))
 
-    def _evict_heavy(self) -> None:
-        """Evict the oldest until the rest is light enough; the newest stays, however heavy it is."""
-        weights = [handle.held_bytes for handle in self._held.values()]
-        total = sum(weights)
-        for weight in weights[:-1]:
-            if total <= self._most_bytes:
-                return
-            self._held.popitem(last=False)
-            total -= weight
+    def _weigh(self, key: tuple[str, str]) -> None:
+        handle = self._held.get(key)
+        if handle is not None:
+            weight = handle.held_bytes
+            self._total += weight - self._weights.get(key, 0)
+            self._weights[key] = weight
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if self._held.pop(key, None) is not None:
+            self._total -= self._weights.pop(key, 0)

@@ -129,7 +129,9 @@ class Transcript:
         known, total = self._weighed
         for message in self.messages[known:]:
             known += 1
-            total += _OVERHEAD + sum(map(_weight, message.parts))
+            total += _OVERHEAD
+            for part in message.parts:
+                total += getsizeof(part.text) if type(part) is TextPart else _weight(part)
         self._weighed = (known, total)
         return total
 
