@@ -22,7 +22,14 @@ from turnfold.agent import (
     ToolDone,
     ToolStarted,
 )
-from turnfold.errors import ContextOverflow, InvalidOption, ModelFailed, StepsExhausted
+from turnfold.errors import (
+    ContextOverflow,
+    InvalidOption,
+    ModelFailed,
+    ModelUnavailable,
+    StepsExhausted,
+)
+from turnfold.models import Answer, Prompt, ToolSchemas
 from turnfold.testing import ScriptedModel
 from turnfold.window import Section
 
@@ -188,6 +195,34 @@ def test_a_model_that_fails_leaves_a_log_to_go_on_from(memory: Memory) -> None:
     reply = agent.run("one", "hello", client_id="u1")
     assert reply.text == "up again"
     assert texts(memory) == [("user", "hello"), ("assistant", "up again")]
+
+
+class Silent(ScriptedModel):
+    """Answers its first question never."""
+
+    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
+        if not self.asked:
+            await super().complete(prompt, tools=tools)
+            await asyncio.sleep(3_600)
+        return await super().complete(prompt, tools=tools)
+
+
+def test_a_model_that_takes_too_long_is_unavailable(memory: Memory) -> None:
+    agent = Agent(memory, Silent(["never", "at last 终于"]), model_seconds=0.1)
+    with pytest.raises(ModelUnavailable, match=r"scripted gave no answer within 0\.1 s"):
+        agent.run("one", "hello")
+    reply = agent.resume("one")
+    assert reply is not None
+    assert reply.text == "at last 终于"
+    assert texts(memory) == [("user", "hello"), ("assistant", "at last 终于")]
+
+    async def run() -> None:
+        async with AsyncMemory("sqlite://", budget=WIDE) as awaited:
+            slow = AsyncAgent(awaited, Silent(["never", "at last"]), model_seconds=0.1)
+            with pytest.raises(ModelUnavailable, match="model_seconds"):
+                await slow.run("one", "hello")
+
+    asyncio.run(run())
 
 
 def test_the_workspace_is_fresh_in_every_call_and_never_in_the_log(memory: Memory) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ from turnfold.agent import Agent, AsyncAgent, TextCame
 from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=4_000)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where a job in the background was started with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def interrupted(release: threading.Event) -> Callable[[], str]:

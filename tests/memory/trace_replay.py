@@ -69,7 +69,7 @@ class Replay:
         self._note(name, audit(session, context=self._call(name, session)))
         self._explain(name, session)
         self.watch(session)
-        self.memory.awaiting._sessions.clear()  # a window per trace would be held otherwise
+        self.memory.awaiting._handles._held.clear()  # a window per trace would be held otherwise
 
     def _call(self, name: str, session: Session) -> Context:
         context = session.context()

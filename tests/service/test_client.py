@@ -63,11 +63,12 @@ NOT_SERVED = {
         "budget": "the service's own; a call may name another",
         "store": "behind the service",
         "scope": "the token's tenant",
+        "held_bytes": "memory of the process that holds the session",
         "index_meaning": "the embedder is the service's, which works in the background",
     },
     AsyncState: {},
     AsyncFindings: {},
-    AsyncSnapshots: {},
+    AsyncSnapshots: {"held_bytes": "memory of the process that holds the session"},
     AsyncShortMemory: {"meter": "figures are the service's: /metrics"},
 }
 REMOTE = {

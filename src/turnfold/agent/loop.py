@@ -7,15 +7,21 @@ call without a result is shown to the model as one that has none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, cast
 
 from turnfold.agent.events import Answered, Event, Reply, Sending, TextCame, ToolDone, ToolStarted
+from turnfold.agent.results import Outcome, ToolRun, failure
 from turnfold.agent.second_layer import SecondLayer
 from turnfold.agent.serving import Serving
-from turnfold.agent.tools import Tool, ToolRefused, as_tool
-from turnfold.errors import BudgetTooSmall, ContextOverflow, InvalidOption, StepsExhausted
+from turnfold.agent.tools import Tool, as_tool
+from turnfold.errors import (
+    BudgetTooSmall,
+    ContextOverflow,
+    InvalidOption,
+    ModelUnavailable,
+    StepsExhausted,
+)
 from turnfold.memory import AsyncMemory, AsyncMemoryModule, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
 from turnfold.recall.findings import FindingRule
@@ -149,12 +155,19 @@ class AsyncAgent:
         model, tools = self._model, self._schemas
         on_text = self._text_came if self._on_event is not None else None
 
-        def question() -> Coroutine[object, None, Answer]:
+        async def question() -> Answer:
             if on_text is None:
-                return model.complete(context, tools=tools)
-            return model.stream(context, tools=tools, on_text=on_text)
+                return await model.complete(context, tools=tools)
+            return await model.stream(context, tools=tools, on_text=on_text)
 
-        return cast("Answer", await self._memory.way.ask(question, seconds=self._model_seconds))
+        try:
+            found = await self._memory.way.ask(question, seconds=self._model_seconds)
+        except TimeoutError as error:
+            raise ModelUnavailable(
+                f"{model.name} gave no answer within {self._model_seconds:g} s; what was said is in the log: "
+                "resume() asks again, and a larger model_seconds waits longer"
+            ) from error
+        return cast("Answer", found)
 
     def _job(
         self, session: AsyncSession, call: ToolCall, asked: int
@@ -162,7 +175,8 @@ class AsyncAgent:
         async def job() -> None:
             self._tell(ToolStarted(call))
             kept = await self._serving.answer(session, call)
-            text, failed = (kept, False) if kept is not None else await self._result(session, call)
+            done = Outcome(kept) if kept is not None else await self._result(session, call)
+            text, failed = done.text, done.failed
             seq = (await session.tool(text, tool_call_id=call.id, name=call.name)).last
             if kept is None:
                 await self._serving.done(session, call, text, failed=failed, seq=seq, asked=asked)
@@ -170,30 +184,21 @@ class AsyncAgent:
 
         return job
 
-    async def _result(self, session: AsyncSession, call: ToolCall) -> tuple[str, bool]:
-        """What a tool answers; a fault is an answer too, so that the model can do something about it."""
+    async def _result(self, session: AsyncSession, call: ToolCall) -> Outcome:
+        """Run a tool. A fault is a result too, so that the model can do something about it."""
         if self._second.answers(call):
             return await self._second.result(session, call)
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"
-            return f"error: there is no tool {call.name!r}; known: {known}", True
+            return Outcome(f"error: there is no tool {call.name!r}; known: {known}", failed=True)
+        run = ToolRun(tool, call.arguments)
         try:
-            arguments = tool.arguments(call.arguments)
-            found = await self._memory.way.ask(
-                lambda: tool.call(**arguments), seconds=self._tool_seconds
-            )
-        except ToolRefused as refused:
-            return f"error: {refused}", True
+            found = await self._memory.way.ask(run.question, seconds=self._tool_seconds)
         except TimeoutError:
-            return f"error: no result within {self._tool_seconds:g} s", True
-        except Exception as error:  # whatever a tool raises, the model is told
-            return f"error: {type(error).__name__}: {error}", True
-        return found if isinstance(found, str) else _spelled(found), False
-
-
-def _spelled(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+            return Outcome(f"error: no result within {self._tool_seconds:g} s", failed=True)
+        except Exception as error:  # the tool could not be run at all
+            return failure(error)
+        finally:
+            run.abandon()
+        return cast("Outcome", found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from turnfold.agent.results import Outcome
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemoryModule, AsyncSession
@@ -64,12 +65,12 @@ class SecondLayer:
         """Whether a call is for it."""
         return self.module is not None and call.name == _NAME
 
-    async def result(self, session: AsyncSession, call: ToolCall) -> tuple[str, bool]:
-        """What is brought back, and whether the question failed; the model is told what is wrong with it."""
+    async def result(self, session: AsyncSession, call: ToolCall) -> Outcome:
+        """What is brought back; the model is told what is wrong with its question."""
         if self.module is None:
-            return "error: nothing is remembered here", True
+            return Outcome("error: nothing is remembered here", failed=True)
         try:
             asked = _arguments.decode(call.arguments or "{}")
-            return await self.module.within(session.id).answer_recall(asked), False
+            return Outcome(await self.module.within(session.id).answer_recall(asked))
         except (InvalidOption, msgspec.MsgspecError, RecursionError) as error:
-            return f"error: {error}", True
+            return Outcome(f"error: {error}", failed=True)

@@ -7,6 +7,7 @@ reach the function: the model gets the reason as the result of its call and can 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
@@ -56,7 +57,8 @@ class Tool:
                 return given
             checked = msgspec.convert(given, self.form)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise ToolRefused(f"the arguments do not fit {self.name}: {error}") from None
+            problem = _lone_surrogate(text) or error
+            raise ToolRefused(f"the arguments do not fit {self.name}: {problem}") from None
         return msgspec.structs.asdict(checked)
 
 
@@ -92,6 +94,18 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
             f"tool {name!r}: {error}; annotate its parameters with JSON types"
         ) from None
     return Tool(name, inspect.getdoc(given) or "", parameters, given, form, remember)
+
+
+def _lone_surrogate(text: str) -> str:
+    """Name the lone surrogate in JSON text, which the decoder reports as truncated input; empty if there is none."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        return f"\\u{half:04x} is half a character; escape both halves or write the character"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def _schema(form: type[msgspec.Struct]) -> dict[str, object]:

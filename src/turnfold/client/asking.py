@@ -39,6 +39,7 @@ class Asker:
         self._transport = transport
         self._retries = retries
         self._backoff = backoff
+        self._closed = False
 
     async def ask(
         self,
@@ -56,17 +57,20 @@ class Asker:
         if key:
             headers["idempotency-key"] = quote(key, safe="")
         for attempt in range(self._retries + 1):
+            if self._closed:
+                raise StoreUnavailable("this memory has been closed; open another one")
             try:
                 return await self._once(method, target, headers, content, answer)
             except (StoreUnavailable, LimitExceeded) as error:
                 pause = self._pause(error, attempt)
-                if pause is None or attempt == self._retries:
+                if pause is None or attempt == self._retries or self._closed:
                     raise
                 await self._transport.pause(pause)
         raise AssertionError("unreachable")  # the last attempt returned or raised
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections. What is asked afterwards is a `StoreUnavailable`."""
+        self._closed = True
         await self._transport.close()
 
     async def _once(

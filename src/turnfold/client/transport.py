@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
+from turnfold.models.loop_clients import LoopClients
 
 try:
     import httpx2
@@ -49,27 +50,35 @@ class Transport(Protocol):
 
 
 class AwaitingTransport:
-    """For programs with an event loop."""
+    """For programs with an event loop, or several: each loop has connections of its own."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
-        self._client = httpx2.AsyncClient(
-            base_url=_checked(url),
-            headers=dict(headers),
-            timeout=timeout,
-            trust_env=False,
-            verify=_needs_certificates(url),
+        base, given = _checked(url), dict(headers)
+        self._clients = LoopClients(
+            lambda: _LoopClient(
+                base_url=base,
+                headers=given,
+                timeout=timeout,
+                trust_env=False,
+                verify=_needs_certificates(base),
+            )
         )
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> Reply:
         """Awaited."""
+        client = await self._clients.here()
         try:
-            found = await self._client.request(
+            found = await client.request(
                 method, path, headers=dict(headers), content=content or None
             )
         except httpx2.TransportError as error:
             raise _unreachable(error) from error
+        except RuntimeError as error:
+            if client.is_closed:  # while the request was under way
+                raise _unreachable(error) from error
+            raise
         return Reply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
@@ -77,8 +86,15 @@ class AwaitingTransport:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Let go."""
-        await self._client.aclose()
+        """Let go of those of this loop; those of another end with it."""
+        await self._clients.close()
+
+
+class _LoopClient(httpx2.AsyncClient):
+    """The client of one loop."""
+
+    async def close(self) -> None:
+        await self.aclose()
 
 
 class BlockingTransport:
@@ -103,6 +119,10 @@ class BlockingTransport:
             )
         except httpx2.TransportError as error:
             raise _unreachable(error) from error
+        except RuntimeError as error:
+            if self._client.is_closed:  # by another thread, while the request was under way
+                raise _unreachable(error) from error
+            raise
         return Reply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:

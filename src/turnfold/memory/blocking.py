@@ -134,6 +134,11 @@ class Session:
         return Snapshots(self._awaiting.snapshots)
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of memory this handle takes, about: its windows, and what it has read of snapshots and vectors."""
+        return self._awaiting.held_bytes
+
+    @property
     def last_call(self) -> str:
         """The call made last through this handle; empty before the first."""
         return self._awaiting.last_call

@@ -185,6 +185,14 @@ class Follower:
         self.system, self.pins = (), ()
         self.state, self.findings = StateNote(), KnownFindings()
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory its windows take, about."""
+        held = 0
+        for opened in list(self._opened.values()):  # a copy: another thread may open one meanwhile
+            held += opened.window.held_bytes
+        return held
+
     async def refresh(self) -> None:
         """Look whether anything changed; read what did."""
         for _ in range(_TRIES - 1):

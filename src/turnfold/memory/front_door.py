@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -11,6 +10,7 @@ from typing import Self
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory.fold_keeper import FoldMode, FoldPolicy
+from turnfold.memory.handles import Handles
 from turnfold.memory.metrics.meter import Meter
 from turnfold.memory.metrics.metered_store import MeteredStore, redis_listener
 from turnfold.memory.searching import Found, search_memory
@@ -35,8 +35,6 @@ __all__ = ("AsyncMemory", "make_setting")
 
 _WINDOW = 16_000
 """Context window where neither a budget nor a model is named."""
-_HANDLES = 256
-"""Sessions whose window is kept at hand."""
 
 
 def make_setting(
@@ -174,16 +172,19 @@ class AsyncMemory:
         )
 
     @classmethod
-    def over(cls, setting: Setting, *, owns: bool) -> AsyncMemory:
-        """A memory over a setting that is made; `owns` says whether closing it closes the store."""
+    def over(cls, setting: Setting, *, owns: bool, handles: Handles | None = None) -> AsyncMemory:
+        """A memory over a setting that is made; `owns` says whether closing it closes the store.
+
+        `handles` is where sessions are kept, where several memories share one cache of them.
+        """
         memory = cls.__new__(cls)
-        memory._take(setting, owns=owns)  # noqa: SLF001 (its own)
+        memory._take(setting, owns=owns, handles=handles)  # noqa: SLF001 (its own)
         return memory
 
-    def _take(self, setting: Setting, *, owns: bool) -> None:
+    def _take(self, setting: Setting, *, owns: bool, handles: Handles | None = None) -> None:
         self._setting = setting
         self._owns = owns
-        self._sessions: OrderedDict[str, AsyncSession] = OrderedDict()
+        self._handles = Handles() if handles is None else handles
 
     @property
     def store(self) -> Store:
@@ -217,13 +218,7 @@ class AsyncMemory:
 
     def session(self, conversation: str) -> AsyncSession:
         """The handle on a conversation, new or not."""
-        known = self._sessions.get(conversation)
-        if known is None:
-            known = self._sessions[conversation] = AsyncSession(conversation, self._setting)
-            while len(self._sessions) > _HANDLES:
-                self._sessions.popitem(last=False)
-        self._sessions.move_to_end(conversation)
-        return known
+        return self._handles.get(conversation, self._setting)
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
         """A page of the conversations of this scope, in id order."""
@@ -245,7 +240,7 @@ class AsyncMemory:
 
     async def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, for good."""
-        self._sessions.pop(conversation, None)
+        self._handles.drop(conversation, self._setting)
         return await self._setting.store.delete(self._setting.scope, conversation)
 
     async def health(self) -> Health:

@@ -107,6 +107,11 @@ class LiveWindow:
             self.seq = entry.seq
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of memory its messages take, about."""
+        return self._transcript.held_bytes
+
+    @property
     def turn(self) -> int:
         """Seq of the user message that opened the newest turn; 0 before the first."""
         transcript = self._transcript

@@ -33,7 +33,7 @@ __all__ = (
     "write_manifest",
 )
 
-_MOST_FINGERPRINTS = 20_000
+_SPARE_FINGERPRINTS = 32
 _MARK = 16
 """Bytes a message is recognised by."""
 CALL: Final = "call"
@@ -130,7 +130,10 @@ def call_key(seq: int, number: int) -> str:
 
 
 class Fingerprints:
-    """What messages are recognised by, worked out once for each: a window sends the same ones call after call."""
+    """What messages are recognised by, worked out once for each: a window sends the same ones call after call.
+
+    Only messages of the last calls are held: what has left the window must not stay in memory because of this.
+    """
 
     __slots__ = ("_known", "_last", "_marks")
 
@@ -144,14 +147,15 @@ class Fingerprints:
         same = shared_messages(messages, self._last)
         self._marks = self._marks[: same * _MARK] + b"".join(map(self._of, messages[same:]))
         self._last = messages
+        if len(self._known) > 2 * len(messages) + _SPARE_FINGERPRINTS:
+            sent = {id(message) for message in messages}
+            self._known = {key: known for key, known in self._known.items() if key in sent}
         return blake2b(self._marks, digest_size=16).hexdigest()
 
     def _of(self, message: Message) -> bytes:
         known = self._known.get(id(message))
         if known is not None and known[0] is message:
             return known[1]
-        if len(self._known) >= _MOST_FINGERPRINTS:
-            self._known.clear()
         mark = blake2b(encode_message(message), digest_size=_MARK).digest()
         self._known[id(message)] = (
             message,

@@ -139,6 +139,14 @@ class AsyncSession:
         return self._snapshots
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of memory this handle takes, about: its windows, and what it has read of snapshots and vectors."""
+        held = self._follower.held_bytes
+        if self._snapshots is not None:
+            held += self._snapshots.held_bytes
+        return held + (self._meanings.held_bytes if self._meanings is not None else 0)
+
+    @property
     def last_call(self) -> str:
         """The call made last through this handle; empty before the first."""
         return self._calls.last

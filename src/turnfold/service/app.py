@@ -22,6 +22,7 @@ import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -50,6 +51,8 @@ _SCHEMA: Final = "/v1/openapi.json"
 _PROCESS: Final = secrets.token_hex(4)
 """Tells the request ids of this process from those of others: they are for finding, not for hiding."""
 _NUMBERS: Final = count(1)
+_GONE: Final = 499
+"""Status of a request whose client was gone before it was answered, in the log and in the figures; never sent."""
 
 
 def make_app(
@@ -161,6 +164,8 @@ class _Outermost:
         try:
             self._state.gate.check_names(headers)
             await self._app(scope, receive, answer.send)
+        except ClientDisconnect:  # nobody is left to answer, and nothing is wrong here
+            answer.status = answer.status or _GONE
         except Exception as error:
             await self._refuse(error, scope, receive, answer)
         finally:
@@ -219,7 +224,10 @@ class _Answer:
             headers["x-request-id"] = self.request_id
             headers["x-content-type-options"] = "nosniff"
             headers.setdefault("cache-control", "no-store")
-        await self._send(message)
+        try:
+            await self._send(message)
+        except OSError:  # some servers say so where a client is gone, others say nothing
+            raise ClientDisconnect from None
 
 
 def _frames(error: Exception) -> str:

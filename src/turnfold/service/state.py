@@ -13,6 +13,7 @@ from typing import Final
 
 from turnfold.memory import AsyncMemory, AsyncSession, AsyncShortMemory
 from turnfold.memory.calibrating import Calibrating
+from turnfold.memory.handles import Handles
 from turnfold.memory.setting import Setting
 from turnfold.service.admission import Gate
 from turnfold.service.limits import Limits
@@ -62,6 +63,8 @@ class ServiceState:
     """How often each operation was answered with each status."""
     streams: Counter[str] = field(default_factory=Counter[str])
     """Event streams open now, by token."""
+    handles: Handles = field(default_factory=Handles)
+    """The sessions at hand, of all tenants together."""
     quota: Quota = field(init=False)
     replies: Replies = field(init=False)
     _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
@@ -111,7 +114,8 @@ class ServiceState:
         known = self._memories.get(tenant)
         if known is None:
             own = replace(self.setting, scope=Scope(tenant), calibrating=Calibrating())
-            known = AsyncMemory.over(own, owns=False), AsyncShortMemory.over(own, owns=False)
+            memory = AsyncMemory.over(own, owns=False, handles=self.handles)
+            known = memory, AsyncShortMemory.over(own, owns=False)
             self._memories[tenant] = known
             while len(self._memories) > _TENANTS:
                 self._memories.popitem(last=False)

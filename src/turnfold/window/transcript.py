@@ -14,7 +14,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from sys import getsizeof
+from typing import NamedTuple, cast
 
 from turnfold.records import Grouper, Message, Misplaced, Part, Placement, TextPart, ToolResult
 from turnfold.tokens import TokenCounter
@@ -22,6 +23,8 @@ from turnfold.window.shrink import shrink_message
 
 __all__ = ("NO_RESULT", "Piece", "Transcript")
 
+_OVERHEAD = 800
+"""Bytes a message takes beside its texts: the objects it is made of, its sums, what it is recognised by."""
 NO_RESULT = "[no result was recorded for this call]"
 """What an unanswered call is answered with in the view, so that the provider accepts it."""
 
@@ -45,6 +48,7 @@ class Transcript:
         "_shown",
         "_shrunk",
         "_sums",
+        "_weighed",
         "costs",
         "counter",
         "grouper",
@@ -90,6 +94,7 @@ class Transcript:
         self._homes: dict[int, tuple[int, ...]] = {}
         self._placeholders: dict[str, int] = {}
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
+        self._weighed = (0, 0)
         for message in messages:
             self.add(message)
 
@@ -117,6 +122,18 @@ class Transcript:
             self._charge(placement.span, Piece(message, cost, position))
         else:
             self._add_irregular(Piece(message, cost, position), placement)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory its messages take, about; each message is looked at once."""
+        known, total = self._weighed
+        for message in self.messages[known:]:
+            known += 1
+            total += _OVERHEAD
+            for part in message.parts:
+                total += getsizeof(part.text) if type(part) is TextPart else _weight(part)
+        self._weighed = (known, total)
+        return total
 
     @property
     def spans(self) -> int:
@@ -272,6 +289,18 @@ class Transcript:
             known = self.counter.count_message(_answer(call_id))
             self._placeholders[call_id] = known
         return known
+
+
+def _weight(part: Part) -> int:
+    """Bytes of the texts of a part."""
+    weight = 0
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if isinstance(value, str):
+            weight += getsizeof(value)
+        elif isinstance(value, tuple):  # the content of a tool result
+            weight += sum(map(_weight, cast("tuple[Part, ...]", value)))
+    return weight
 
 
 def _raise_from(sums: array[int], index: int, amount: int) -> None:

@@ -66,6 +66,11 @@ class Meanings:
     _loose: dict[int, Rows] = field(default_factory=dict[int, "Rows"])
     """Vectors of the newest entries, by seq."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of vectors kept in memory."""
+        return self._vectors.held_bytes if self._vectors is not None else 0
+
     async def near(
         self, query: str, *, after: int, before: int, most: int
     ) -> list[tuple[int, float]]:

@@ -59,6 +59,13 @@ class Vectors:
     def __len__(self) -> int:
         return sum(map(len, self._blocks))
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory they take, with the copy that is searched."""
+        if not self._blocks:
+            return 0
+        return 2 * len(self._blocks) * self._blocks[0].nbytes
+
     def add(self, body: bytes, many: int) -> None:
         """The next `many` entries, as they were stored."""
         known = self._blocks[0].shape[1] if self._blocks else 0

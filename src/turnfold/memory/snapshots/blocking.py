@@ -24,6 +24,11 @@ class Snapshots:
         """The same for code that awaits; its coroutines never suspend."""
         return self._awaiting
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of snapshots kept in memory."""
+        return self._awaiting.held_bytes
+
     def take(self, snapshot: Snapshot) -> TakenSnapshot:
         """Keep a snapshot, durable on return. Without a turn it gets the one after the newest.
 

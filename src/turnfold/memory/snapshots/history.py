@@ -72,6 +72,11 @@ class AsyncSnapshots:
         self._remembering = threading.Lock()
         self._last: tuple[int, tuple[ListedItem, ...]] = (0, ())
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of snapshots kept in memory."""
+        return self._shelf.held_bytes
+
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
         """Keep a snapshot, durable on return. Without a turn it gets the one after the newest.
 

@@ -37,6 +37,11 @@ class SnapshotShelf:
         self._holding = threading.Lock()
         self._newest = 0
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of pieces kept in memory."""
+        return self._held_bytes
+
     async def put(self, turn: int, packed: Packed) -> None:
         """Write a new snapshot; a `Conflict` if there is one of this turn."""
         document = Document(SNAPSHOT, turn_key(turn), packed.body, 0, text=packed.text)

@@ -182,10 +182,11 @@ class Thinker:
     ) -> Answer:
         asked = tuple(messages)
         model = self.model
-        answer = cast(
-            "Answer",
-            await self.way.ask(lambda: model.complete(asked, tools=tools), seconds=self.seconds),
-        )
+
+        async def question() -> Answer:
+            return await model.complete(asked, tools=tools)
+
+        answer = cast("Answer", await self.way.ask(question, seconds=self.seconds))
         used = answer.usage
         if used is not None:
             thought.tokens += used.input + used.output
