@@ -78,7 +78,7 @@ def _lines(message: Message) -> list[str]:
     bare = Message.of(message.role, message.parts)
     return [
         f"{' '.join(passage.speaker.split())}: {_indented(passage.text)}"
-        for passage in passages_of([bare])
+        for passage in passages_of([bare], longest=0)
     ]
 
 
