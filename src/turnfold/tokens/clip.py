@@ -11,7 +11,23 @@ from collections.abc import Callable
 
 from turnfold.errors import InvalidOption
 
-__all__ = ("clip", "clip_end")
+__all__ = ("clip", "clip_end", "count_upto")
+
+_CHARACTERS_A_TOKEN = 16
+_SLACK = 8
+
+
+def count_upto(text: str, limit: int, count: Callable[[str], int]) -> int:
+    """Tokens of `text`; of one that clearly costs more than `limit`, what a beginning of it costs, which does too.
+
+    A beginning may cost a few tokens more than it does as part of the whole, where it ends inside a token; it must
+    therefore cost twice the limit to stand for the whole.
+    """
+    enough = max(limit, 0) + _SLACK
+    head = _CHARACTERS_A_TOKEN * enough
+    if len(text) > 2 * head and (least := count(text[:head])) > 2 * enough:
+        return least
+    return count(text)
 
 
 def clip(text: str, limit: int, count: Callable[[str], int]) -> str:

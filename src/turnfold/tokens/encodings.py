@@ -18,12 +18,12 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.tokens.counts import Certainty
+from turnfold.tokens.normal_forms import normal_form
 
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
@@ -63,8 +63,6 @@ _CACHED_CHARACTERS: Final = 16_000_000
 It remembers 65,536 pieces of text however long they are, and a piece may be as long as the text it comes from."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
-_MARK_RUN: Final = 128
-"""Combining marks in a row from which they are sorted here: `unicodedata.normalize` takes quadratic time for it."""
 
 
 class Encoding:
@@ -102,7 +100,7 @@ class Encoding:
             return 0
         encode = self._encode or self._load()
         if self._normalise and not text.isascii():
-            text = _composed(text)
+            text = normal_form("NFC", text)
         try:
             if len(text) > _CACHED_PIECE:
                 self._limit_cache(len(text))
@@ -292,30 +290,3 @@ def _first_surrogate(text: str) -> int:
     except UnicodeEncodeError as error:
         return error.start
     return -1
-
-
-def _composed(text: str) -> str:
-    """`text` in normal form C.
-
-    Marks that follow one another are sorted in that form, which `unicodedata` does by moving each past all before it:
-    a hundred thousand of them would take a minute. Long runs are therefore sorted first, and found by looking at every
-    `_MARK_RUN`-th character.
-    """
-    combining = unicodedata.combining
-    if len(text) > _MARK_RUN and any(map(combining, text[::_MARK_RUN])):
-        runs = (text[at : at + _MARK_RUN] for at in range(0, len(text), _MARK_RUN))
-        if any(all(map(combining, run)) for run in runs):
-            text = _mark_runs().sub(_sorted_marks, text)
-    return unicodedata.normalize("NFC", text)
-
-
-@cache
-def _mark_runs() -> re.Pattern[str]:
-    marks = "".join(chr(code) for code in range(sys.maxunicode) if unicodedata.combining(chr(code)))
-    return re.compile(f"[{marks}]{{{_MARK_RUN},}}")
-
-
-def _sorted_marks(run: re.Match[str]) -> str:
-    """A run of marks in canonical order: the same to normal form C, and already sorted."""
-    marks = "".join(unicodedata.normalize("NFD", mark) for mark in run[0])
-    return "".join(sorted(marks, key=unicodedata.combining))

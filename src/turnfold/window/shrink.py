@@ -26,7 +26,7 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.tokens import TokenCounter, clip, clip_end
+from turnfold.tokens import TokenCounter, clip, clip_end, count_upto
 
 __all__ = (
     "SMALLEST_CAP",
@@ -41,8 +41,6 @@ SMALLEST_CAP = 8
 """Tokens below which a shortened part says nothing any more; a budget that needs less is too small."""
 
 _HEAD_SHARE = 2 / 3
-_CHARACTERS_A_TOKEN = 16
-"""Characters per token of a beginning that is counted to see whether a text is far over its cap."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 
@@ -153,20 +151,8 @@ def _note(part: Part, cap: int, count: Callable[[str], int], reference: str) -> 
     return TextPart(shrink_text(note, cap, count))
 
 
-def _exceeds(text: str, cap: int, count: Callable[[str], int]) -> bool:
-    """Whether a text costs more than `cap`; one that clearly does is not counted to its end.
-
-    A beginning may cost a few tokens more than it does as part of the whole, where it ends inside a token, but not
-    twice as much.
-    """
-    head = _CHARACTERS_A_TOKEN * (cap + SMALLEST_CAP)
-    if len(text) > 2 * head and count(text[:head]) > 2 * (cap + SMALLEST_CAP):
-        return True
-    return count(text) > cap
-
-
 def _shrink_arguments(arguments: str, cap: int, count: Callable[[str], int]) -> str:
-    if not _exceeds(arguments, cap, count):
+    if count_upto(arguments, cap, count) <= cap:
         return arguments
     try:
         return _shrink_json(_sendable(arguments), cap, count)
@@ -184,13 +170,11 @@ def _sendable(arguments: str) -> object:
 
 def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
     # Numbers, keys and brackets stay whatever happens to the texts: where they alone are too much, nothing helps.
-    if _exceeds(json.dumps(_with_texts(value, lambda _: ""), ensure_ascii=False), 2 * cap, count):
+    bare = json.dumps(_with_texts(value, lambda _: ""), ensure_ascii=False)
+    if count_upto(bare, 2 * cap, count) > 2 * cap:
         return "{}"
     # Each text is counted once and not in every round; of what is over the cap anyway, only that is needed.
-    costs = {
-        text: 2 * cap if _exceeds(text, 2 * cap, count) else count(text)
-        for text in set(_texts_in(value))
-    }
+    costs = {text: min(count_upto(text, 2 * cap, count), 2 * cap) for text in set(_texts_in(value))}
     longest = max(costs.values(), default=0)
     totals: dict[str, int] = {}
 
@@ -204,7 +188,7 @@ def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
     while longest > 1:
         longest = min(longest // 2, cap)
         smaller = json.dumps(_with_texts(value, shortened), ensure_ascii=False)
-        if not _exceeds(smaller, cap, count):
+        if count_upto(smaller, cap, count) <= cap:
             return smaller
     return "{}"
 
