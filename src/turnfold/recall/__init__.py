@@ -7,8 +7,8 @@ from turnfold.recall.fusing import fuse, fused_parts
 from turnfold.recall.held_terms import AskedTerms, HeldTerms
 from turnfold.recall.passages import Recalled, passages_text
 from turnfold.recall.ranking import ranked_places, worth_of_places
-from turnfold.recall.relevance import relevant_places, speaks_of
-from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, is_character, terms_of
+from turnfold.recall.relevance import relevant_places, speaks_of, telling_part
+from turnfold.recall.terms import TERMS_MADE_BY, asked_terms, distinct_terms, is_character, terms_of
 
 __all__ = (
     "TERMS_MADE_BY",
@@ -16,6 +16,7 @@ __all__ = (
     "HeldTerms",
     "Recalled",
     "asked_terms",
+    "distinct_terms",
     "fill",
     "fuse",
     "fused_parts",
@@ -25,6 +26,7 @@ __all__ = (
     "ranked_places",
     "relevant_places",
     "speaks_of",
+    "telling_part",
     "terms_of",
     "worth_of_places",
 )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from turnfold.recall.terms import terms_of
-from turnfold.tokens import clip
+from turnfold.recall.terms import RUN, plain_text, terms_of_run
+from turnfold.tokens import clip, count_upto
 
 __all__ = ("excerpt",)
 
@@ -24,14 +24,14 @@ _MARKS = 4
 
 def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str], int]) -> str:
     """A stretch of `text` that costs at most `limit` tokens, around the sentence that holds most of the terms."""
-    if count(text) <= limit:
+    if count_upto(text, limit, count) <= limit:
         return text
     pieces = [match.span() for match in _PIECE.finditer(text) if match[0]]
     room = limit - _MARKS
     if room < 1 or not pieces:
         return clip(text, max(limit, 0), count)
-    wanted = set(terms)
-    held = [len(wanted.intersection(terms_of(text[start:stop]))) for start, stop in pieces]
+    wanted = _Wanted(terms)
+    held = [wanted.held_by(text[start:stop]) for start, stop in pieces]
     best = held.index(max(held))
     start, stop = _widened(text, pieces, best, room, count)
     shown = clip(text[start:stop].strip(), room, count)
@@ -49,14 +49,32 @@ def _widened(
 ) -> tuple[int, int]:
     """From the best piece outwards, more often onwards than back, while it fits."""
     first = last = best
-    room -= count(text[slice(*pieces[best])])
+    room -= count_upto(text[slice(*pieces[best])], room, count)
     while room > 0:
         onwards = last + 1 < len(pieces) and (last - best <= 2 * (best - first) or first == 0)
         at = last + 1 if onwards else first - 1
         if at < 0:
             break
-        room -= count(text[slice(*pieces[at])])
+        room -= count_upto(text[slice(*pieces[at])], room, count)
         if room < 0:
             break
         first, last = min(first, at), max(last, at)
     return pieces[first][0], pieces[last][1]
+
+
+class _Wanted:
+    """The terms that are looked for, piece by piece of one text; each word of it is looked at once."""
+
+    def __init__(self, terms: Collection[str]) -> None:
+        self._terms = frozenset(terms)
+        self._of_run: dict[str, frozenset[str]] = {}
+
+    def held_by(self, piece: str) -> int:
+        """How many of them a piece holds."""
+        held: set[str] = set()
+        for run in RUN.findall(plain_text(piece)):
+            known = self._of_run.get(run)
+            if known is None:
+                known = self._of_run[run] = self._terms.intersection(terms_of_run(run))
+            held |= known
+        return len(held)

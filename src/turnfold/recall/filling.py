@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from turnfold.recall.excerpts import excerpt
 from turnfold.recall.passages import Recalled, spoken
 from turnfold.records import Entry
+from turnfold.tokens import count_upto
 
 __all__ = ("fill", "places_to_read")
 
@@ -114,7 +115,7 @@ def _offers(
             continue
         said.add(text)
         found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
-        price = count(spoken(found)) + 1
+        price = count_upto(spoken(found), tokens // 2, count) + 1
         if price > tokens // 2:
             short = excerpt(entry.message.text, terms, tokens // 2, count)
             found = replace(found, excerpt=short)

@@ -19,6 +19,7 @@ from turnfold.recall.terms import (
     CHARACTERS,
     EDGES,
     WORDS,
+    found_in,
     is_cjk,
     plain_text,
     terms_of_words,
@@ -29,6 +30,8 @@ __all__ = ("AskedTerms", "HeldTerms")
 _PAIR = 2
 _LONGEST_TOGETHER = 24
 """Terms of a question that is looked for as it stands; a longer quotation is found by its pairs anyway."""
+_LONG = 20_000
+"""Characters from which each word of a text is looked at once: most stand there more than once."""
 _FEW = 128
 """Terms of characters that are faster looked for one by one than by making all terms of a text."""
 
@@ -73,12 +76,25 @@ class AskedTerms:
         runs = CHARACTERS.findall(plain)
         counts = self._counts(plain, runs)
         length = 2 * sum(map(len, runs)) - len(runs)
-        for terms in map(terms_of_words, WORDS.findall(plain)):
-            length += len(terms)
-            if not self._words.isdisjoint(terms):
-                for term in self._words.intersection(terms):
-                    counts[term] = counts.get(term, 0) + terms.count(term)
+        if len(plain) > _LONG:
+            length += self._count_words(Counter(found_in(WORDS, plain)), counts)
+        else:
+            for terms in map(terms_of_words, WORDS.findall(plain)):
+                length += len(terms)
+                if not self._words.isdisjoint(terms):
+                    for term in self._words.intersection(terms):
+                        counts[term] = counts.get(term, 0) + terms.count(term)
         return HeldTerms(counts, length, self._is_together(plain, counts))
+
+    def _count_words(self, words: Counter[str], counts: dict[str, int]) -> int:
+        """Add how often the terms of words stand there; how many terms the words have in all."""
+        length = 0
+        for word, times in words.items():
+            terms = terms_of_words(word)
+            length += len(terms) * times
+            for term in self._words.intersection(terms):
+                counts[term] = counts.get(term, 0) + terms.count(term) * times
+        return length
 
     def _counts(self, plain: str, runs: Sequence[str]) -> dict[str, int]:
         """How often the terms of characters stand there."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from turnfold.recall.simplified import SIMPLIFIED
 from turnfold.recall.terms import LETTERS, RUN, is_character, is_cjk, terms_of
+from turnfold.tokens import normal_form
 
 __all__ = ("Occurrence", "occurrences")
 
@@ -32,13 +33,14 @@ def occurrences(text: str, terms: Collection[str]) -> list[Occurrence]:
     wanted = frozenset(terms)
     alone = _asked_alone(wanted)
     plain, origins = _plain(text)
+    held: dict[str, frozenset[str]] = {}
     found = [
         Occurrence(_origin(origins, start), _origin(origins, stop), term)
         for run in RUN.finditer(plain)
         for start, stop, term in (
             _characters(run[0], run.start(), wanted, alone)
             if is_cjk(run[0])
-            else _words(run[0], run.start(), wanted)
+            else _words(run[0], run.start(), _held(run[0], wanted, held))
         )
     ]
     return sorted(each for each in found if each.start < each.stop)
@@ -62,8 +64,16 @@ def _characters(
             yield Occurrence(at + place, at + place + 2, pair)
 
 
-def _words(run: str, at: int, wanted: frozenset[str]) -> Iterator[Occurrence]:
-    whole = wanted.intersection(terms_of(run))
+def _held(run: str, wanted: frozenset[str], known: dict[str, frozenset[str]]) -> frozenset[str]:
+    """The terms wanted that a run holds; `known` are those of runs looked at before."""
+    held = known.get(run)
+    if held is None:
+        held = known[run] = wanted.intersection(terms_of(run))
+    return held
+
+
+def _words(run: str, at: int, whole: frozenset[str]) -> Iterator[Occurrence]:
+    """Where the terms that a run holds stand in it."""
     if not whole:
         return
     shown: set[str] = set()
@@ -79,7 +89,7 @@ def _words(run: str, at: int, wanted: frozenset[str]) -> Iterator[Occurrence]:
 
 def _plain(text: str) -> tuple[str, list[int] | None]:
     """The text with widths and forms made one, and for each of its characters where it came from."""
-    if unicodedata.is_normalized("NFKC", text):
+    if normal_form("NFKC", text) == text:
         return text, None
     plain: list[str] = []
     origins: list[int] = []
@@ -87,7 +97,7 @@ def _plain(text: str) -> tuple[str, list[int] | None]:
     for stop in range(1, len(text) + 1):
         if stop < len(text) and _joins(text[stop]):
             continue
-        piece = unicodedata.normalize("NFKC", text[start:stop])
+        piece = normal_form("NFKC", text[start:stop])
         plain.append(piece)
         origins += [start] * len(piece)
         start = stop

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from turnfold.recall.terms import is_character, terms_of
+from turnfold.recall.terms import distinct_terms, is_character
 from turnfold.records import Entry
 
-__all__ = ("relevant_places", "speaks_of")
+__all__ = ("relevant_places", "speaks_of", "telling_part")
 
 _ENOUGH = 2
 """Telling terms that a passage and a question must share."""
@@ -21,9 +21,24 @@ _BESIDE = 1
 """Places before and after one that speaks of the question that may be shown with it."""
 
 
+_LONGEST_QUESTION = 8_000
+"""Characters of what a user said that are looked for; of a longer text, half of them from each end."""
+
+
+def telling_part(said: str) -> str:
+    """What of a user's message is looked for where nobody asked for anything: all of it, or both ends of a huge one.
+
+    Every word is looked up, so a pasted file would take minutes; what is wanted of it stands before or after it.
+    """
+    if len(said) <= _LONGEST_QUESTION:
+        return said
+    half = _LONGEST_QUESTION // 2
+    return f"{said[:half]}\n{said[-half:]}"
+
+
 def speaks_of(text: str, asked: Collection[str]) -> bool:
     """Whether a text shares enough with what was asked to be shown without being asked for."""
-    said = set(terms_of(text))
+    said = distinct_terms(text)
     shared = [term for term in asked if term in said and not is_character(term)]
     return len(shared) >= _ENOUGH or any(map(_names_something, shared))
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from operator import add
+from typing import cast
 
 from turnfold.recall.simplified import SIMPLIFIED
 from turnfold.recall.stems import stem
 from turnfold.recall.stop_words import FUNCTION_CHARACTERS, STOP_WORDS
+from turnfold.tokens import normal_form
 
 __all__ = (
     "CHARACTERS",
@@ -29,10 +31,13 @@ __all__ = (
     "TERMS_MADE_BY",
     "WORDS",
     "asked_terms",
+    "distinct_terms",
+    "found_in",
     "is_character",
     "is_cjk",
     "plain_text",
     "terms_of",
+    "terms_of_run",
     "terms_of_words",
 )
 
@@ -66,6 +71,7 @@ _CONTRACTED = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
+_LONG_TEXT = 1_000_000
 
 
 def terms_of(text: str) -> list[str]:
@@ -80,10 +86,30 @@ def terms_of(text: str) -> list[str]:
     return terms
 
 
+def terms_of_run(run: str) -> Sequence[str]:
+    """The terms of what is written as one in a plain text."""
+    return [*run, *map(add, run, run[1:])] if is_cjk(run) else terms_of_words(run)
+
+
+def distinct_terms(text: str) -> set[str]:
+    """The terms of a text without their order and repetitions; each word of it is looked at once."""
+    terms: set[str] = set()
+    for run in set(found_in(RUN, plain_text(text))):
+        terms.update(terms_of_run(run))
+    return terms
+
+
+def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
+    """Everything a pattern finds; of a long text one after the other, since a list would take ten times its memory."""
+    if len(text) <= _LONG_TEXT:
+        return cast("list[str]", pattern.findall(text))
+    return (match[0] for match in pattern.finditer(text))
+
+
 def plain_text(text: str) -> str:
     """A text as terms are made of it: widths and forms made one, contractions undone, characters simplified."""
     # Looking whether there is anything to do is ten times as fast as doing it.
-    plain = unicodedata.normalize("NFKC", text) if _TO_BE_NORMALIZED.search(text) else text
+    plain = normal_form("NFKC", text) if _TO_BE_NORMALIZED.search(text) else text
     if "'" in plain or "’" in plain:
         plain = _CONTRACTED.sub("", plain)
     return plain.translate(SIMPLIFIED) if _TRADITIONAL.search(plain) else plain

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from turnfold.recall import terms_of
+from turnfold.recall import distinct_terms
 from turnfold.stores.findable import Findable, marks_of_text
 from turnfold.stores.postgres_engine import Statement
 from turnfold.stores.postgres_keys import Place, key_of, long_form
@@ -55,7 +55,7 @@ def scoped_marks(place: Place, marks: Iterable[str]) -> list[str]:
 
 def index_text(place: Place, found: Findable) -> str:
     """All that a place is found by, apart by spaces."""
-    terms = sorted(set(terms_of(found.text)))
+    terms = sorted(distinct_terms(found.text))
     marks = scoped_marks(place, sorted(found.marks))
     return " ".join((_conversation_mark(place), *scoped(place, terms), *marks))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
-from turnfold.recall import terms_of
+from turnfold.recall import distinct_terms
 from turnfold.stores.findable import Findable
 from turnfold.stores.sqlite_engine import Connection
 
@@ -111,7 +111,7 @@ class Filling:
         )
 
     def _text(self, place: int, found: Findable | None, change: int) -> str:
-        terms = set(terms_of(found.text)) if found is not None else set[str]()
+        terms = distinct_terms(found.text) if found is not None else set[str]()
         counts = self._entries if place > 0 else self._beside
         counts[self._tokens.all_places] += change
         of = self._tokens.of

@@ -29,7 +29,15 @@ from turnfold.summary.speakers import (
 )
 from turnfold.summary.terms import is_chinese, terms_of
 
-__all__ = ("Language", "Passage", "extract_summary", "spoken_language")
+__all__ = (
+    "LONGEST_READ",
+    "Language",
+    "Passage",
+    "as_read",
+    "extract_summary",
+    "hits_of",
+    "spoken_language",
+)
 
 Language = Literal["auto", "en", "zh"]
 
@@ -41,7 +49,15 @@ class Passage:
     speaker: str
     text: str
     position: int
+    unread: str = ""
+    """The line of `text` that stands for what of the message is not read; empty where all of it is."""
 
+
+LONGEST_READ = 200_000
+"""Characters of one message that are read: about 50,000 tokens of English."""
+_READ_FROM_THE_START = 3 / 4
+_LONGEST_WORD_CUT = 200
+_LANGUAGE_SAMPLE = 4_000
 
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
@@ -64,7 +80,6 @@ _BOILERPLATE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _BOILERPLATE_LENGTH = 90
-_QUESTION = re.compile(r"[?？]\W*$")
 _ENCODED = re.compile(r"[A-Za-z0-9+=_-]{100}")
 _WEAK_HITS = frozenset({"identifier", "name", "time"})
 
@@ -85,7 +100,7 @@ def extract_summary(
     `reading` is for who has read some of it already.
     """
     require_limit(limit)
-    ordered = sorted(passages, key=lambda passage: passage.position)
+    ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
     chinese = spoken_language(ordered, previous, language) == "zh"
     found = _candidates(ordered, previous, reading or Reading(), chinese=chinese)
     candidates = list(_distinct(found))
@@ -107,6 +122,51 @@ def extract_summary(
     return kept or _cut(candidates[ranked[0]].line, limit=limit, count=count, chinese=chinese)
 
 
+def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
+    """The passage with a note in place of the middle of a text that is too long to be read whole.
+
+    Reading takes a few microseconds a character, so 50 MB that a tool printed would take minutes.
+    """
+    text = passage.text
+    if passage.unread or len(text) <= longest:
+        return passage
+    head = _cut_before(text, int(longest * _READ_FROM_THE_START))
+    tail = _cut_after(text, len(text) - (longest - head))
+    unread = f"{tail - head:,}"
+    chinese = is_chinese(text[:_LANGUAGE_SAMPLE])
+    note = f"[…… 未读 {unread} 个字符 ……]" if chinese else f"[… {unread} characters not read …]"
+    read = f"{text[:head]}\n{note}\n{text[tail:]}"
+    return Passage(passage.speaker, read, passage.position, note)
+
+
+def hits_of(passage: Passage, sentence: Sentence, reading: Reading) -> tuple[Hit, ...]:
+    """Where the hard facts of a sentence of `passage` stand; that something is not read is one of them."""
+    if passage.unread and sentence.text == passage.unread:
+        return (Hit("unread", passage.unread.casefold(), 0, len(passage.unread)),)
+    return reading.hits(sentence.text, sentence.kind)
+
+
+def _cut_before(text: str, at: int) -> int:
+    """A place to cut at or shortly before `at`, between words where there are any."""
+    found = max(text.rfind(mark, max(0, at - _LONGEST_WORD_CUT), at) for mark in "\n 。，")
+    return found + 1 if found >= 0 else at
+
+
+def _cut_after(text: str, at: int) -> int:
+    places = (text.find(mark, at, at + _LONGEST_WORD_CUT) for mark in "\n 。，")
+    return min((found + 1 for found in places if found >= 0), default=at)
+
+
+def _is_question(text: str) -> bool:
+    """Whether nothing but signs follows the last question mark."""
+    for character in reversed(text):
+        if character in "?？":
+            return True
+        if character.isalnum() or character == "_":
+            return False
+    return False
+
+
 def spoken_language(
     passages: Sequence[Passage], other: str, language: Language
 ) -> Literal["en", "zh"]:
@@ -126,12 +186,12 @@ def _candidates(
         yield _from_previous(line, labels, reading)
     asked_by: str | None = None
     for number, passage in enumerate(passages):
-        sentences = reading.sentences(passage.text)
+        sentences = reading.sentences(passage.text, gap=passage.unread)
         prefix = prefix_of(passage.speaker, chinese=chinese)
         answers = asked_by is not None and asked_by != passage.speaker
         for place, sentence in enumerate(sentences):
             edge = 1.1 if place == 0 or place == len(sentences) - 1 else 1.0
-            hits = reading.hits(sentence.text, sentence.kind)
+            hits = hits_of(passage, sentence, reading)
             terms = frozenset(terms_of(sentence.text))
             stress = (
                 edge * _form(sentence, hits, len(terms)) * (1.25 if answers and place == 0 else 1.0)
@@ -149,7 +209,7 @@ def _candidates(
                 ),
             )
         if sentences:
-            asked_by = passage.speaker if _QUESTION.search(sentences[-1].text) else None
+            asked_by = passage.speaker if _is_question(sentences[-1].text) else None
 
 
 def _previous_lines(previous: str, reading: Reading, *, chinese: bool) -> Iterator[str]:
@@ -190,7 +250,7 @@ def _form(sentence: Sentence, hits: Sequence[Hit], terms: int) -> float:
         and _BOILERPLATE.match(sentence.text)
     ):
         factor *= 0.1
-    if _QUESTION.search(sentence.text):
+    if _is_question(sentence.text):
         factor *= 0.8
     if sentence.kind == "prose":
         factor *= min(1.0, 0.25 + 0.2 * (terms + 2 * len(hits)))

@@ -19,6 +19,7 @@ from turnfold.summary.terms import same_width
 __all__ = ("FACT_WEIGHTS", "Fact", "FactKind", "Hit", "fact_at", "find_facts", "find_hits")
 
 FACT_WEIGHTS: dict[FactKind, float] = {
+    "unread": 40.0,
     "constraint": 3.0,
     "decision": 2.5,
     "money": 2.0,
@@ -33,7 +34,10 @@ FACT_WEIGHTS: dict[FactKind, float] = {
     "number": 1.2,
     "identifier": 0.8,
 }
-"""How grave it is to lose a fact of each kind: a lost rule is obeyed by nobody."""
+"""How grave it is to lose a fact of each kind: a lost rule is obeyed by nobody.
+
+That something was not read at all outweighs whatever was found elsewhere, so that every summary says so.
+"""
 
 
 @dataclass(frozen=True, slots=True)

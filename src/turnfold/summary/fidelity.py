@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from turnfold.errors import InvalidOption
-from turnfold.summary.extract import Language, Passage
+from turnfold.summary.extract import Language, Passage, as_read, hits_of
 from turnfold.summary.facts import FACT_WEIGHTS, Fact, fact_at, find_hits
 from turnfold.summary.fitting import best_that_fit, joint_cost, require_limit
 from turnfold.summary.reading import Reading
@@ -109,10 +109,10 @@ def _graded_facts(source: Sequence[Passage], reading: Reading) -> list[tuple[Fac
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}
-    for passage in sorted(source, key=lambda p: p.position):
+    for passage in sorted(map(as_read, source), key=lambda p: p.position):
         voice = voice_of(passage.speaker)
-        for sentence in reading.sentences(passage.text):
-            for hit in reading.hits(sentence.text, sentence.kind):
+        for sentence in reading.sentences(passage.text, gap=passage.unread):
+            for hit in hits_of(passage, sentence, reading):
                 name = (hit.kind, hit.key)
                 if name not in first:
                     first[name] = fact_at(sentence.text, hit, speaker=passage.speaker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from turnfold.records import (
     AudioPart,
@@ -14,32 +14,45 @@ from turnfold.records import (
     TextPart,
     ToolResult,
 )
-from turnfold.summary.extract import Passage, extract_summary
+from turnfold.summary.extract import LONGEST_READ, Passage, as_read, extract_summary
 from turnfold.summary.speakers import is_role, tool_name
 from turnfold.window import Summarizer, plain_name
+from turnfold.window.shrink import common_cap
 
 __all__ = ("extractive_summarizer", "passages_of")
 
 
-def passages_of(messages: Iterable[Message], *, first: int = 0) -> list[Passage]:
-    """One passage per thing said, called or answered; `first` is the log position of the first message."""
+def passages_of(
+    messages: Iterable[Message], *, first: int = 0, longest: int = LONGEST_READ
+) -> list[Passage]:
+    """One passage per thing said, called or answered; `first` is the log position of the first message.
+
+    Of a message of more than `longest` characters each passage says what of it is not read; 0 for all of it.
+    """
     passages: list[Passage] = []
     names: dict[str, str] = {}
     for position, message in enumerate(messages, first):
-        speaker = _speaker(message)
-        said = _said(message.parts)
-        if said.strip():
-            passages.append(Passage(speaker, said, position))
-        for call in message.calls:
-            names[call.id] = call.name
-            passages.append(
-                Passage(f"{speaker} calls {tool_name(call.name)}", call.arguments, position)
-            )
-        for part in message.parts:
-            if isinstance(part, ToolResult) and (answered := _said(part.content)).strip():
-                name = tool_name(names.get(part.call_id, message.name or ""))
-                passages.append(Passage(f"tool:{name}" if name else "tool", answered, position))
+        of_message = list(_passages(message, position, names))
+        if longest and sum(len(passage.text) for passage in of_message) > longest:
+            most = max(common_cap([len(passage.text) for passage in of_message], longest), 1)
+            of_message = [as_read(passage, most) for passage in of_message]
+        passages.extend(of_message)
     return passages
+
+
+def _passages(message: Message, position: int, names: dict[str, str]) -> Iterator[Passage]:
+    """The passages of one message; `names` are the tools that were called so far, by the id of the call."""
+    speaker = _speaker(message)
+    said = _said(message.parts)
+    if said.strip():
+        yield Passage(speaker, said, position)
+    for call in message.calls:
+        names[call.id] = call.name
+        yield Passage(f"{speaker} calls {tool_name(call.name)}", call.arguments, position)
+    for part in message.parts:
+        if isinstance(part, ToolResult) and (answered := _said(part.content)).strip():
+            name = tool_name(names.get(part.call_id, message.name or ""))
+            yield Passage(f"tool:{name}" if name else "tool", answered, position)
 
 
 def _speaker(message: Message) -> str:

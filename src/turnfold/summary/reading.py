@@ -25,11 +25,11 @@ class Reading:
         self._sentences: dict[str, tuple[Sentence, ...]] = {}
         self._hits: dict[tuple[str, SentenceKind], tuple[Hit, ...]] = {}
 
-    def sentences(self, text: str) -> tuple[Sentence, ...]:
-        """The pieces of `text` in order."""
+    def sentences(self, text: str, *, gap: str = "") -> tuple[Sentence, ...]:
+        """The pieces of `text` in order; `gap` is a line of it that stands for what was left out."""
         known = self._sentences.get(text)
         if known is None:
-            known = self._sentences[text] = tuple(split_sentences(text))
+            known = self._sentences[text] = tuple(split_sentences(text, gap=gap))
         return known
 
     def hits(self, text: str, kind: SentenceKind) -> tuple[Hit, ...]:

@@ -44,10 +44,11 @@ _INVISIBLE = re.compile(
 )
 
 _CLOSERS = "[\"'”’」』）)\\]】》]*"
+# A run of signs is tried from its first only: where that leads nowhere, so do all the others.
 _BOUNDARY = re.compile(
-    rf"[.!?]+{_CLOSERS}(?=\s|$)"
+    rf"(?<![.!?])[.!?]+{_CLOSERS}(?=\s|$)"
     rf"|[。！？；]+{_CLOSERS}|…{{2,}}{_CLOSERS}|…(?=\s|$)"
-    rf"|(?<=[{CJK}])[.!?;]+(?=[{CJK}])|[!?]+(?=[{CJK}])"
+    rf"|(?<=[{CJK}])[.!?;]+(?=[{CJK}])|(?<![!?])[!?]+(?=[{CJK}])"
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Sen|St|Mt|Ave|Blvd|Fig|Eq|Sec|Vol|"
@@ -74,6 +75,7 @@ _CODE_LINE = re.compile(
 _CODE_ENDS = ("{", "}", ";", "};", "})", "=>", "->", "\\", "):", "else:", "try:")
 _JSON_START = re.compile(r"\s*(?:\{\s*\"|\[\s*(?:\{|\[|\"|-?\d))")
 _JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|[{}\[\],:\"]|[^\s\"{}\[\],:]++", re.DOTALL)
+_JSON_TOKEN_AFTER_OPEN_TEXT = re.compile(r"[{}\[\],:\"]|[^\s\"{}\[\],:]++")
 _JSON_ESCAPED_BREAK = re.compile(r"(?:\\[nrt])+")
 _JSON_ROW_ENOUGH = 60
 _JSON_ROW_FULL = 140
@@ -92,10 +94,25 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def split_sentences(text: str) -> list[Sentence]:
-    """The pieces of `text` in order; at least one whenever the cleaned text is not blank."""
+def split_sentences(text: str, *, gap: str = "") -> list[Sentence]:
+    """The pieces of `text` in order; at least one whenever the cleaned text is not blank.
+
+    `gap` is a line of the text that stands for what was left out of it: a piece of its own.
+    """
     cleaned = clean_text(text)
-    if _JSON_START.match(cleaned) and cleaned.rstrip()[-1:] in "}]":
+    is_json = _JSON_START.match(cleaned) is not None and cleaned.rstrip()[-1:] in "}]"
+    if not gap:
+        return _split_cleaned(cleaned, is_json=is_json)
+    before, _, after = cleaned.partition(f"\n{gap}\n")
+    return [
+        *_split_cleaned(before, is_json=is_json),
+        Sentence(gap, "prose"),
+        *_split_cleaned(after, is_json=is_json),
+    ]
+
+
+def _split_cleaned(cleaned: str, *, is_json: bool) -> list[Sentence]:
+    if is_json:
         pieces = list(_split_line(cleaned, "json"))
     else:
         pieces = [piece for line, kind in _lines(cleaned) for piece in _split_line(line, kind)]
@@ -207,7 +224,7 @@ def _split_long(piece: str) -> Iterator[str]:
 def _json_rows(text: str) -> Iterator[str]:
     """Slices of JSON that hold neighbouring leaves with their keys, cut where containers end or a row is full."""
     start, end = -1, 0
-    for token in _JSON_TOKEN.finditer(text):
+    for token in _json_tokens(text):
         mark = token[0]
         closes = mark in ("}", "]") and end - start >= _JSON_ROW_ENOUGH
         full = mark == "," and end - start >= _JSON_ROW_FULL
@@ -219,6 +236,18 @@ def _json_rows(text: str) -> Iterator[str]:
             end = token.end()
     if start >= 0:
         yield from _split_leaf(text[start:end])
+
+
+def _json_tokens(text: str) -> Iterator[re.Match[str]]:
+    """The tokens of JSON; after a quotation mark that is never closed, those of what is no text.
+
+    Where one is not closed none after it is: the rest would be searched to its end for each of them.
+    """
+    for token in _JSON_TOKEN.finditer(text):
+        if token[0] == '"':
+            yield from _JSON_TOKEN_AFTER_OPEN_TEXT.finditer(text, token.start())
+            return
+        yield token
 
 
 def _split_leaf(row: str) -> Iterator[str]:

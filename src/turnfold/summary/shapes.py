@@ -29,7 +29,7 @@ __all__ = ("FactKind", "Hit", "find_shapes")
 
 FactKind = Literal[
     "constraint", "decision", "money", "id", "email", "url", "path", "date", "time", "version",
-    "number", "name", "identifier",
+    "number", "name", "identifier", "unread",
 ]  # fmt: skip
 
 

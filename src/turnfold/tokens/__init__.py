@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnfold.tokens.cache import CacheStats, CountCache
 from turnfold.tokens.calibration import Calibration, Corrected, ScaledCounter, calibrated
 from turnfold.tokens.cautious import CautiousText, cautious_counter, formula_message_tokens
-from turnfold.tokens.clip import clip, clip_end
+from turnfold.tokens.clip import clip, clip_end, count_upto
 from turnfold.tokens.counter import TokenCounter
 from turnfold.tokens.counts import Certainty, Count, TextCounter, weakest
 from turnfold.tokens.driver import DriverCounter, ModelDriver
@@ -29,6 +29,7 @@ from turnfold.tokens.models import (
     find_model,
     register_model,
 )
+from turnfold.tokens.normal_forms import normal_form
 
 __all__ = (
     "CL100K_LIKE",
@@ -60,6 +61,7 @@ __all__ = (
     "clip",
     "clip_end",
     "context_window_for",
+    "count_upto",
     "counter_for",
     "counter_named",
     "estimate_text",
@@ -67,6 +69,7 @@ __all__ = (
     "find_model",
     "formula_message_tokens",
     "formula_tokens",
+    "normal_form",
     "register_model",
     "shutdown_token_executor",
     "table_tokens",

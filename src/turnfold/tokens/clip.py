@@ -11,38 +11,53 @@ from collections.abc import Callable
 
 from turnfold.errors import InvalidOption
 
-__all__ = ("clip", "clip_end")
+__all__ = ("clip", "clip_end", "count_upto")
+
+_CHARACTERS_A_TOKEN = 16
+_SLACK = 8
+
+
+def count_upto(text: str, limit: int, count: Callable[[str], int]) -> int:
+    """Tokens of `text`; of one that clearly costs more than `limit`, what a beginning of it costs, which does too.
+
+    A beginning may cost a few tokens more than it does as part of the whole, where it ends inside a token; it must
+    therefore cost twice the limit to stand for the whole.
+    """
+    enough = max(limit, 0) + _SLACK
+    head = _CHARACTERS_A_TOKEN * enough
+    if len(text) > 2 * head and (least := count(text[:head])) > 2 * enough:
+        return least
+    return count(text)
 
 
 def clip(text: str, limit: int, count: Callable[[str], int]) -> str:
     """A beginning of `text` that costs at most `limit` tokens, as long as the search finds."""
-    return text[: _fit(text, limit, count, from_end=False)]
+    return text[: _fit(len(text), limit, lambda length: count(text[:length]))]
 
 
-def clip_end(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """An ending of `text` that costs at most `limit` tokens, as long as the search finds."""
-    length = _fit(text, limit, count, from_end=True)
-    return text[len(text) - length :]
+def clip_end(text: str, limit: int, count: Callable[[str], int], *, start: int = 0) -> str:
+    """An ending of `text[start:]` that costs at most `limit` tokens, as long as the search finds."""
+    end = len(text)
+    length = _fit(max(0, end - start), limit, lambda length: count(text[end - length :]))
+    return text[end - length :]
 
 
-def _fit(text: str, limit: int, count: Callable[[str], int], *, from_end: bool) -> int:
+def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
+    """The length of the longest stretch found that costs at most `limit`; `longest` is all there is."""
     if limit < 0:
         raise InvalidOption(f"cannot clip to {limit} tokens")
-    if limit == 0 or not text:
+    if limit == 0 or not longest:
         return 0
-
-    def cost_of(length: int) -> int:
-        return count(text[len(text) - length :] if from_end else text[:length])
 
     # Grow from a short stretch, by what the last one cost: clipping a huge text does not count all of it.
     low = low_cost = 0
-    high = min(len(text), 2 * limit + 64)
+    high = min(longest, 2 * limit + 64)
     while (high_cost := cost_of(high)) <= limit:
-        if high == len(text):
+        if high == longest:
             return high
         low, low_cost = high, high_cost
         wanted = high * limit * 9 // (8 * max(1, high_cost))
-        high = min(len(text), max(high * 5 // 4, min(high * 4, wanted)) + 64)
+        high = min(longest, max(high * 5 // 4, min(high * 4, wanted)) + 64)
     return _close_in(cost_of, limit, (low, low_cost), (high, high_cost))
 
 

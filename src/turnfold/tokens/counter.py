@@ -6,7 +6,7 @@ of the costs of its messages plus one reply opening. Everything above (running s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from turnfold.records import (
@@ -39,6 +39,8 @@ from turnfold.tokens.media import (
 __all__ = ("TokenCounter",)
 
 _MARKS: Final = frozenset({"cache_control", "role", "type"})
+_LONG_TEXT: Final = 16_384
+"""Characters from which the count of a text is worth remembering while its message is shortened."""
 
 
 class TokenCounter:
@@ -68,6 +70,11 @@ class TokenCounter:
     def reply(self) -> int:
         """Tokens that open the model's answer, once per call."""
         return self.framing.reply
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether a message costs what its parts do; a driver prices it as a whole, so nothing follows for a part."""
+        return type(self).count_message is TokenCounter.count_message
 
     def count_text(self, text: str) -> int:
         """Tokens of a bare text, without framing."""
@@ -155,12 +162,69 @@ class TokenCounter:
             certainty = weakest(certainty, self.certainty_of(message))
         return Count(total, certainty)
 
+    def for_message(self, message: Message, tokens: int) -> TokenCounter:
+        """A counter of texts and parts with the same answers that counts no long text of `message` twice.
+
+        `tokens` is what this counter gave for the whole message. Costs are additive, so what the rest of the message
+        leaves of it is the cost of its longest text, which therefore need not be counted again at all.
+        """
+        texts = [text for text in _texts_of(message.parts) if len(text) >= _LONG_TEXT]
+        if not texts:
+            return self
+        known = _RememberedTexts(self.text, texts)
+        counter = TokenCounter(known, framing=self.framing, images=self.images)
+        longest = max(texts, key=len)
+        if self.is_additive and texts.count(longest) == 1:
+            known.counts[longest] = 0
+            left = tokens - counter.count_message(message)
+            known.counts[longest] = left if left > 0 else None
+        return counter
+
     def clip(self, text: str, limit: int) -> str:
         """A beginning of `text`, cut between characters, that costs at most `limit` tokens and uses them up."""
         return clip(text, limit, self._count)
 
     def __repr__(self) -> str:
         return f"TokenCounter({self.name!r})"
+
+
+class _RememberedTexts:
+    """A text counter that counts each of some long texts at most once."""
+
+    __slots__ = ("_count", "certainty", "counts", "name")
+
+    def __init__(self, inner: TextCounter, texts: Iterable[str]) -> None:
+        self.name = inner.name
+        self.certainty = inner.certainty
+        self._count = inner.count
+        self.counts: dict[str, int | None] = dict.fromkeys(texts)
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`."""
+        if len(text) < _LONG_TEXT or text not in self.counts:
+            return self._count(text)
+        known = self.counts[text]
+        if known is None:
+            known = self.counts[text] = self._count(text)
+        return known
+
+
+def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
+    """The texts of the parts that are counted as they are."""
+    for part in parts:
+        match part:
+            case TextPart():
+                yield part.text
+            case ToolCall():
+                yield part.arguments
+            case ToolResult():
+                yield from _texts_of(part.content)
+            case ThinkingPart():
+                yield from (part.text, part.redacted)
+            case OpaquePart():
+                yield part.json
+            case ImagePart() | AudioPart() | FilePart():
+                pass
 
 
 def _is_guesswork(parts: Sequence[Part]) -> bool:

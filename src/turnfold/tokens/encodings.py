@@ -5,17 +5,25 @@ on a plane. This is the only module that imports the tokenizer, and only when a 
 
 Content is always encoded as ordinary text. A user who types `<|endoftext|>` has typed thirteen characters, not a
 control token, and a counter that disagrees with the provider on that can be driven over budget on purpose.
+
+A long text is encoded in stretches (see `_count_long`): one word of 50 MB would otherwise take 3 to 5 GB of memory and
+hold up every other thread for as long as it takes. The count is the same.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 import unicodedata
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Final
 
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.tokens.counts import Certainty
+from turnfold.tokens.normal_forms import normal_form
 
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
@@ -42,11 +50,34 @@ _ID_BYTES = 4
 _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
 
+_STRETCH: Final = 65_536
+"""Characters that are encoded at a time."""
+_JOINT: Final = 512
+"""Tokens at the end of a stretch among which the place to go on from is looked for."""
+_TRIES: Final = 4
+"""Places tried before a longer stretch is encoded instead."""
+_CACHED_PIECE: Final = 256
+_CACHED_CHARACTERS: Final = 16_000_000
+"""Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is emptied.
+
+It remembers 65,536 pieces of text however long they are, and a piece may be as long as the text it comes from."""
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_SPACES: Final = re.compile(r"\s+")
+
 
 class Encoding:
     """Exact counter for one vocabulary. Cheap to make; the vocabulary is loaded on the first count."""
 
-    __slots__ = ("_encode", "_encode_flat", "_normalise", "_openings", "name")
+    __slots__ = (
+        "_bytes_of",
+        "_cached",
+        "_clear_cache",
+        "_encode",
+        "_encode_flat",
+        "_normalise",
+        "_openings",
+        "name",
+    )
 
     certainty = Certainty.EXACT
 
@@ -57,6 +88,9 @@ class Encoding:
         self._encode: Callable[[str], list[int]] | None = None
         self._encode_flat: Callable[[str], bytes] | None = None
         self._openings: tuple[str, ...] = ()
+        self._bytes_of: Callable[[int], bytes] = _not_loaded
+        self._clear_cache: Callable[[], object] = _nothing
+        self._cached = 0
         # Qwen's tokenizer composes characters before splitting them; without it counts are off.
         self._normalise = name == "qwen3"
 
@@ -66,18 +100,89 @@ class Encoding:
             return 0
         encode = self._encode or self._load()
         if self._normalise and not text.isascii():
-            text = unicodedata.normalize("NFC", text)
+            text = normal_form("NFC", text)
         try:
+            if len(text) > _CACHED_PIECE:
+                self._limit_cache(len(text))
+                if len(text) > 2 * _STRETCH:
+                    return self._count_long(text)
             for opening in self._openings:
                 if opening in text:
                     return len(encode(text))
             flat = self._encode_flat
             return len(encode(text)) if flat is None else len(flat(text)) // _ID_BYTES
-        except UnicodeEncodeError as error:
+        except UnicodeEncodeError:
             raise InvalidRecord(
-                f"lone surrogate at character {error.start} of a text to count",
+                f"lone surrogate at character {_first_surrogate(text)} of a text to count",
                 remedy="Decode the bytes with errors='replace', or replace the character",
             ) from None
+
+    def _count_long(self, text: str) -> int:
+        """Tokens of `text`, encoded stretch by stretch.
+
+        A stretch begins where the one before it has a boundary between two tokens, and must begin with the very
+        tokens that one has from there on. A sequence of tokens is the encoding of a text if and only if every two
+        neighbours in it are the encoding of theirs, and the two at the joint are neighbours in the stretch before it.
+        Where no such place is found a longer stretch is encoded, in the end the whole text.
+        """
+        total = at = 0
+        length, runs = _STRETCH, _Runs(text)
+        ids = self._ids(text[:length])
+        while at + length < len(text):
+            for place, kept in self._joints(text, at + length, ids, runs):
+                following = self._ids(text[place : place + _STRETCH])
+                agreed = ids[kept : len(ids) - _JOINT // 4]
+                if following[: len(agreed)] == agreed:
+                    total, at, length, ids = total + kept, place, _STRETCH, following
+                    break
+            else:
+                length *= 2
+                ids = self._ids(text[at : at + length])
+        return total + len(ids)
+
+    def _joints(
+        self, text: str, end: int, ids: array[int], runs: _Runs
+    ) -> Iterator[tuple[int, int]]:
+        """Places in `text` before `end` to go on from, best first, each with how many of `ids` come before it."""
+        first = len(ids) - _JOINT
+        if first < _JOINT:
+            return  # of so few tokens, as a run of spaces has, a longer stretch is needed to see enough
+        tokens = [self._bytes_of(token) for token in ids[first:]]
+        tail = b"".join(tokens)
+        # Gemma writes a space as this sign, and gives the sign back as a space.
+        shown = text[max(0, end - len(tail)) : end].replace("\u2581", " ").encode()
+        if not shown.endswith(tail):
+            return
+        offsets = accumulate(map(len, tokens[: _JOINT // 2]))
+        # A place is no beginning of a token alone: a token may begin inside a character.
+        places = [
+            (end - len(tail[offset:].decode()), kept)
+            for kept, offset in enumerate(offsets, first + 1)
+            if tail[offset] & 0xC0 != 0x80
+        ]
+        sure = [place for place in places if _is_always_cut(text, place[0])]
+        inside = (place for place in places if _kind(text[place[0] - 1]) == _kind(text[place[0]]))
+        yield from sure[:_TRIES] or (
+            place for place in islice(inside, _TRIES) if runs.go_on_at(place[0])
+        )
+
+    def _ids(self, text: str) -> array[int]:
+        """The tokens of `text`."""
+        flat = self._encode_flat
+        if flat is None or any(opening in text for opening in self._openings):
+            return array("I", (self._encode or self._load())(text))
+        ids = array("I")
+        ids.frombytes(flat(text))
+        if sys.byteorder == "big":
+            ids.byteswap()  # the tokenizer writes them little-endian
+        return ids
+
+    def _limit_cache(self, characters: int) -> None:
+        """Note that so many characters are counted; empty the tokenizer's cache before it holds too many."""
+        self._cached += characters
+        if self._cached > _CACHED_CHARACTERS:
+            self._cached = characters
+            self._clear_cache()
 
     def _load(self) -> Callable[[str], list[int]]:
         # Flat ids are bytes, not a list with a Python number per token, which takes a quarter to a half of the time.
@@ -87,6 +192,8 @@ class Encoding:
         if tokenizer.family == _ALL_KNOWN:
             self._openings = tuple(sorted({token[:2] for token in tokenizer.special_tokens()}))
             self._encode_flat = tokenizer.encode_flat
+            self._clear_cache = tokenizer.clear_cache
+        self._bytes_of = tokenizer.decode_token_bytes
         self._encode = tokenizer.encode_ordinary
         return self._encode
 
@@ -102,3 +209,84 @@ def _tokenizer(name: str) -> AnyTokenizer:
 
             tokenizer = _loaded[name] = Tokenizer.from_pretrained(name)
         return tokenizer
+
+
+def _not_loaded(token: int) -> bytes:
+    raise AssertionError(f"token {token} is asked for before the vocabulary is loaded")
+
+
+def _nothing() -> None:
+    """Families without a cache have none to empty."""
+
+
+def _is_always_cut(text: str, at: int) -> bool:
+    """Whether every tokenizer that cuts a text into words before it looks for tokens does so here."""
+    before, after = _kind(text[at - 1]), _kind(text[at])
+    if before == after:
+        return False
+    if "digit" in (before, after):
+        return True
+    return text[at] == " " or (before == "letter" and after == "sign" and text[at] not in "'\u2019")
+
+
+class _Runs:
+    """The words and runs of signs or spaces of one text that end in one place, whatever they begin with.
+
+    Tokenizers differ in what may follow what in a run, so only plain ones count: digits are cut into groups from the
+    first; combining marks go with letters or with signs, whichever they follow; a word in ASCII letters may end at
+    another letter or not, a word of a script without capitals at a capital, and spaces at a line end.
+    """
+
+    __slots__ = ("_plain", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._plain = range(0)
+        """Where the last one was found: a word of 50 MB is looked at once."""
+
+    def go_on_at(self, at: int) -> bool:
+        """Whether one of them goes on at a place."""
+        if at in self._plain:
+            return True
+        before, after = self._text[at - 1], self._text[at]
+        kind = _kind(after)
+        if kind == "sign":
+            return not before == after == "/"  # which may follow a line end within a run of signs
+        if kind in ("digit", "mark"):
+            return False
+        end = self._end_of_letters(at) if kind == "letter" else self._end_of_spaces(at)
+        self._plain = range(at, end)
+        return at < end
+
+    def _end_of_spaces(self, at: int) -> int:
+        run = _SPACES.match(self._text, at)
+        return run.end() if run is not None and run[0] == len(run[0]) * self._text[at] else at
+
+    def _end_of_letters(self, at: int) -> int:
+        text, first = self._text, self._text[at]
+        run = _LETTERS.match(text, at)
+        if run is None or _kind(text[run.end() : run.end() + 1] or " ") == "mark":
+            return at
+        if first.isascii():
+            return run.end() if run[0].isascii() else at
+        has_capitals = first.lower() != first.upper()
+        return run.end() if has_capitals or run[0] == run[0].lower() else at
+
+
+def _kind(character: str) -> str:
+    if character.isspace():
+        return "space"
+    if character.isalpha():
+        return "letter"
+    if character.isnumeric():
+        return "digit"
+    return "mark" if unicodedata.category(character).startswith("M") else "sign"
+
+
+def _first_surrogate(text: str) -> int:
+    """Where the first character is that UTF-8 cannot write; -1 when there is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return -1

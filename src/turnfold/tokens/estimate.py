@@ -118,6 +118,7 @@ _CHANGES_OF_CODE: Final = 4
 """More changes of sign than this are noise, not code."""
 _REPEATS_A_TOKEN: Final = 16
 _REPEATED_RULE: Final = 0.1
+_LONG: Final = 1_000_000
 _FEW_PIECES: Final = 3
 _NEGLIGIBLE: Final = 0.4
 """In a text of few pieces so small a doubt is not rounded up: a frequent word stays one token."""
@@ -136,7 +137,10 @@ def estimate_text(text: str, *, profile: EstimateProfile = ENVELOPE) -> int:
     """About how many tokens `text` is to a model whose tokenizer is unknown; errs upward."""
     sure = 0
     doubt = 0.0
-    for piece, times in Counter(_PIECES.findall(text)).items():
+    # A list of the pieces of a long text would take ten times its memory.
+    is_long = len(text) > _LONG
+    pieces = (piece[0] for piece in _PIECES.finditer(text)) if is_long else _PIECES.findall(text)
+    for piece, times in Counter(pieces).items():
         units, extra = _price(piece, profile)
         sure += units * times
         doubt += extra * times

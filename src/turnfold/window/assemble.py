@@ -169,7 +169,7 @@ def _shorten(view: SpanView, start: int, room: Room, fixed: Fixed, budget: Budge
             remedy=f"The newest call and its results cannot be split: raise max_messages ({budget.max_messages})",
         )
     costs = {
-        piece: shrinkable_costs(piece.message, view.transcript.counter)
+        piece: shrinkable_costs(piece.message, view.transcript.counter_of(piece))
         for piece in pieces
         if piece.position >= 0
     }

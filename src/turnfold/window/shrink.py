@@ -27,7 +27,7 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.tokens import TokenCounter, clip, clip_end
+from turnfold.tokens import TokenCounter, clip, clip_end, count_upto
 
 __all__ = (
     "READABLE",
@@ -72,7 +72,7 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
     room = cap - count(note) - 1  # one more for a token that forms across a joint
     while room > 0:
         head = clip(text, int(room * _HEAD_SHARE), count)
-        tail = clip_end(text[len(head) :], room - count(head), count)
+        tail = clip_end(text, room - count(head), count, start=len(head))
         shrunk = f"{head}{note}{tail}"
         over = count(shrunk) - cap
         if over <= 0:
@@ -301,7 +301,7 @@ def _note(part: Part, cap: int, count: Callable[[str], int], reference: str) -> 
 
 
 def _shrink_arguments(arguments: str, cap: int, count: Callable[[str], int]) -> str:
-    if count(arguments) <= cap:
+    if count_upto(arguments, cap, count) <= cap:
         return arguments
     try:
         return _shrink_json(_sendable(arguments), cap, count)
@@ -318,32 +318,48 @@ def _sendable(arguments: str) -> object:
 
 
 def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
-    longest = max(_text_costs(value, count), default=0)
+    # Numbers, keys and brackets stay whatever happens to the texts: where they alone are too much, nothing helps.
+    bare = json.dumps(_with_texts(value, lambda _: ""), ensure_ascii=False)
+    if count_upto(bare, 2 * cap, count) > 2 * cap:
+        return "{}"
+    # Each text is counted once and not in every round; of what is over the cap anyway, only that is needed.
+    costs = {text: min(count_upto(text, 2 * cap, count), 2 * cap) for text in set(_texts_in(value))}
+    longest = max(costs.values(), default=0)
+    totals: dict[str, int] = {}
+
+    def shortened(text: str) -> str:
+        if costs[text] <= longest:
+            return text
+        if text not in totals:
+            totals[text] = count(text)
+        return shrink_text(text, longest, lambda asked: totals.get(asked) or count(asked))
+
     while longest > 1:
         longest = min(longest // 2, cap)
-        smaller = json.dumps(_with_short_texts(value, longest, count), ensure_ascii=False)
-        if count(smaller) <= cap:
+        smaller = json.dumps(_with_texts(value, shortened), ensure_ascii=False)
+        if count_upto(smaller, cap, count) <= cap:
             return smaller
     return "{}"
 
 
-def _text_costs(value: object, count: Callable[[str], int]) -> Iterable[int]:
+def _texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        yield count(value)
+        yield value
     elif isinstance(value, dict):
         for inner in cast("dict[str, object]", value).values():
-            yield from _text_costs(inner, count)
+            yield from _texts_in(inner)
     elif isinstance(value, list):
         for inner in cast("list[object]", value):
-            yield from _text_costs(inner, count)
+            yield from _texts_in(inner)
 
 
-def _with_short_texts(value: object, cap: int, count: Callable[[str], int]) -> object:
+def _with_texts(value: object, replaced: Callable[[str], str]) -> object:
+    """The value with each of its texts replaced, the keys left alone."""
     if isinstance(value, str):
-        return shrink_text(value, cap, count)
+        return replaced(value)
     if isinstance(value, dict):
         items = cast("dict[str, object]", value).items()
-        return {key: _with_short_texts(inner, cap, count) for key, inner in items}
+        return {key: _with_texts(inner, replaced) for key, inner in items}
     if isinstance(value, list):
-        return [_with_short_texts(inner, cap, count) for inner in cast("list[object]", value)]
+        return [_with_texts(inner, replaced) for inner in cast("list[object]", value)]
     return value

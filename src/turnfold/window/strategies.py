@@ -76,9 +76,11 @@ def _beside_huge(view: SpanView, room: Room) -> tuple[SpanView, int]:
     They get up to half of what a cut keeps, and huge parts of theirs are held to the same cap. Where none of them
     fits, the view is returned as it is: the newest span is then shortened to all there is.
     """
-    counter, pieces = view.transcript.counter, list(view.pieces(view.last))
+    counter_of, pieces = view.transcript.counter_of, list(view.pieces(view.last))
     costs = {
-        piece: shrinkable_costs(piece.message, counter) for piece in pieces if piece.position >= 0
+        piece: shrinkable_costs(piece.message, counter_of(piece))
+        for piece in pieces
+        if piece.position >= 0
     }
     framing = sum(piece.tokens for piece in pieces) - sum(map(sum, costs.values()))
     low = max(room.low, room.tokens // 2)
@@ -89,7 +91,9 @@ def _beside_huge(view: SpanView, room: Room) -> tuple[SpanView, int]:
         return view, view.last
     caps = dict(view.caps)
     for piece in view.pieces(view.start):
-        if piece.position >= 0 and max(shrinkable_costs(piece.message, counter), default=0) > cap:
+        if piece.position < 0 or piece.tokens <= cap:
+            continue
+        if max(shrinkable_costs(piece.message, counter_of(piece)), default=0) > cap:
             caps[piece.position] = cap
     shortened = _moved(view, replace(_unchanged(view), caps=caps))
     start = shortened.first_within(

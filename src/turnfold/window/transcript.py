@@ -42,6 +42,7 @@ class Transcript:
     """The messages of a conversation with their costs. Grows at its end; nothing in it is ever changed."""
 
     __slots__ = (
+        "_counters",
         "_counts",
         "_homes",
         "_placeholders",
@@ -95,6 +96,7 @@ class Transcript:
         self._placeholders: dict[str, int] = {}
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
         self._weighed = (0, 0)
+        self._counters: dict[tuple[Message, int], TokenCounter] = {}
         for message in messages:
             self.add(message)
 
@@ -220,10 +222,21 @@ class Transcript:
         known = self._shrunk.get(key)
         if known is None:
             number = self.numbers[piece.position] if self.numbers else piece.position
-            message = shrink_message(piece.message, cap, self.counter, reference=f"#{number}")
-            known = self._shrunk[key] = Piece(
-                message, self.counter.count_message(message), piece.position
-            )
+            counter = self.counter_of(piece)
+            message = shrink_message(piece.message, cap, counter, reference=f"#{number}")
+            same = message is piece.message
+            tokens = piece.tokens if same else self.counter.count_message(message)
+            known = self._shrunk[key] = Piece(message, tokens, piece.position)
+        return known
+
+    def counter_of(self, piece: Piece) -> TokenCounter:
+        """The counter for the parts of a piece: a huge text that was counted once is not counted again."""
+        key = (piece.message, piece.position)
+        known = self._counters.get(key)
+        if known is None:
+            known = self.counter.for_message(piece.message, piece.tokens)
+            if known is not self.counter:
+                self._counters[key] = known
         return known
 
     def _add_irregular(self, piece: Piece, placement: Placement) -> None:
@@ -251,7 +264,8 @@ class Transcript:
             return piece
         parts = tuple(piece.message.parts[index] for index in indexes)
         message = _with_parts(piece.message, parts)
-        return Piece(message, self.counter.count_message(message), piece.position)
+        counter = self.counter_of(piece) if self.counter.is_additive else self.counter
+        return Piece(message, counter.count_message(message), piece.position)
 
     def _show(self, span: int, piece: Piece) -> None:
         self._edit(span).append(piece)

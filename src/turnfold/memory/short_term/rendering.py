@@ -77,7 +77,8 @@ def _lines(message: Message) -> list[str]:
     # Without its name, which anybody may choose: a user called "assistant" must not speak as one.
     bare = Message.of(message.role, message.parts)
     return [
-        f"{one_line(passage.speaker)}: {indented(passage.text)}" for passage in passages_of([bare])
+        f"{one_line(passage.speaker)}: {indented(passage.text)}"
+        for passage in passages_of([bare], longest=0)
     ]
 
 

@@ -19,7 +19,7 @@ __all__ = ("boundaries", "cut", "in_rows", "is_row")
 
 _SENTENCE = re.compile(
     r"[。！？；…]+[”’」』）)】\"]*"
-    r"|[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z0-9])"
+    r"|(?<![.!?])[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z0-9])"
 )
 _HTML_ROW = re.compile(r"<tr\b.*?(?:</tr\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _ROW = re.compile(r"\s*[|{\[<]|.*(?:\t| \| )")

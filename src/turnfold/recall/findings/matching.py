@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from turnfold.recall.simplified import SIMPLIFIED
+from turnfold.tokens import normal_form
 
 __all__ = ("folded", "held_by", "known_folded")
 
@@ -34,7 +34,7 @@ def held_by(texts: Sequence[str], asked: Collection[str]) -> list[float]:
 
 def folded(text: str) -> str:
     """A text in the spelling of terms: widths and case folded, Chinese characters simplified."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text).translate(SIMPLIFIED)
+    plain = text if text.isascii() else normal_form("NFKC", text).translate(SIMPLIFIED)
     return plain.casefold()
 
 
