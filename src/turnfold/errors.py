@@ -21,6 +21,7 @@
     │   ├── IdReused                     a client id that already names another body
     │   ├── ConversationDeleted          erased; nothing may be written to it any more
     │   ├── UnsafeStore                  a setting under which acknowledged entries could be lost
+    │   ├── WrongProcess                 opened in one process, used in a fork of it
     │   └── StoreUnavailable             the backend cannot be reached or has been closed
     └── MissingExtra (ImportError)       an optional dependency is needed; names the extra
 
@@ -54,6 +55,7 @@ __all__ = (
     "TurnfoldError",
     "UnknownModel",
     "UnsafeStore",
+    "WrongProcess",
 )
 
 
@@ -217,6 +219,10 @@ class ConversationDeleted(StoreError):
 
 class UnsafeStore(StoreError):
     """A setting under which acknowledged entries could be lost; the store refuses to open."""
+
+
+class WrongProcess(StoreError):
+    """A store opened in one process is used in a fork of it, or its file opened there; nothing was done."""
 
 
 class StoreUnavailable(StoreError):

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
+from turnfold.stores.process import ProcessGuard
 
 try:
     import psycopg
@@ -260,12 +261,14 @@ class PostgresEngine:
         self._in_place = _BlockingPool(url, pool_size) if blocking else None
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         self.closed = False
+        self._process = ProcessGuard(self)
         self.round_trips = 0
         """Exchanges with the server since the engine was made."""
         self.transactions = 0
 
     async def transact(self, tenant: str, work: Work[Result], *, reading: bool = False) -> Result:
         """Run `work` in one transaction: whole, or not at all."""
+        self._process.check()
         if not self._prepared and not self.closed:
             durable = Statement(f"SELECT {_DURABLE}")
             await self._run((Statement(_BEGIN_WRITING), durable), self._prepare)
@@ -274,13 +277,16 @@ class PostgresEngine:
         return await self._run((begin, Statement(_SETTINGS, (tenant,))), work)
 
     def check_open(self) -> None:
-        """Refuse work once closed."""
+        """Refuse work once closed, and in a process that did not open it."""
+        self._process.check()
         if self.closed:
             raise StoreUnavailable("the store has been closed")
 
     def close(self) -> None:
-        """Close what is idle now, and what is in use when it comes back."""
+        """Close what is idle now, and what is in use when it comes back; in a forked process, leave it to its owner."""
         self.closed = True
+        if not self._process.is_own:
+            return
         for pool in (self._in_place, *self._by_loop.values()):
             if pool is not None:
                 pool.close()
@@ -330,7 +336,9 @@ class PostgresEngine:
         finally:
             self.round_trips += transaction.round_trips
             self.transactions += 1
-            if kept and not self.closed:
+            if not self._process.is_own:
+                pass  # forked while this was under way: the connection is the parent's
+            elif kept and not self.closed:
                 pool.keep(connection)
             else:
                 _hang_up(connection)

@@ -105,6 +105,7 @@ class PostgresStore:
         *,
         expect: int | None = None,
     ) -> Appended:
+        self._engine.check_open()  # before any lock: in a forked process it may be taken for ever
         check_name(conversation, "conversation id")
         batch = prepare(entries, self._counter)
         return await self._appends.append(Place(scope.tenant, conversation), batch, expect)
@@ -374,6 +375,7 @@ class PostgresStore:
         return await self._engine.transact(place.tenant, work, reading=True)
 
     async def _write(self, place: Place, work: Callable[[Link], Awaitable[_Answer]]) -> _Answer:
+        self._engine.check_open()
         self._heads.take(place)
         return await self._engine.transact(place.tenant, work)
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol, TypeAlias, cast
 
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.stores.process import ProcessGuard
 from turnfold.stores.redis_breaker import Breaker
 
 try:
@@ -103,6 +104,7 @@ class RedisEngine:
         self._owed: dict[str, str] = {}
         self._closed = False
         self._on_answer = on_answer
+        self._process = ProcessGuard(self)
         self.breaker = Breaker(longest_pause=longest_pause_seconds, clock=clock)
         self.calls = 0
         """Commands sent."""
@@ -153,6 +155,8 @@ class RedisEngine:
     async def close(self) -> None:
         """Let go of the connections of this loop; those of other loops end with their loop."""
         self._closed = True
+        if not self._process.is_own:  # they are the parent's
+            return
         if self._in_place is not None:
             self._in_place.close()
         for loop in list(self._by_loop):
@@ -169,6 +173,7 @@ class RedisEngine:
 
     async def _ask(self, *words: _Word) -> object:
         """The answer; None when there is none; an error that concerns this key or script alone, as a value."""
+        self._process.check()
         if self._closed or not self._enter():
             return None
         reported = answered = False
