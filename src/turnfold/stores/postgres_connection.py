@@ -158,7 +158,7 @@ def _given_up_when_silent(
 def complete_address(url: str, limits: TimeLimits) -> str:
     """The address with the limits of connecting and of TCP, where it does not bring its own."""
     given = _parsed(url)
-    if given is None:
+    if given is None or not _is_plain(url, str(given.get("port", ""))):
         raise InvalidOption(
             "the address of the store cannot be read as postgresql://user:password@host:port/database; a password "
             "with one of @ : / ? # % in it writes them as %40 %3A %2F %3F %23 %25"
@@ -181,6 +181,13 @@ def _parsed(url: str) -> dict[str, Any] | None:
         return dict(conninfo_to_dict(url))
     except psycopg.Error:
         return None
+
+
+def _is_plain(url: str, port: str) -> bool:
+    """Whether no part of a password can have been taken for a host, a port or a database, which errors show."""
+    authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    misread = "@" in path or authority.count("@") > 1
+    return not misread and all(each.isdecimal() for each in port.split(",") if each)
 
 
 def end_with_the_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:

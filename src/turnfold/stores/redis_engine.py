@@ -335,11 +335,21 @@ def _is_local(error: ResponseError) -> bool:
 
 def _check_url(url: str, *, cluster: bool) -> None:
     """Refuse an address the driver cannot read when the store is made, not at the first read."""
-    try:
-        redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
-    except ValueError as error:
-        raise InvalidOption(f"redis_url cannot be used: {error}") from None
+    if not _is_readable(url):
+        raise InvalidOption(
+            "the address of the cache cannot be read as redis://user:password@host:port/database (or rediss://, "
+            "unix://); a password with one of @ : / ? # % in it writes them as %40 %3A %2F %3F %23 %25"
+        )
     if cluster and url.startswith("unix:"):
         raise InvalidOption(
             "a cluster is not reached through a socket file: give a redis:// address"
         )
+
+
+def _is_readable(url: str) -> bool:
+    """Whether the driver takes an address. Its own words are not told: they may show a part of a password."""
+    try:
+        redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
+    except ValueError:
+        return False
+    return True
