@@ -20,6 +20,8 @@ STORES = python_files(PACKAGE)
 
 JUSTIFIED = {
     "postgres_engine.exchange": "passes statements on; each is checked where it is made",
+    "postgres_engine.take_long": "a constant with a number of milliseconds, which is an option of the store",
+    "postgres_engine.transact": "constants with numbers of milliseconds, which are options of the store",
     "postgres_rows.lock_head": "a statement checked where it is made, with a literal added",
     "postgres_schema.migrate": "the steps of MIGRATIONS, which are constants",
     "postgres_rows.of_conversation": "an action and a table, named by the callers in postgres_store",

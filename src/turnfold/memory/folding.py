@@ -129,12 +129,23 @@ class Folder:
         entries: list[Entry] = []
         while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
             entries.extend(page)
+        if not entries or entries[-1].seq < fold.upto:
+            raise self._erased()
         passages = passages_of(
             [entry.message for entry in entries if entry.message.role != "system"],
             first=fold.after + 1,
         )
         fidelity = check_fidelity([*_before(fold), *passages], text).score
-        return await self.commit(fold, entries, text, fidelity=fidelity, model=_CALLER)
+        landed = await self.commit(fold, entries, text, fidelity=fidelity, model=_CALLER)
+        if landed is None and not await self._page(fold.after, fold.upto):
+            raise self._erased()
+        return landed
+
+    def _erased(self) -> ConversationDeleted:
+        """The error of a caller whose conversation was erased while its summary was on its way."""
+        return ConversationDeleted(
+            f"conversation {self.conversation!r} has been erased; use another id"
+        )
 
     async def commit(
         self,

@@ -38,6 +38,7 @@ from turnfold.errors import (
     TurnfoldError,
     UnknownModel,
     UnsafeStore,
+    WrongProcess,
 )
 
 __all__ = (
@@ -105,6 +106,7 @@ KINDS: Final = (
     Kind("id-reused", IdReused, 422, "The idempotency key names another body"),
     Kind("conversation-deleted", ConversationDeleted, 410, "The conversation was erased"),
     Kind("unsafe-store", UnsafeStore, 500, "The store refuses an unsafe setting"),
+    Kind("wrong-process", WrongProcess, 500, "The store belongs to another process"),
     Kind("store-unavailable", StoreUnavailable, 503, "The store cannot be reached"),
     Kind("missing-extra", MissingExtra, 501, "An optional package is not installed"),
     Kind("internal", TurnfoldError, 500, "The service failed"),
@@ -115,6 +117,7 @@ _OPERATORS_ONLY: Final = {
     "store-error": "the store could not do it; nothing was half done",
     "store-unavailable": "the store cannot be reached now; try again",
     "unsafe-store": "the store is not set up safely; its operator has to see to it",
+    "wrong-process": "the store was opened in another process; its operator has to see to it",
     "internal": "the service failed; its log has the reason under this request id",
 }
 """Kinds whose own words name hosts, users and files: these go to the log, not to whoever asked."""

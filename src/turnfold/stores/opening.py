@@ -44,7 +44,7 @@ def open_store(
             f"{scheme}:// cannot be the store: Redis may forget. Use it as cache=, in front of one of {_KNOWN}"
         )
     else:
-        raise InvalidOption(f"unknown store {scheme or url!r}; known: {_KNOWN}")
+        raise InvalidOption(f"unknown store {scheme or _shown(url)!r}; known: {_KNOWN}")
     return store if cache is None else with_cache(store, cache, blocking=blocking)
 
 
@@ -57,12 +57,13 @@ def _open_sqlite(
         raise MissingExtra(package="apsw", extra="sqlite", purpose="SqliteStore") from missing
     address = urlsplit(url)
     if address.netloc:
+        host = _shown(address.netloc)
         raise InvalidOption(
-            f"{url!r} names a host ({address.netloc!r}); a relative path takes three slashes: sqlite:///{address.netloc}"
+            f"{_shown(url)!r} names a host ({host!r}); a relative path takes three slashes: sqlite:///{host}"
         )
     if address.query or address.fragment:
         raise InvalidOption(
-            f"{url!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
+            f"{_shown(url)!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
         )
     path = unquote(address.path[1:])
     return SqliteStore(path or None, counter=counter, blocking=blocking, clock=clock)
@@ -88,9 +89,17 @@ def with_cache(
     `on_answer` is told of each question to Redis how many seconds it took and whether it was answered.
     """
     if urlsplit(cache).scheme.lower() not in _REDIS:
-        raise InvalidOption(f"cache={cache!r} is not a redis:// address")
+        raise InvalidOption(f"cache={_shown(cache)!r} is not a redis:// address")
     from turnfold.stores.redis_cache import CachedStore
 
     cluster = "+cluster://" in cache
     address = cache.replace("+cluster://", "://", 1)
     return CachedStore(store, address, blocking=blocking, cluster=cluster, on_answer=on_answer)
+
+
+def _shown(address: str) -> str:
+    """An address as an error may show it: whatever might hold a password is left out."""
+    if "@" not in address and "=" not in address:
+        return address
+    scheme, apart, _ = address.partition("://")
+    return f"{scheme}://..." if apart else "..."

@@ -13,27 +13,37 @@ Connections are kept per event loop, without threads or tasks of their own, so a
 from __future__ import annotations
 
 import asyncio
-import selectors
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
+from turnfold.stores.process import ProcessGuard
 
 try:
     import psycopg
-    from psycopg import generators
+
+    from turnfold.stores.postgres_connection import (
+        AwaitedConnection,
+        BlockingConnection,
+        Connection,
+        NoAnswer,
+        TimeLimits,
+        complete_address,
+        end_with_the_sync,
+        hang_up,
+        is_quiet,
+        reason_of,
+    )
 except ImportError as missing:
     raise MissingExtra(package="psycopg", extra="postgres", purpose="PostgresStore") from missing
 
-__all__ = ("Link", "PostgresEngine", "Rows", "Statement", "UniqueViolation")
+__all__ = ("Link", "PostgresEngine", "Rows", "Statement", "TimeLimits", "UniqueViolation")
 
 Result = TypeVar("Result")
 Rows: TypeAlias = list[tuple[object, ...]]
-_Blocking: TypeAlias = psycopg.Connection[tuple[object, ...]]
-_Async: TypeAlias = psycopg.AsyncConnection[tuple[object, ...]]
-_Connection: TypeAlias = _Blocking | _Async
 
 _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
@@ -47,9 +57,10 @@ _DURABLE = (
 # The time limits free a conversation whose writer was stopped, and those who wait for it.
 _SETTINGS = (
     f"SELECT set_config('turnfold.tenant', $1, true), {_DURABLE}, "
-    "set_config('lock_timeout', '30s', true), "
     "set_config('idle_in_transaction_session_timeout', '5min', true)"
 )
+_LIMIT_STATEMENTS = ", set_config('statement_timeout', '{}ms', true)"
+_LIMIT_LOCKS = ", set_config('lock_timeout', '{}ms', true)"
 
 
 class Statement(NamedTuple):
@@ -70,6 +81,10 @@ class Link(Protocol):
         """The same, and the commit in the same round trip; nothing can be asked afterwards."""
         ...
 
+    def take_long(self, *, unlimited: bool = False) -> None:
+        """Let every statement from now on take as long as long work may, or without any limit."""
+        ...
+
 
 Work: TypeAlias = Callable[[Link], Awaitable[Result]]
 
@@ -79,8 +94,13 @@ class UniqueViolation(StoreUnavailable):
 
 
 class _Transaction(ABC):
-    def __init__(self, opening: Sequence[Statement]) -> None:
+    def __init__(
+        self, connection: Connection, opening: Sequence[Statement], limits: TimeLimits
+    ) -> None:
         self._opening = tuple(opening)
+        self._limits = limits
+        self._limited = connection
+        connection.longest_silence = limits.silence(limits.statement)
         self.finished = False
         self.committing = False
         self.round_trips = 0
@@ -97,19 +117,27 @@ class _Transaction(ABC):
         self.committing, self.finished = False, True
         return answers[:-1]
 
+    def take_long(self, *, unlimited: bool = False) -> None:
+        limit = None if unlimited else self._limits.long
+        setting = f"SELECT true{_limit(_LIMIT_STATEMENTS, limit or 0)}"
+        self._opening += (Statement(setting),)
+        self._limited.longest_silence = self._limits.silence(limit)
+
     @abstractmethod
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
         """Send statements together and read all their answers."""
 
 
 class _BlockingTransaction(_Transaction):
-    def __init__(self, connection: _Blocking, opening: Sequence[Statement]) -> None:
-        super().__init__(opening)
+    def __init__(
+        self, connection: BlockingConnection, opening: Sequence[Statement], limits: TimeLimits
+    ) -> None:
+        super().__init__(connection, opening, limits)
         self._connection = connection
 
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
         with self._connection.pipeline() as pipeline:
-            _end_with_the_sync(pipeline)
+            end_with_the_sync(pipeline)
             cursors = [
                 self._connection.execute(sql.encode(), values, binary=True)
                 for sql, values in statements
@@ -118,13 +146,15 @@ class _BlockingTransaction(_Transaction):
 
 
 class _AsyncTransaction(_Transaction):
-    def __init__(self, connection: _Async, opening: Sequence[Statement]) -> None:
-        super().__init__(opening)
+    def __init__(
+        self, connection: AwaitedConnection, opening: Sequence[Statement], limits: TimeLimits
+    ) -> None:
+        super().__init__(connection, opening, limits)
         self._connection = connection
 
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
         async with self._connection.pipeline() as pipeline:
-            _end_with_the_sync(pipeline)
+            end_with_the_sync(pipeline)
             cursors = [
                 await self._connection.execute(sql.encode(), values, binary=True)
                 for sql, values in statements
@@ -135,9 +165,10 @@ class _AsyncTransaction(_Transaction):
 class _Pool(ABC):
     """Connections of one mode and, when asynchronous, of one event loop."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, limits: TimeLimits) -> None:
         self._url = url
-        self._idle: list[_Connection] = []
+        self._limits = limits
+        self._idle: list[Connection] = []
 
     @abstractmethod
     async def enter(self) -> None:
@@ -148,37 +179,38 @@ class _Pool(ABC):
         """Let the next one in."""
 
     @abstractmethod
-    async def connect(self) -> _Connection:
+    async def connect(self) -> Connection:
         """Open a connection."""
 
     @abstractmethod
     def transaction(
         self,
-        connection: _Connection,
+        connection: Connection,
         opening: Sequence[Statement],
     ) -> _Transaction:
         """A transaction on a connection of this pool."""
 
-    async def take(self) -> _Connection:
+    async def take(self) -> Connection:
         """An idle connection that is still alive, or a new one."""
         while self._idle:
             connection = self._idle.pop()
-            if _is_quiet(connection):
+            if is_quiet(connection):
                 return connection
-            _hang_up(connection)
+            hang_up(connection)
         return await self.connect()
 
-    def keep(self, connection: _Connection) -> None:
+    def keep(self, connection: Connection) -> None:
         self._idle.append(connection)
 
     def close(self) -> None:
+        """Hang up what is idle."""
         while self._idle:
-            _hang_up(self._idle.pop())
+            hang_up(self._idle.pop())
 
 
 class _BlockingPool(_Pool):
-    def __init__(self, url: str, size: int) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, limits: TimeLimits, size: int) -> None:
+        super().__init__(url, limits)
         self._places = threading.Semaphore(size)
         self._size = size
 
@@ -189,8 +221,8 @@ class _BlockingPool(_Pool):
     def leave(self) -> None:
         self._places.release()
 
-    async def connect(self) -> _Connection:
-        return _Blocking.connect(
+    async def connect(self) -> Connection:
+        return BlockingConnection.connect(
             self._url,
             autocommit=True,
             prepare_threshold=None,
@@ -201,16 +233,16 @@ class _BlockingPool(_Pool):
 
     def transaction(
         self,
-        connection: _Connection,
+        connection: Connection,
         opening: Sequence[Statement],
     ) -> _Transaction:
-        assert isinstance(connection, psycopg.Connection)  # noqa: S101 (for the type checker)
-        return _BlockingTransaction(connection, opening)
+        assert isinstance(connection, BlockingConnection)  # noqa: S101 (for the type checker)
+        return _BlockingTransaction(connection, opening, self._limits)
 
 
 class _LoopPool(_Pool):
-    def __init__(self, url: str, size: int) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, limits: TimeLimits, size: int) -> None:
+        super().__init__(url, limits)
         self._places = asyncio.Semaphore(size)
         self._size = size
 
@@ -227,8 +259,8 @@ class _LoopPool(_Pool):
     def leave(self) -> None:
         self._places.release()
 
-    async def connect(self) -> _Connection:
-        return await _Async.connect(
+    async def connect(self) -> Connection:
+        return await AwaitedConnection.connect(
             self._url,
             autocommit=True,
             prepare_threshold=None,
@@ -239,48 +271,61 @@ class _LoopPool(_Pool):
 
     def transaction(
         self,
-        connection: _Connection,
+        connection: Connection,
         opening: Sequence[Statement],
     ) -> _Transaction:
-        assert isinstance(connection, psycopg.AsyncConnection)  # noqa: S101 (for the type checker)
-        return _AsyncTransaction(connection, opening)
+        assert isinstance(connection, AwaitedConnection)  # noqa: S101 (for the type checker)
+        return _AsyncTransaction(connection, opening, self._limits)
 
 
 class PostgresEngine:
     """One database: transactions of a tenant, on connections that are opened when they are needed."""
 
-    def __init__(self, url: str, *, blocking: bool, pool_size: int, prepare: Work[None]) -> None:
+    def __init__(
+        self, url: str, limits: TimeLimits, *, blocking: bool, pool_size: int, prepare: Work[None]
+    ) -> None:
         if pool_size < 1:
             raise InvalidOption(f"pool_size must be at least 1, got {pool_size}")
-        self._url = url
+        self._url = complete_address(url, limits)
+        self._limits = limits
+        # Bound values would cost every transaction more than the rest of its settings.
+        statements = _limit(_LIMIT_STATEMENTS, limits.statement)
+        self._settings = f"{_SETTINGS}{statements}{_limit(_LIMIT_LOCKS, limits.lock)}"
+        # Without a limit on locks: who finds somebody else migrating waits.
+        self._settings_of_preparing = f"SELECT {_DURABLE}{statements}"
         self._size = pool_size
         self._prepare = prepare
         self._prepared = False
         self.blocking = blocking
-        self._in_place = _BlockingPool(url, pool_size) if blocking else None
+        self._in_place = _BlockingPool(self._url, limits, pool_size) if blocking else None
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         self.closed = False
+        self._process = ProcessGuard(self)
         self.round_trips = 0
         """Exchanges with the server since the engine was made."""
         self.transactions = 0
 
     async def transact(self, tenant: str, work: Work[Result], *, reading: bool = False) -> Result:
         """Run `work` in one transaction: whole, or not at all."""
+        self._process.check()
         if not self._prepared and not self.closed:
-            durable = Statement(f"SELECT {_DURABLE}")
-            await self._run((Statement(_BEGIN_WRITING), durable), self._prepare)
+            settings = Statement(self._settings_of_preparing)
+            await self._run((Statement(_BEGIN_WRITING), settings), self._prepare)
             self._prepared = True
         begin = Statement(_BEGIN_READING if reading else _BEGIN_WRITING)
-        return await self._run((begin, Statement(_SETTINGS, (tenant,))), work)
+        return await self._run((begin, Statement(self._settings, (tenant,))), work)
 
     def check_open(self) -> None:
-        """Refuse work once closed."""
+        """Refuse work once closed, and in a process that did not open it."""
+        self._process.check()
         if self.closed:
             raise StoreUnavailable("the store has been closed")
 
     def close(self) -> None:
-        """Close what is idle now, and what is in use when it comes back."""
+        """Close what is idle now, and what is in use when it comes back; in a forked process, leave it to its owner."""
         self.closed = True
+        if not self._process.is_own:
+            return
         for pool in (self._in_place, *self._by_loop.values()):
             if pool is not None:
                 pool.close()
@@ -293,7 +338,7 @@ class PostgresEngine:
         if loop not in self._by_loop:
             for ended in [known for known in self._by_loop if known.is_closed()]:
                 self._by_loop.pop(ended).close()
-            self._by_loop[loop] = _LoopPool(self._url, self._size)
+            self._by_loop[loop] = _LoopPool(self._url, self._limits, self._size)
         return self._by_loop[loop]
 
     async def _run(self, opening: Sequence[Statement], work: Work[Result]) -> Result:
@@ -310,7 +355,7 @@ class PostgresEngine:
         try:
             connection = await pool.take()
         except psycopg.Error as error:
-            raise StoreUnavailable(f"cannot connect: {_reason(error)}") from error
+            raise StoreUnavailable(f"cannot connect: {reason_of(error, self._limits)}") from error
         transaction = pool.transaction(connection, opening)
         kept = False
         try:
@@ -320,24 +365,29 @@ class PostgresEngine:
             kept = True
         except psycopg.errors.UniqueViolation as error:
             kept = await _rolled_back(transaction, connection)
-            raise UniqueViolation(_reason(error)) from error
+            raise UniqueViolation(reason_of(error, self._limits)) from error
         except psycopg.Error as error:
             kept = await _rolled_back(transaction, connection)
-            raise _unavailable(error, lost=not kept and transaction.committing) from error
+            if isinstance(error, NoAnswer):
+                pool.close()  # to the same server: who comes next finds out by connecting, which is quicker
+            reason = reason_of(error, self._limits)
+            raise _unavailable(reason, lost=not kept and transaction.committing) from error
         except Exception:
             kept = await _rolled_back(transaction, connection)
             raise
         finally:
             self.round_trips += transaction.round_trips
             self.transactions += 1
-            if kept and not self.closed:
+            if not self._process.is_own:
+                pass  # forked while this was under way: the connection is the parent's
+            elif kept and not self.closed:
                 pool.keep(connection)
             else:
-                _hang_up(connection)
+                hang_up(connection)
         return result
 
 
-async def _rolled_back(transaction: _Transaction, connection: _Connection) -> bool:
+async def _rolled_back(transaction: _Transaction, connection: Connection) -> bool:
     """Whether the connection could be brought back to rest."""
     states = psycopg.pq.TransactionStatus
     try:
@@ -349,54 +399,18 @@ async def _rolled_back(transaction: _Transaction, connection: _Connection) -> bo
     return connection.pgconn.transaction_status == states.IDLE
 
 
-def _end_with_the_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:
-    """Let nothing follow the sync that ends an exchange.
-
-    The driver asks for the answers once more after it, which the server ignores. A proxy that lends connections by
-    transaction may see that after it has seen the answers, and then reserves a connection for a client at rest.
-    """
-    fetch: Callable[..., Generator[Any, Any, None]] | None = getattr(pipeline, "_fetch_gen", None)
-    if fetch is not None:
-
-        def fetch_what_comes(*, flush: bool) -> Generator[Any, Any, None]:
-            del (
-                flush
-            )  # the sync has the same effect, but what is not yet on its way must still be sent
-            yield from generators.send(pipeline.pgconn)
-            yield from fetch(flush=False)
-
-        setattr(pipeline, "_fetch_gen", fetch_what_comes)  # noqa: B010 (private to the driver)
+def _limit(setting: str, seconds: float | None) -> str:
+    """A time limit as a part of a statement; empty where the server's own is to hold."""
+    return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 
-def _hang_up(connection: _Connection) -> None:
-    connection.pgconn.finish()  # what both kinds of connection do to close, in neither case waiting
-
-
-def _is_quiet(connection: _Connection) -> bool:
-    """Whether nothing has come in on an idle connection: a server that hung up has said so."""
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection.pgconn.socket, selectors.EVENT_READ)
-            return not selector.select(0)
-    except (psycopg.Error, OSError, ValueError):
-        return False
-
-
-def _unavailable(error: psycopg.Error, *, lost: bool) -> StoreUnavailable:
+def _unavailable(reason: str, *, lost: bool) -> StoreUnavailable:
     if lost:
         return StoreUnavailable(
-            f"the connection was lost before the server confirmed the commit ({_reason(error)}): what was asked "
+            f"the connection was lost before the server confirmed the commit ({reason}): what was asked "
             "was done whole or not at all; ask again, an append with the same client ids"
         )
-    return StoreUnavailable(f"nothing was written: {_reason(error)}")
-
-
-def _reason(error: psycopg.Error) -> str:
-    """What went wrong, without the row it went wrong with."""
-    text = (
-        error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
-    )
-    return f"{text} ({error.sqlstate})" if error.sqlstate else text
+    return StoreUnavailable(f"nothing was written: {reason}")
 
 
 def _refuse_crowd(size: int) -> NoReturn:

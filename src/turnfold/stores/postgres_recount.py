@@ -42,6 +42,7 @@ async def recounted(
             "entries": head.seq,
         },
     )
+    link.take_long()
     running = 0
     for after in range(0, head.seq, _PAGE):
         [found] = await link.ask(sql.rows_between(place, after, after + _PAGE, _PAGE))

@@ -57,6 +57,7 @@ async def remake(engine: PostgresEngine, place: Place, *, everywhere: bool) -> i
 
 
 async def _step(link: Link, place: Place) -> int:
+    link.take_long()
     [state], [head] = await link.ask(
         Statement(
             f"SELECT remade_by, remade, indexed_by, deleted FROM turnfold_conversation WHERE {_HERE} FOR UPDATE",

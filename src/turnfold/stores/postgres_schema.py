@@ -210,6 +210,7 @@ async def migrate(link: Link) -> None:
     )
     if present and len(await _applied(link)) == len(MIGRATIONS):
         return
+    link.take_long(unlimited=True)
     await link.ask(
         Statement("SELECT pg_advisory_xact_lock($1)", (_LOCK,)),
         Statement(

@@ -38,6 +38,7 @@ from turnfold.stores.postgres_engine import (
     PostgresEngine,
     Rows,
     Statement,
+    TimeLimits,
 )
 from turnfold.stores.postgres_heads import RememberedHeads
 from turnfold.stores.postgres_health import Opening, inspect
@@ -79,7 +80,15 @@ _Answer = TypeVar("_Answer")
 
 
 class PostgresStore:
-    """Conversations in a PostgreSQL database; its tables are made on first use."""
+    """Conversations in a PostgreSQL database; its tables are made on first use.
+
+    Whatever takes longer than its limit, in seconds, ends in `StoreUnavailable`: making a connection
+    (`connect_timeout_seconds`, at least 2), one statement (`statement_timeout_seconds`), a wait for a lock that another
+    program holds (`lock_timeout_seconds`), one statement of an import, a deletion, a recount or a new search index
+    (`long_timeout_seconds`), and a peer that does not confirm what was sent (`tcp_timeout_seconds`). None means no
+    limit, or for statements and locks the server's own; migrations have none. The address may say otherwise with
+    `connect_timeout`, `keepalives_idle`, `keepalives_interval`, `keepalives_count` and `tcp_user_timeout`.
+    """
 
     abilities = frozenset({Ability.DURABLE, Ability.SHARED, Ability.SEARCH})
 
@@ -91,13 +100,25 @@ class PostgresStore:
         blocking: bool = False,
         clock: Callable[[], int] | None = None,
         pool_size: int = 10,
+        connect_timeout_seconds: int = 10,
+        statement_timeout_seconds: float | None = 30.0,
+        lock_timeout_seconds: float | None = 10.0,
+        long_timeout_seconds: float | None = 600.0,
+        tcp_timeout_seconds: float | None = 30.0,
     ) -> None:
         self.blocking = blocking
         self._counter = counter or cautious_counter()
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._heads = RememberedHeads()
+        limits = TimeLimits(
+            connect=connect_timeout_seconds,
+            statement=statement_timeout_seconds,
+            lock=lock_timeout_seconds,
+            long=long_timeout_seconds,
+            tcp=tcp_timeout_seconds,
+        )
         self._engine = PostgresEngine(
-            url, blocking=blocking, pool_size=pool_size, prepare=Opening().make_ready
+            url, limits, blocking=blocking, pool_size=pool_size, prepare=Opening().make_ready
         )
         self._appends = Appends(self._engine, self._heads, self._counter, self._clock)
 
@@ -109,6 +130,7 @@ class PostgresStore:
         *,
         expect: int | None = None,
     ) -> Appended:
+        self._engine.check_open()  # before any lock: in a forked process it may be taken for ever
         check_name(conversation, "conversation id")
         batch = prepare(entries, self._counter)
         return await self._appends.append(Place(scope.tenant, conversation), batch, expect)
@@ -358,6 +380,7 @@ class PostgresStore:
         place = _place(scope, conversation)
 
         async def work(link: Link) -> Captured | None:
+            link.take_long()
             return await capture(link, place, take, self._aside)
 
         return await self._engine.transact(place.tenant, work, reading=True)
@@ -366,6 +389,7 @@ class PostgresStore:
         stream = Pieces(pieces, self._counter)
 
         async def work(link: Link) -> Restored:
+            link.take_long()
             return await restore(link, scope.tenant, stream, self._aside)
 
         return await self._engine.transact(key_of(scope.tenant), work)
@@ -374,6 +398,7 @@ class PostgresStore:
         place = _place(scope, conversation)
 
         async def work(link: Link) -> Erasure:
+            link.take_long()
             now = self._clock()
             _, found, entries, checkpoints, documents = await link.ask(
                 sql.make_conversation(place, now=now),
@@ -421,6 +446,7 @@ class PostgresStore:
         return await self._engine.transact(place.tenant, work, reading=True)
 
     async def _write(self, place: Place, work: Callable[[Link], Awaitable[_Answer]]) -> _Answer:
+        self._engine.check_open()
         self._heads.take(place)
         return await self._engine.transact(place.tenant, work)
 

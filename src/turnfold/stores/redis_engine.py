@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol, TypeAlias, cast
 
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.stores.process import ProcessGuard
 from turnfold.stores.redis_breaker import Breaker
 
 try:
@@ -103,6 +104,7 @@ class RedisEngine:
         self._owed: dict[str, str] = {}
         self._closed = False
         self._on_answer = on_answer
+        self._process = ProcessGuard(self)
         self.breaker = Breaker(longest_pause=longest_pause_seconds, clock=clock)
         self.calls = 0
         """Commands sent."""
@@ -153,6 +155,8 @@ class RedisEngine:
     async def close(self) -> None:
         """Let go of the connections of this loop; those of other loops end with their loop."""
         self._closed = True
+        if not self._process.is_own:  # they are the parent's
+            return
         if self._in_place is not None:
             self._in_place.close()
         for loop in list(self._by_loop):
@@ -169,6 +173,7 @@ class RedisEngine:
 
     async def _ask(self, *words: _Word) -> object:
         """The answer; None when there is none; an error that concerns this key or script alone, as a value."""
+        self._process.check()
         if self._closed or not self._enter():
             return None
         reported = answered = False
@@ -330,11 +335,21 @@ def _is_local(error: ResponseError) -> bool:
 
 def _check_url(url: str, *, cluster: bool) -> None:
     """Refuse an address the driver cannot read when the store is made, not at the first read."""
-    try:
-        redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
-    except ValueError as error:
-        raise InvalidOption(f"redis_url cannot be used: {error}") from None
+    if not _is_readable(url):
+        raise InvalidOption(
+            "the address of the cache cannot be read as redis://user:password@host:port/database (or rediss://, "
+            "unix://); a password with one of @ : / ? # % in it writes them as %40 %3A %2F %3F %23 %25"
+        )
     if cluster and url.startswith("unix:"):
         raise InvalidOption(
             "a cluster is not reached through a socket file: give a redis:// address"
         )
+
+
+def _is_readable(url: str) -> bool:
+    """Whether the driver takes an address. Its own words are not told: they may show a part of a password."""
+    try:
+        redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
+    except ValueError:
+        return False
+    return True

@@ -31,6 +31,7 @@ from typing import TypeVar, cast
 import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
+from turnfold.stores.process import ProcessGuard, check_not_inherited
 from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
 from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, split, tell
 from turnfold.stores.sqlite_looking import check_own, look
@@ -40,7 +41,6 @@ __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
 
 SAFE_SQLITE = (3, 51, 3)
 """The first release without the write-ahead-log reset bug, which can corrupt a file with two connections."""
@@ -76,6 +76,7 @@ class SqliteEngine:
         )
         self._own = self._in_memory  # whether the file is known to be no other program's
         self._writer = self._open()
+        self.process = ProcessGuard(self, file=self._address)
         self._leading = threading.Lock()
         self._jobs: deque[Job] = deque()
         self._called = False  # whether a thread is on its way to lead
@@ -99,6 +100,7 @@ class SqliteEngine:
 
     async def submit(self, kind: Kind[Item, Result], item: Item) -> Result:
         """Like `write`; items of one kind that wait at the same time are done in one go."""
+        self.process.check()
         waiter = None if self.blocking else asyncio.get_running_loop().create_future()
         job = Job(cast("Kind[object, object]", kind), item, waiter)
         # Nobody joins the queue once it is closed: who closes serves all that are in it, and no one after.
@@ -117,6 +119,7 @@ class SqliteEngine:
 
     async def read(self, work: Callable[[Connection], Result], *, short: bool = False) -> Result:
         """Run `work` on a snapshot of what is committed; `short` work may be done in one go with others."""
+        self.process.check()
         self._check_open()
         if self.blocking:
             return self._read(work)
@@ -151,7 +154,9 @@ class SqliteEngine:
         await self._aside(lambda: self._backup(target))
 
     async def close(self) -> None:
-        """Finish the queued jobs and close every connection."""
+        """Finish the queued jobs and close every connection; in a forked process, leave them to their owner."""
+        if not self.process.is_own:
+            return
         with self._entering:
             already, self._closed = self._closed, True
         if not already:
@@ -160,6 +165,7 @@ class SqliteEngine:
                 self._threads.shutdown(wait=False)
 
     async def _aside(self, work: Callable[[], None]) -> None:
+        self.process.check()
         if self.blocking:
             work()
         else:
@@ -172,6 +178,7 @@ class SqliteEngine:
             for connection in (*self._readers, self._writer):
                 connection.close()
             self._readers.clear()
+            self.process.release()
 
     def _scrub(self) -> None:
         try:
@@ -398,10 +405,10 @@ class SqliteEngine:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
 
     def _open_once(self) -> Connection:
+        check_not_inherited(self._address)
         looked = self._own or look(self.path, self._to_look)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        if self._in_memory:  # the one address that is no path
-            flags |= apsw.SQLITE_OPEN_URI
+        flags |= apsw.SQLITE_OPEN_URI if self._in_memory else 0  # the one address that is no path
         driver = apsw.Connection(self._address, flags=flags)
         connection = cast("Connection", driver)
         try:

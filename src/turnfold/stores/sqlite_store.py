@@ -107,6 +107,7 @@ class SqliteStore:
         *,
         expect: int | None = None,
     ) -> Appended:
+        self._engine.process.check()  # before any lock: in a forked process it may be taken for ever
         check_name(conversation, "conversation id")
         batch = prepare(entries, self._counter)
         item = Append(scope.tenant, conversation, batch, expect)

@@ -12,7 +12,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import perf_counter
 from typing import TypeVar
 
-from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption
+from turnfold.errors import (
+    Conflict,
+    ConversationDeleted,
+    IdReused,
+    InvalidOption,
+    WrongProcess,
+)
 from turnfold.memory.metrics.meter import Meter
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores.ledger import Row, rows_of
@@ -226,10 +232,13 @@ class MeteredStore:
     async def _timed(self, name: str, call: Coroutine[object, None, _Answer]) -> _Answer:
         began = perf_counter()
         try:
-            return await call
-        except Exception as error:
-            if not isinstance(error, _REFUSALS):
+            answer = await call
+        except WrongProcess:
+            raise  # nothing was asked; and in a forked process the meter's lock may be taken for ever
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, _REFUSALS):
                 self._meter.add("database_errors")
-            raise
-        finally:
             self._meter.observe(name, perf_counter() - began)
+            raise
+        self._meter.observe(name, perf_counter() - began)
+        return answer

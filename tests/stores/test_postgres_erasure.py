@@ -1,0 +1,148 @@
+"""Erasing a conversation, however long, is one transaction that keeps nobody waiting but those who write to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg", reason="needs psycopg")
+
+import psycopg
+
+from tests.stores.servers import PostgresPlaces, postgres_places
+from turnfold.errors import ConversationDeleted, StoreUnavailable
+from turnfold.records import Checkpoint, Document, NewEntry, user
+from turnfold.stores import Erasure, Scope
+from turnfold.stores import postgres_rows as sql
+from turnfold.stores.postgres_engine import Statement
+from turnfold.stores.postgres_store import PostgresStore
+from turnfold.testing import drive
+
+__all__ = ("postgres_places",)
+
+ALICE, BOB = Scope("alice"), Scope("bob")
+
+
+@pytest.fixture
+def url(postgres_places: PostgresPlaces, tmp_path: Path) -> Iterator[str]:
+    yield postgres_places.url(tmp_path)
+    postgres_places.sweep()
+
+
+def _furnish(store: PostgresStore, talk: str, entries: int) -> None:
+    for first in range(0, entries, 1000):
+        words = range(first, min(first + 1000, entries))
+        batch = [NewEntry(user(f"message {n} of thing{n % 97} 你好")) for n in words]
+        drive(store.append(ALICE, talk, batch))
+    drive(store.add_checkpoint(ALICE, talk, Checkpoint("c1", "", 1, "summary", "digest")))
+    drive(store.put_document(ALICE, talk, Document("state", "key", b"body", 0)))
+    assert drive(store.search(ALICE, ["thing7"], conversation=talk))
+
+
+def _use_others(store: PostgresStore, scope: Scope, name: str) -> None:
+    """Everything that others may want of their own conversations."""
+    done = drive(store.append(scope, name, [NewEntry(user("hello"))]))
+    assert drive(store.tail(scope, name, tokens=100))[-1].seq == done.last
+    drive(store.put_document(scope, name, Document("state", "key", b"body", 0)))
+    assert drive(store.search(scope, ["hello"], conversation=name))
+    assert drive(store.search(scope, ["hello"]))
+    assert name in [info.conversation for info in drive(store.conversations(scope))]
+    drive(store.append(scope, f"{name} to erase", [NewEntry(user("hello"))]))
+    assert drive(store.delete(scope, f"{name} to erase")).entries == 1
+
+
+class Erasing:
+    """An erasure that is held up in the middle, by somebody who holds one of its entries."""
+
+    def __init__(self, url: str, store: PostgresStore) -> None:
+        self._url, self._store = url, store
+        self.outcome: list[Erasure] = []
+        self._thread = threading.Thread(target=self._erase)
+
+    def _erase(self) -> None:
+        self.outcome.append(drive(self._store.delete(ALICE, "big")))
+
+    def __enter__(self) -> None:
+        self._keeper = psycopg.connect(self._url)
+        self._keeper.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
+        self._keeper.execute(
+            "SELECT 1 FROM turnfold_entry WHERE conversation = 'big' AND seq = 2 FOR UPDATE"
+        )
+        self._thread.start()
+        waiting = (
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+            "AND wait_event_type = 'Lock' AND query LIKE 'DELETE FROM turnfold_%'"
+        )
+        with psycopg.connect(self._url, autocommit=True) as watching:
+            while not watching.execute(waiting).fetchall():
+                assert self._thread.is_alive()
+
+    def __exit__(self, *_: object) -> None:
+        self._keeper.close()
+        self._thread.join(60)
+
+
+def _serve_others_meanwhile(url: str) -> None:
+    store = PostgresStore(url, blocking=True)
+    others = PostgresStore(url, blocking=True, lock_timeout_seconds=0.5)
+    _furnish(store, "big", 50)
+    erasing = Erasing(url, store)
+    with erasing:
+        _use_others(others, ALICE, "hers")
+        _use_others(others, BOB, "his")
+        assert len(drive(others.read(ALICE, "big"))) == 50  # not yet erased, and still whole
+        with pytest.raises(StoreUnavailable, match="lock_timeout_seconds"):
+            drive(others.append(ALICE, "big", [NewEntry(user("late"))]))
+    assert erasing.outcome == [Erasure("big", 50, 1, 1, already=False)]
+    with pytest.raises(ConversationDeleted):
+        drive(others.append(ALICE, "big", [NewEntry(user("late"))]))
+    assert drive(others.read(ALICE, "big")) == []
+    assert drive(others.search(ALICE, ["thing7"])) == []
+    assert drive(store.delete(ALICE, "big")) == Erasure("big", 0, 0, 0, already=True)
+    for each in (store, others):
+        drive(each.close())
+
+
+def test_an_erasure_under_way_keeps_no_other_conversation_waiting(url: str) -> None:
+    _serve_others_meanwhile(url)
+
+
+def test_if_it_locked_more_than_its_conversation_it_would(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(url, blocking=True)
+    _furnish(store, "big", 50)
+    drive(store.append(ALICE, "hers", [NewEntry(user("hello"))]))
+    drive(store.close())
+    whole = Statement("LOCK TABLE turnfold_conversation IN SHARE ROW EXCLUSIVE MODE")
+    monkeypatch.setattr(sql, "make_conversation", lambda _place, **_: whole)
+    store = PostgresStore(url, blocking=True)
+    others = PostgresStore(url, blocking=True, lock_timeout_seconds=0.5)
+    with Erasing(url, store), pytest.raises(StoreUnavailable, match="lock_timeout_seconds"):
+        _use_others(others, ALICE, "hers")
+    for each in (store, others):
+        drive(each.close())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_fifty_thousand_entries_are_erased_while_others_write(url: str) -> None:
+    store = PostgresStore(url, blocking=True)
+    others = PostgresStore(url, blocking=True, lock_timeout_seconds=5.0)
+    _furnish(store, "big", 50_000)
+    outcome: list[Erasure] = []
+    erasing = threading.Thread(
+        target=lambda: outcome.append(drive(store.delete(ALICE, "big"))), daemon=True
+    )
+    erasing.start()
+    rounds = 0
+    while erasing.is_alive():
+        rounds += 1
+        _use_others(others, ALICE, f"hers {rounds}")
+    assert outcome == [Erasure("big", 50_000, 1, 1, already=False)]
+    assert rounds >= 1
+    for each in (store, others):
+        drive(each.close())
