@@ -96,10 +96,13 @@ class Assembler:
     recaller: Recaller
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
     """The previous context under each budget, to measure the prefix."""
+    _asked: bool = field(default=False, init=False)
+    """Whether the summarizer was asked for the context that is being made."""
 
     async def context(self, wanted: Wanted) -> Context:
         """The context of the next call, with its manifest stored."""
         previous = self.last.get(wanted.budget)
+        self._asked = False
         await self.follower.assume()
         context, around = await self._settled(wanted)
         attempt = 1
@@ -218,8 +221,8 @@ class Assembler:
     async def _built(self, wanted: Wanted) -> tuple[Context, Around, str]:
         """Build a context; fold first where a fold is due, until everything before the window is covered."""
         context, around, tail = await self._once(wanted)
-        for attempt in range(_FOLDS):
-            if not await self._fold_before(wanted, context, around, ask=attempt == 0):
+        for _ in range(_FOLDS):
+            if not await self._fold_before(wanted, context, around, ask=not self._asked):
                 break
             await self.follower.refresh()
             context, around, tail = await self._once(wanted)
@@ -268,7 +271,11 @@ class Assembler:
         if fold is None:
             return False
         if ask:
-            return await self._folded(fold) is not None or uncovered
+            self._asked = True
+            # Whatever came of it, who folds is noted: what is known is read again.
+            return (
+                await self._folded(fold) is not None or uncovered or policy.mode is FoldMode.INLINE
+            )
         reach = max(STEP_TOKENS, budget.tokens)
         return await self.keeper.stand_in(
             fold, around.stand_in, upto=window.anchor - 1, tokens=reach
