@@ -39,8 +39,8 @@ JUSTIFIED = {
     "sqlite_rows.delete_from": "a table, named by the callers in sqlite_store",
     "sqlite_rows.insert_entries": "one literal row of placeholders, repeated",
     "sqlite_schema.migrate": "the steps of MIGRATIONS, which are constants",
-    "sqlite_engine._open_once": "names and values of _SETTINGS; a PRAGMA binds nothing",
-    "sqlite_engine._assert_setting": "a name of _SETTINGS; a PRAGMA binds nothing",
+    "sqlite_file._open_once": "names and values of _SETTINGS; a PRAGMA binds nothing",
+    "sqlite_file._assert_setting": "a name of _SETTINGS; a PRAGMA binds nothing",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

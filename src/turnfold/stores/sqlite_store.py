@@ -307,7 +307,7 @@ class SqliteStore:
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         stream = Pieces(pieces, self._counter)
         return await self._engine.write(
-            lambda connection: restore(connection, scope.tenant, stream)
+            lambda connection: restore(connection, scope.tenant, stream), once=True
         )
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
