@@ -49,6 +49,9 @@ class _Watched:
     def total_changes(self) -> int:
         return self.inner.total_changes()
 
+    def read(self, schema: str, which: int, offset: int, amount: int, /) -> tuple[bool, bytes]:
+        return self.inner.read(schema, which, offset, amount)
+
     def close(self) -> None:
         self.inner.close()
 

@@ -138,11 +138,22 @@ class SqliteEngine(Writer):
         """Whether it has been closed."""
         return self._closed
 
-    def prepare(self, work: Callable[[Connection], None]) -> None:
-        """Run `work` on the writer before anyone else uses it; it manages its own transaction."""
+    def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
+        """Run `work` on the writer before anyone else uses it; it manages its own transaction.
+
+        `unless_busy`: it can be done later as well, and is left where another program is writing.
+        """
+        driver = cast("apsw.Connection", self._writer)
         try:
+            if unless_busy:
+                driver.set_busy_timeout(0)
             work(self._writer)
+            if unless_busy:
+                driver.set_busy_timeout(self._file.busy_ms)
         except BaseException as error:
+            if unless_busy and isinstance(error, apsw.BusyError):
+                driver.set_busy_timeout(self._file.busy_ms)
+                return
             self._closed = self._ended = True
             self._writer.close()
             if isinstance(error, apsw.Error):
@@ -288,6 +299,12 @@ class SqliteEngine(Writer):
 
     def _tell(self) -> None:
         """Tell the group, whose outcome is decided."""
+        if not self._ended:
+            look = self._file.check if self._waits is False else self._file.check_now
+            fault = look(self._writer)
+            for job in self._group if fault is not None else ():
+                if not job.told:
+                    job.failure = job.failure or fault
         tell(self._group)
         self._group.clear()  # first: a decided group that is there is told again, an undecided one done again
         self._decided.clear()
@@ -358,6 +375,8 @@ class SqliteEngine(Writer):
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:
             with self._readers.lend() as connection:
+                if (fault := self._file.check(connection)) is not None:
+                    raise fault
                 connection.execute("BEGIN")
                 try:
                     return work(connection)
@@ -377,6 +396,8 @@ class SqliteEngine(Writer):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store has been closed")
+        if self._file.fault is not None:
+            raise self._file.fault
 
 
 def sqlite_version() -> str:

@@ -69,6 +69,10 @@ class Connection(Protocol):
         """Rows changed since the connection was opened."""
         ...
 
+    def read(self, schema: str, which: int, offset: int, amount: int, /) -> tuple[bool, bytes]:
+        """Bytes of the database file itself (`which` 0)."""
+        ...
+
     def close(self) -> None:
         """Let go of the file."""
         ...

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
 from turnfold.stores import sqlite_beside as beside
 from turnfold.stores import sqlite_rows as sql
@@ -342,8 +342,12 @@ class SqliteStore:
         safe = ".".join(map(str, SAFE_SQLITE))
         bug = f"SQLite {version} has the log-reset bug that can corrupt a file; {safe} has not"
         warnings = (bug,) if too_old else ()
-        if not self._engine.closed:
-            warnings += await self._engine.read(index_warnings)
+        ok = not self._engine.closed
+        if ok:
+            try:
+                warnings += await self._engine.read(index_warnings)
+            except UnsafeStore as fault:  # the file is no longer the one that was opened
+                ok, warnings = False, (*warnings, str(fault))
         details = {
             "sqlite": version,
             "path": self._engine.path,
@@ -351,7 +355,7 @@ class SqliteStore:
             "jobs": str(self._engine.jobs_done),
         }
         return Health(
-            ok=not self._engine.closed,
+            ok=ok,
             backend="sqlite",
             details=details,
             warnings=warnings,
