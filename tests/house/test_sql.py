@@ -31,6 +31,11 @@ JUSTIFIED = {
     "sqlite_filling.add": "a table of the index, named by its number in sqlite_index._named",
     "sqlite_filling.finish": "a table of the index, named by its number in sqlite_index._named",
     "sqlite_filling.remove": "a table of the index, named by its number in sqlite_index._named",
+    "sqlite_erasure._count": "a table, named in the module",
+    "sqlite_erasure._erase_rows": "a table and its columns, named in the module's _ROWS",
+    "sqlite_index._configure": "a table of the index, named by its number",
+    "sqlite_index.merge_some": "a table of the index, named by its number",
+    "sqlite_index.places": "a table of the index, named by its number",
     "sqlite_index._begin_anew": "the tables of the index, named by its number",
     "sqlite_index._delete_some": "a table of the index, named by its number",
     "sqlite_index.remove_retired": "the tables of the index, named by its number",
@@ -41,8 +46,8 @@ JUSTIFIED = {
     "sqlite_rows.delete_from": "a table, named by the callers in sqlite_store",
     "sqlite_rows.insert_entries": "one literal row of placeholders, repeated",
     "sqlite_schema.migrate": "the steps of MIGRATIONS, which are constants",
-    "sqlite_engine._open_once": "names and values of _SETTINGS; a PRAGMA binds nothing",
-    "sqlite_engine._assert_setting": "a name of _SETTINGS; a PRAGMA binds nothing",
+    "sqlite_file._open_once": "names and values of _SETTINGS; a PRAGMA binds nothing",
+    "sqlite_file._assert_setting": "a name of _SETTINGS; a PRAGMA binds nothing",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -49,6 +49,9 @@ class _Watched:
     def total_changes(self) -> int:
         return self.inner.total_changes()
 
+    def read(self, schema: str, which: int, offset: int, amount: int, /) -> tuple[bool, bytes]:
+        return self.inner.read(schema, which, offset, amount)
+
     def close(self) -> None:
         self.inner.close()
 
@@ -76,7 +79,8 @@ class Faulty:
     def __enter__(self) -> Self:
         engine = self._engine
         engine._writer = _Watched(engine._writer, self._around)
-        engine._readers = [_Watched(reader, self._around) for reader in engine._readers]
+        readers = engine._readers
+        readers.idle = [_Watched(reader, self._around) for reader in readers.idle]
         return self
 
     def __exit__(
@@ -87,7 +91,8 @@ class Faulty:
     ) -> None:
         engine = self._engine
         engine._writer = engine._writer.inner
-        engine._readers = [getattr(reader, "inner", reader) for reader in engine._readers]
+        readers = engine._readers
+        readers.idle = [getattr(reader, "inner", reader) for reader in readers.idle]
 
     def _around(self, statement: str, after: bool) -> None:  # noqa: FBT001 (one caller)
         if not after:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +13,10 @@ from turnfold.records import ROLES, decode_message
 from turnfold.stores import Scope
 from turnfold.stores.sqlite_filling import Tokens
 from turnfold.stores.sqlite_index import live_index
+from turnfold.stores.sqlite_jobs import Turn
+from turnfold.stores.sqlite_store import SqliteStore
 
-__all__ = ("ALICE", "dump", "integrity", "settled", "stored_texts")
+__all__ = ("ALICE", "dump", "held_writer", "integrity", "settled", "stored_texts")
 
 Answer = TypeVar("Answer")
 ALICE = Scope("alice")
@@ -35,6 +38,26 @@ def settled(verb: Coroutine[Any, Any, Answer]) -> Answer:
     except StopIteration as done:
         return done.value
     raise AssertionError("a blocking store has suspended")
+
+
+class _HeldTurn(Turn):
+    """A turn that nobody takes over, although no call on any stack leads."""
+
+    __slots__ = ()
+
+    def is_lost(self) -> bool:
+        return False
+
+
+@contextmanager
+def held_writer(store: SqliteStore) -> Iterator[None]:
+    """While entered, nobody leads and callers gather; somebody must lead afterwards."""
+    turn = _HeldTurn()
+    assert store._engine._turns.take(turn, look=False)
+    try:
+        yield
+    finally:
+        turn.ended = True
 
 
 def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:

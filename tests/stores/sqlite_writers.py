@@ -20,10 +20,12 @@ def _opened(place: str, *, blocking: bool) -> Store:
 
 def _answer_before_commit(engine: SqliteEngine) -> None:
     engine._writer.execute("BEGIN IMMEDIATE")
-    group = engine._take()
+    engine._take()
+    group = engine._group
     for job in group:
         job.result = job.kind.alone(engine._writer, job.item)
     tell(group)
+    group.clear()
     time.sleep(0.005)
     engine._writer.execute("COMMIT")
 

@@ -34,6 +34,7 @@ from turnfold.stores.postgres_store import PostgresStore
 from turnfold.stores.process import ProcessGuard
 from turnfold.stores.redis_cache import CachedStore
 from turnfold.stores.redis_engine import RedisEngine
+from turnfold.stores.sqlite_file import SqliteFile
 from turnfold.stores.sqlite_store import SqliteStore
 from turnfold.testing import drive
 
@@ -166,7 +167,7 @@ def test_without_the_guard_children_are_not_refused(
     drive(store.append(BOB, "talk", [NewEntry(user("hello"))]))
     with monkeypatch.context() as unguarded:
         unguarded.setattr(ProcessGuard, "check", lambda _self: None)
-        unguarded.setattr("turnfold.stores.sqlite_engine.check_not_inherited", lambda _path: None)
+        unguarded.setattr("turnfold.stores.sqlite_file.check_not_inherited", lambda _path: None)
         read = in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))])
     assert read == [""]
     assert in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))]) == [
@@ -303,7 +304,10 @@ def test_a_file_the_parent_has_open_is_not_opened_in_a_child(tmp_path: Path) -> 
 def test_if_it_were_an_acknowledged_entry_would_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite_engine.check_not_inherited", lambda _path: None)
+    monkeypatch.setattr("turnfold.stores.sqlite_file.check_not_inherited", lambda _path: None)
+    monkeypatch.setattr(
+        SqliteFile, "check_now", lambda *_: None
+    )  # it would see that the log is gone
     told, *texts = _lose_an_entry(tmp_path / "chat.db")
     assert told == "acknowledged"
     assert "child 2" not in texts

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("psycopg", reason="needs psycopg")
 
 from tests.stores.servers import PostgresPlaces, fresh_database, postgres_places
+from tests.stores.sqlite_file import held_writer
 from tests.stores.transfers import ALICE, exported
 from turnfold.errors import Conflict
 from turnfold.memory.drive import drive
@@ -40,22 +41,21 @@ def test_a_stream_is_read_once_whatever_fails_beside_it(tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "store.db")
         await store.append(ALICE, "other", said("a"))
         engine = store._engine
-        await asyncio.to_thread(engine._leading.acquire)
-        jobs = [
-            asyncio.ensure_future(job)
-            for job in (
-                store.put_document(ALICE, "other", document("a")),
-                store.restore(ALICE, pieces(700)),
-                store.append(ALICE, "other", said("b"), expect=9),
-                store.append(ALICE, "other", said("c")),
-                store.put_document(ALICE, "other", document("a"), expect=9),
-                store.restore(BOB, pieces(3)),
-            )
-        ]
-        for _ in range(10):  # each reaches the queue in its first step
-            await asyncio.sleep(0)
-        assert len(engine._jobs) == len(jobs)
-        engine._leading.release()
+        with held_writer(store):
+            jobs = [
+                asyncio.ensure_future(job)
+                for job in (
+                    store.put_document(ALICE, "other", document("a")),
+                    store.restore(ALICE, pieces(700)),
+                    store.append(ALICE, "other", said("b"), expect=9),
+                    store.append(ALICE, "other", said("c")),
+                    store.put_document(ALICE, "other", document("a"), expect=9),
+                    store.restore(BOB, pieces(3)),
+                )
+            ]
+            for _ in range(10):  # each reaches the queue in its first step
+                await asyncio.sleep(0)
+            assert len(engine._jobs) == len(jobs)
         await asyncio.to_thread(engine._lead)
         done = await asyncio.gather(*jobs, return_exceptions=True)
         assert [isinstance(each, Conflict) for each in done] == [

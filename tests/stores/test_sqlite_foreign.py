@@ -11,7 +11,7 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_engine, sqlite_looking
+from turnfold.stores import sqlite_file, sqlite_looking
 from turnfold.stores.sqlite_looking import MARK, check_own
 from turnfold.stores.sqlite_store import SqliteStore
 
@@ -105,7 +105,7 @@ def test_a_store_that_sets_before_it_looks_is_caught(
     def blind(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(sqlite_engine, "look", blind)
+    monkeypatch.setattr(sqlite_file, "look", blind)
     with pytest.raises(AssertionError):
         _refused(path, UnsafeStore)
 

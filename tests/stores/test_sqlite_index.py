@@ -17,6 +17,7 @@ from turnfold.stores import (
     Scope,
     ranking,
     sqlite_catching_up,
+    sqlite_erasure,
     sqlite_filling,
     sqlite_index,
     sqlite_search,
@@ -74,7 +75,11 @@ def erase_many(path: Path) -> list[str]:
     return left
 
 
-def test_where_pages_of_the_index_meet_nothing_of_a_word_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [0, 1_000_000], ids=["removed at once", "merged away"])
+def test_where_pages_of_the_index_meet_nothing_of_a_word_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(sqlite_erasure, "_MANY", many)
     assert erase_many(tmp_path / "chat.db") == []
 
 
@@ -83,6 +88,9 @@ def test_an_index_of_the_words_themselves_is_caught(
 ) -> None:
     monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term.replace(":", ""))
     monkeypatch.setattr(sqlite_filling, "_number", hash)
+    monkeypatch.setattr(
+        sqlite_erasure, "_MANY", 0
+    )  # merged lists leave nothing; places removed at once do
     assert erase_many(tmp_path / "chat.db") == [WORD, WORD[1:]]
 
 

@@ -23,7 +23,7 @@ import pytest
 from tests.stores.sqlite_file import ALICE, integrity, settled, stored_texts
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores import sqlite_engine
+from turnfold.stores import sqlite_file, sqlite_writer
 from turnfold.stores.sqlite_store import SqliteStore
 
 SECTOR = 512
@@ -245,8 +245,8 @@ def _verdicts(recorder: Recorder, tmp_path: Path, place: Path, images: int) -> C
 @pytest.fixture
 def watchable(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, object]]:
     """The engine's settings, and one that keeps shared memory out of it, which a recorder does not have."""
-    settings = {"locking_mode": ("EXCLUSIVE", "exclusive"), **sqlite_engine._SETTINGS}
-    monkeypatch.setattr(sqlite_engine, "_SETTINGS", settings)
+    settings = {"locking_mode": ("EXCLUSIVE", "exclusive"), **sqlite_file._SETTINGS}
+    monkeypatch.setattr(sqlite_file, "_SETTINGS", settings)
     return settings
 
 
@@ -271,7 +271,7 @@ def test_with_fewer_syncs_most_images_have_lost_something(
 ) -> None:
     watchable["synchronous"] = (setting, value)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sqlite_engine, "_WAITING", f"PRAGMA synchronous={setting}")
+        patched.setattr(sqlite_writer, "_WAITING", f"PRAGMA synchronous={setting}")
         found = verdicts(recorder, tmp_path, images=1_000)
     assert found["kept"] < 500
 

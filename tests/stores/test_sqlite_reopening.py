@@ -67,7 +67,7 @@ def test_one_connection_opens_it_and_writes_nothing(path: Path) -> None:
 def test_without_the_mark_another_connection_looks_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_looking, "_is_marked", lambda _: False)
+    monkeypatch.setattr(sqlite_looking, "_bears_mark", lambda _: False)
     assert len(_said_at_opening(path)) == 2
 
 

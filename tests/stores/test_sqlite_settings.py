@@ -11,8 +11,9 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_engine
+from turnfold.stores import sqlite_file
 from turnfold.stores.sqlite_engine import Connection, SqliteEngine
+from turnfold.stores.sqlite_file import SqliteFile
 from turnfold.stores.sqlite_store import SqliteStore
 
 
@@ -31,8 +32,8 @@ from turnfold.stores.sqlite_store import SqliteStore
 def test_a_file_with_a_wrong_setting_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    expected = sqlite_engine._SETTINGS[name][1]
-    monkeypatch.setitem(sqlite_engine._SETTINGS, name, (value, expected))
+    expected = sqlite_file._SETTINGS[name][1]
+    monkeypatch.setitem(sqlite_file._SETTINGS, name, (value, expected))
     with pytest.raises(UnsafeStore, match=f"{name}=.* where {expected!r} is needed"):
         SqliteStore(tmp_path / "chat.db")
 
@@ -42,9 +43,9 @@ def test_the_settings_hold_for_the_writer_and_for_every_reader(tmp_path: Path) -
     settled(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
     settled(store.head(ALICE, "talk"))
     engine = store._engine
-    assert engine._readers
+    assert engine._readers.idle
     wanted = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "mmap_size": 0}
-    for connection in (engine._writer, *engine._readers):
+    for connection in (engine._writer, *engine._readers.idle):
         found = {name: connection.execute(f"PRAGMA {name}").fetchall()[0][0] for name in wanted}
         assert found == wanted
     settled(store.close())
@@ -58,11 +59,11 @@ def test_a_folder_without_leave_to_write_gives_a_typed_error(tmp_path: Path) -> 
 def test_without_the_assertion_the_wrong_setting_would_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trusting(_self: SqliteEngine, _connection: Connection, _name: str, _to: object) -> None:
+    def trusting(_self: SqliteFile, _connection: Connection, _name: str, _to: object) -> None:
         return
 
-    monkeypatch.setitem(sqlite_engine._SETTINGS, "journal_mode", ("DELETE", "wal"))
-    monkeypatch.setattr(SqliteEngine, "_assert_setting", trusting)
+    monkeypatch.setitem(sqlite_file._SETTINGS, "journal_mode", ("DELETE", "wal"))
+    monkeypatch.setattr(SqliteFile, "_assert_setting", trusting)
     settled(SqliteStore(tmp_path / "chat.db", blocking=True).close())
     plain = apsw.Connection(str(tmp_path / "chat.db"))
     assert plain.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
@@ -98,11 +99,11 @@ def test_a_file_that_stays_locked_is_given_up_and_the_message_says_why(
 ) -> None:
     tries: list[int] = []
 
-    def locked(_self: SqliteEngine) -> Connection:
+    def locked(_self: SqliteFile) -> Connection:
         tries.append(1)
         raise apsw.BusyError("database is locked")
 
-    monkeypatch.setattr(SqliteEngine, "_open_once", locked)
+    monkeypatch.setattr(SqliteFile, "_open_once", locked)
     with pytest.raises(StoreUnavailable, match=r"locked for 0\.1 s; another process holds it"):
         SqliteEngine(str(tmp_path / "chat.db"), blocking=True, busy_seconds=0.1)
     assert len(tries) > 1

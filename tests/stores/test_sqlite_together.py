@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from tests.stores.sqlite_faults import Faulty
-from tests.stores.sqlite_file import ALICE, settled
+from tests.stores.sqlite_file import ALICE, held_writer, settled
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, StoreUnavailable
 from turnfold.records import Document, NewEntry, user
 from turnfold.stores import Appended
@@ -59,14 +59,11 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 def gathered(store: SqliteStore, many: int) -> Iterator[None]:
     """Callers who come within the block wait until there are so many of them, and are then served."""
     engine = store._engine
-    engine._leading.acquire()
-    try:
+    with held_writer(store):
         yield
         pause = threading.Event()
         while len(engine._jobs) < many:
             pause.wait(0.001)
-    finally:
-        engine._leading.release()
     engine._lead()
 
 
@@ -270,8 +267,8 @@ def _crowded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(SqliteEngine, "_commit", busy)
     settled(store.append(ALICE, "talk", said("mine")))
     others = led.count(here) - 1
-    while len(led) < 50 or engine._leading.locked():
-        threading.Event().wait(0.001)
+    engine._lead()  # those who wait have no threads of their own here
+    assert len(led) == 50
     return others
 
 
@@ -285,7 +282,7 @@ def test_otherwise_it_would_serve_the_others_for_ever(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead = SqliteEngine._lead
-    monkeypatch.setattr(SqliteEngine, "_lead", lambda engine, _own=None: lead(engine))
+    monkeypatch.setattr(SqliteEngine, "_lead", lambda engine, _own=None, **_: lead(engine))
     assert _crowded(store, monkeypatch) == 49
 
 
@@ -309,8 +306,7 @@ def test_tasks_are_served_in_one_commit_and_a_cancelled_one_is_left_out(tmp_path
     async def run() -> None:
         store = SqliteStore(tmp_path / "chat.db")
         engine = store._engine
-        engine._leading.acquire()
-        try:
+        with held_writer(store):
             tasks = [
                 asyncio.create_task(store.append(ALICE, "talk", said(f"{number}")))
                 for number in range(20)
@@ -319,9 +315,8 @@ def test_tasks_are_served_in_one_commit_and_a_cancelled_one_is_left_out(tmp_path
                 await asyncio.sleep(0)
             tasks[7].cancel()
             await asyncio.wait([tasks[7]])
-        finally:
-            engine._leading.release()
-        engine._call_leader()
+        with engine._calling:
+            engine._call_leader()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(done[7], asyncio.CancelledError)
         assert [each.first for each in done if isinstance(each, Appended)] == list(range(1, 20))
@@ -342,10 +337,9 @@ def test_a_caller_whose_loop_is_gone_holds_nobody_up(tmp_path: Path) -> None:
         while not engine._jobs:  # noqa: ASYNC110 (nobody announces it)
             await asyncio.sleep(0)
 
-    engine._leading.acquire()
-    gone.run_until_complete(leave(store.append(ALICE, "talk", said("left"))))
-    gone.close()
-    engine._leading.release()
+    with held_writer(store):
+        gone.run_until_complete(leave(store.append(ALICE, "talk", said("left"))))
+        gone.close()
 
     async def stay() -> None:
         assert (await store.append(ALICE, "talk", said("stayed"))).last == 2
@@ -382,7 +376,8 @@ def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[obj
         patched.setattr(SqliteEngine, "_run", watched)
         noted = Document("note", "key", b"x", 0)
         settled(store.note(ALICE, "talk", noted, state=done.head.state))
-        came[0].gate.acquire()
+        store._engine._lead()
+        assert came[0].told
     assert texts(store) == ["first", "late"]
     return found
 
@@ -396,8 +391,8 @@ def test_what_must_last_is_in_no_commit_that_is_not_waited_for(
 def test_an_append_taken_along_with_a_note_would_not_be_waited_for(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take_all(self: SqliteEngine) -> list[Job]:
-        return [self._jobs.popleft() for _ in range(len(self._jobs))]
+    def take_all(self: SqliteEngine) -> None:
+        self._group.extend(self._jobs.popleft() for _ in range(len(self._jobs)))
 
     monkeypatch.setattr(SqliteEngine, "_take", take_all)
     assert levels(store, monkeypatch) == {(1, False), (1, True)}

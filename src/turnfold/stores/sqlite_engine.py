@@ -6,36 +6,47 @@ back after they are made; a file that does not take them is not opened. Only whe
 need not outlive the power, is a commit not waited for; the next one that is waited for carries them along.
 
 Jobs queue; whoever finds the writer free leads: begins a transaction, runs every waiting job, commits once, and
-only then tells each caller. Jobs of one kind run in one go; should that fail, each runs again, in a savepoint of
-its own like all others that share a transaction. (A savepoint copies every page that changes in it.) A blocking
-caller leads in its own thread, until it has its own answer, and pays for no hand-over; an asynchronous one leaves
-leading to the engine's thread, so cancelling it cannot tear a write.
+only then tells each caller. A blocking caller leads in its own thread, until it has its own answer, and pays for no
+hand-over; an asynchronous one leaves leading to the engine's thread, so cancelling it cannot tear a write.
+
+A blocking leader can be interrupted (Ctrl-C, `signal.alarm`) between any two instructions. So a caller holds no lock,
+and what a leader has got to is in three places that each change by one atomic call: `_jobs` (who waits), `_group` (who
+is being served) and `_decided` (whether the outcome of the group is settled; a commit is entered there by the same call
+that makes it). Whoever leads next looks there first (`_settle`): a settled group is told, an unsettled one is undone
+and waits again, without those whose callers have gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import os
-import random
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import TypeVar, cast
 
 import apsw
 
-from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
-from turnfold.stores.process import ProcessGuard, check_not_inherited
-from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
-from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, split, tell
-from turnfold.stores.sqlite_looking import check_own, look
-from turnfold.stores.sqlite_reads import GroupedReads
+from turnfold.errors import StoreUnavailable
+from turnfold.stores.process import ProcessGuard
+from turnfold.stores.sqlite_failures import DAMAGE, damaged, interrupted, unwritten
+from turnfold.stores.sqlite_file import SqliteFile, copy_into
+from turnfold.stores.sqlite_jobs import (
+    ONCE,
+    OUTSIDE,
+    SINGLE,
+    Connection,
+    Job,
+    Kind,
+    Turn,
+    Turns,
+    tell,
+    wake,
+)  # fmt: skip
+from turnfold.stores.sqlite_reads import GroupedReads, Readers
+from turnfold.stores.sqlite_writer import Writer
 
 __all__ = ("SAFE_SQLITE", "Connection", "SqliteEngine", "sqlite_version")
 
@@ -47,72 +58,70 @@ SAFE_SQLITE = (3, 51, 3)
 
 _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
-_BACKUP_PAGES = 1024
-"""Pages a backup copies before others get a chance."""
-_SETTINGS: dict[str, tuple[str, object]] = {
-    "journal_mode": ("WAL", "wal"),
-    "synchronous": ("FULL", 2),
-    "secure_delete": ("ON", 1),
-    "mmap_size": ("0", 0),
-}
-_WAITING = "PRAGMA synchronous=FULL"
-_NOT_WAITING = "PRAGMA synchronous=NORMAL"
-_NOT_ORDINARY = (TryAlone, apsw.ConstraintError)
-_memory_names = itertools.count()
+_COMMIT = ("COMMIT",)
+_LOOK_AGAIN = 0.25
+"""Seconds a blocking caller waits for its answer before it looks whether somebody still leads."""
+_MOST_INTERRUPTS = 3
+"""How often a job is begun again because whoever ran it was interrupted."""
 
 
-class SqliteEngine:
+class SqliteEngine(Writer):
     """One database file: a writer that shares commits, and readers that never wait for it."""
 
     def __init__(self, path: str, *, blocking: bool, busy_seconds: float = 10.0) -> None:
         self.path = path
         self.blocking = blocking
-        self._busy_ms = int(busy_seconds * 1000)
-        self._in_memory = path == ":memory:"
-        self._address = (
-            f"file:/turnfold-{os.getpid()}-{next(_memory_names)}?vfs=memdb"
-            if self._in_memory
-            else path
-        )
-        self._own = self._in_memory  # whether the file is known to be no other program's
-        self._writer = self._open()
-        self.process = ProcessGuard(self, file=self._address)
-        self._leading = threading.Lock()
+        self._file = SqliteFile(path, busy_seconds=busy_seconds)
+        super().__init__(self._file.open())
+        self.process = ProcessGuard(self, file=self._file.address)
+        self._turns = Turns()
         self._jobs: deque[Job] = deque()
+        self._group: list[Job] = []
+        self._decided: list[object] = []
         self._called = False  # whether a thread is on its way to lead
-        self._entering = threading.Lock()
-        self._readers: list[Connection] = []
-        self._reading = threading.Lock()
+        self._calling = threading.Lock()  # of event loops; a blocking caller takes no lock
+        self._readers = Readers(self._file.open)
         self._short_reads = GroupedReads(lambda serve: self._pool().submit(serve), self._read)
         self._threads: ThreadPoolExecutor | None = None
-        self._closed = False
-        self._waits = True  # whether a commit waits for the disk
+        self._closed = False  # nobody joins the queue any more
+        self._ended = False  # nobody in it is served any more
         self.commits = 0
         """Transactions committed; with `jobs_done` it shows how many callers share one."""
         self.jobs_done = 0
-        self._version = -1
-        self.doubts = 0
-        """Grows with each rollback, and each commit of another connection: what a job wrote may be gone or changed."""
 
-    async def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in a transaction; returns when it is committed and synced."""
-        return await self.submit(cast("Kind[Callable[[Connection], Result], Result]", SINGLE), work)
+    async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
+        """Run `work` in a transaction; returns when it is committed and synced. `once`: it cannot be begun again."""
+        kind = ONCE if once else SINGLE
+        return await self.submit(cast("Kind[Callable[[Connection], Result], Result]", kind), work)
 
     async def submit(self, kind: Kind[Item, Result], item: Item) -> Result:
         """Like `write`; items of one kind that wait at the same time are done in one go."""
         self.process.check()
-        waiter = None if self.blocking else asyncio.get_running_loop().create_future()
-        job = Job(cast("Kind[object, object]", kind), item, waiter)
-        # Nobody joins the queue once it is closed: who closes serves all that are in it, and no one after.
-        with self._entering:
-            self._check_open()
-            self._jobs.append(job)
-            if waiter is not None:
+        self._check_open()
+        return await self._submit(kind, item)
+
+    async def _submit(self, kind: Kind[Item, Result], item: Item) -> Result:
+        if not self.blocking:
+            waiter = asyncio.get_running_loop().create_future()
+            job = Job(cast("Kind[object, object]", kind), item, waiter)
+            with self._calling:
+                if self._ended:
+                    raise StoreUnavailable("the store has been closed")
+                self._jobs.append(job)
                 self._call_leader()
-        if waiter is not None:
             return cast("Result", await waiter)
-        self._lead(job)
-        job.gate.acquire()
+        job = Job(cast("Kind[object, object]", kind), item, None)
+        try:
+            self._jobs.append(job)
+            self._lead(job)
+            while not job.told:
+                woken = job.gate.acquire(timeout=_LOOK_AGAIN)
+                if not job.told:
+                    self._lead(job, look=not woken)
+        except BaseException:
+            job.abandoned = True  # whoever leads next leaves it out, unless it is done
+            self._hand_over()
+            raise
         if job.failure is not None:
             raise job.failure
         return cast("Result", job.result)
@@ -132,13 +141,23 @@ class SqliteEngine:
         """Whether it has been closed."""
         return self._closed
 
-    def prepare(self, work: Callable[[Connection], None]) -> None:
-        """Run `work` on the writer before anyone else uses it; it manages its own transaction."""
+    def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
+        """Run `work` on the writer before anyone else uses it; it manages its own transaction.
+
+        `unless_busy`: it can be done later as well, and is left where another program is writing.
+        """
+        driver = cast("apsw.Connection", self._writer)
         try:
-            with self._leading:
-                work(self._writer)
+            if unless_busy:
+                driver.set_busy_timeout(0)
+            work(self._writer)
+            if unless_busy:
+                driver.set_busy_timeout(self._file.busy_ms)
         except BaseException as error:
-            self._closed = True
+            if unless_busy and isinstance(error, apsw.BusyError):
+                driver.set_busy_timeout(self._file.busy_ms)
+                return
+            self._closed = self._ended = True
             self._writer.close()
             if isinstance(error, apsw.Error):
                 raise StoreUnavailable(f"cannot use {self.path!r}: {error}") from error
@@ -146,208 +165,228 @@ class SqliteEngine:
 
     async def scrub(self) -> None:
         """Move the write-ahead log into the file and empty it, so that erased text is in neither."""
-        if not self._closed:
-            await self._aside(self._scrub)
+        if self._closed:
+            return  # closing empties the log as well
+        try:
+            await self._outside(self._scrub)
+        except StoreUnavailable:
+            if not self._closed:
+                raise
 
     async def backup(self, target: str) -> None:
         """Copy the database into a new file while it is in use."""
-        await self._aside(lambda: self._backup(target))
+        self.process.check()
+        if self.blocking:
+            self._backup(target)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._pool(), self._backup, target)
 
     async def close(self) -> None:
-        """Finish the queued jobs and close every connection; in a forked process, leave them to their owner."""
+        """Finish the queued jobs and close every connection; one that was interrupted can be asked again.
+
+        In a forked process they are left to their owner.
+        """
         if not self.process.is_own:
             return
-        with self._entering:
-            already, self._closed = self._closed, True
-        if not already:
-            await self._aside(self._close)
+        self._closed = True
+        if self._ended:
+            return
+        with suppress(StoreUnavailable):  # another caller has closed it meanwhile
+            await self._outside(self._close)
+        with self._calling:
             if self._threads is not None:
                 self._threads.shutdown(wait=False)
 
-    async def _aside(self, work: Callable[[], None]) -> None:
-        self.process.check()
-        if self.blocking:
-            work()
-        else:
-            await asyncio.get_running_loop().run_in_executor(self._pool(), work)
+    async def _outside(self, work: Callable[[], None]) -> None:
+        """Run `work` on the writer between two transactions."""
+        await self._submit(cast("Kind[Callable[[], None], None]", OUTSIDE), work)
 
     def _close(self) -> None:
-        with self._leading, self._reading:
-            while self._jobs:
-                self._commit()
-            for connection in (*self._readers, self._writer):
-                connection.close()
-            self._readers.clear()
-            self.process.release()
+        self._ended = True
+        self._readers.close()
+        self._writer.close()
+        self.process.release()
 
     def _scrub(self) -> None:
+        if self._file.in_memory:
+            return
         try:
-            with self._leading:
-                if not self._in_memory and not self._closed:  # closing empties the log as well
-                    answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                    if answer is not None and answer[0]:
-                        raise apsw.BusyError("someone is still reading an older state")
+            answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if answer is not None and answer[0]:
+                raise apsw.BusyError("someone is still reading an older state")
         except apsw.Error as error:
             raise StoreUnavailable(
                 f"erased, but the log could not be emptied ({error}): delete once more"
             ) from error
-        finally:
-            self._lead()  # for those who came meanwhile and found no leader
 
     def _backup(self, target: str) -> None:
-        if Path(target).exists():
-            raise InvalidOption(f"{target} exists: a backup never overwrites")
-        copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
-        try:
-            with self._reader() as source:
-                # Pinned to one state: otherwise every commit of others would make it begin again, without end.
-                source.execute("BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
-                with copy.backup("main", cast("apsw.Connection", source), "main") as task:
-                    while not task.done:
-                        task.step(_BACKUP_PAGES)
-                source.execute("COMMIT")
-        finally:
-            copy.close()
+        with self._readers.lend() as source:
+            copy_into(target, source)
+
+    # ------------------------------------------------------------------------------------------- who leads
 
     def _call_leader(self) -> None:
         # Who leads looks at the queue again after letting go, and who was called has yet to look.
-        if not self._called and not self._leading.locked():
-            self._called = True
+        if not self._called and self._turns.is_free():
             self._pool().submit(self._answer_call)
+            self._called = True
 
     def _answer_call(self) -> None:
-        self._called = False
-        self._lead()
+        with self._calling:
+            self._called = False
+        while self._jobs or self._group:
+            try:
+                self._lead()
+            except BaseException:
+                # Raised by a job, not by a signal: those come to the main thread. Its job is not begun for ever.
+                _log.exception("a write raised what ends programs")
+            else:
+                return
 
-    def _lead(self, own: Job | None = None) -> None:
-        # After letting go of the lock the queue is looked at again: a job that came while it was held found no leader.
-        while self._jobs:
-            if own is not None and not own.gate.locked():
+    def _lead(self, own: Job | None = None, *, look: bool = False) -> None:
+        """Serve who waits, unless somebody does; a blocking caller goes as soon as it has its `own` answer."""
+        # After a turn has ended the queue is looked at again: a job that came during it found no leader.
+        while self._jobs or self._group:
+            if own is not None and own.told:
                 self._hand_over()
                 return
-            if not self._leading.acquire(blocking=False):
-                return
+            turn = Turn()
             try:
-                self._commit()
+                if not self._turns.take(turn, look=look):
+                    return
+                self._serve()
             except BaseException:
-                self._leading.release()
-                self._lead()  # an interrupted leader still serves those who wait for one
+                if own is not None:
+                    own.abandoned = True
+                if self._turns.holds(turn):
+                    self._settle()
+                    with suppress(apsw.Error):
+                        self._roll_back()  # now: an open transaction holds up other processes too
                 raise
-            self._leading.release()
+            finally:
+                turn.ended = True
+                turn.frame = None
 
     def _hand_over(self) -> None:
-        # The caller has its answer and goes; among many writers somebody always waits, and it would never return.
-        with self._entering:
-            if not self._closed:  # who closes serves all that wait
-                self._call_leader()
+        # The caller goes; among many writers somebody always waits, and it would never return.
+        with suppress(IndexError):  # nobody waits
+            wake(self._jobs[0])
 
-    def _take(self) -> list[Job]:
-        group: list[Job] = []
-        while self._jobs and len(group) < _LARGEST_GROUP:
-            if self._jobs[0].kind.lasting and not self._waits:
-                break  # came after this transaction began: it leads the next
-            job = self._jobs.popleft()
-            if job.waiter is None or not job.waiter.cancelled():
+    def _serve(self) -> None:
+        """Serve those at the head of the queue."""
+        self._settle()
+        if self._ended:
+            self._refuse()
+        elif self._jobs and self._jobs[0].kind is OUTSIDE:
+            self._run_outside()
+        elif self._jobs:
+            self._commit()
+
+    def _settle(self) -> None:
+        """Finish what an interrupted leader left: tell what is decided; undo the rest and let it wait again."""
+        group, jobs = self._group, self._jobs
+        if not group:
+            self._decided.clear()
+            return
+        if self._decided:
+            self._tell()
+            return
+        with suppress(apsw.Error):  # whoever begins next meets it too, and tells
+            self._undo()
+        while group:
+            job = group[-1]
+            if not job.told:
+                job.result, job.failure = None, None
+                job.interrupts += 1
+                if job.kind is ONCE or job.interrupts > _MOST_INTERRUPTS:
+                    job.failure = interrupted()
+                    tell([job])
+                elif not (
+                    jobs and jobs[0] is job
+                ):  # it is in both between two steps of this, and of `_take`
+                    jobs.appendleft(job)
+            group.pop()
+
+    def _tell(self) -> None:
+        """Tell the group, whose outcome is decided."""
+        if not self._ended:
+            look = self._file.check if self._waits is False else self._file.check_now
+            fault = look(self._writer)
+            for job in self._group if fault is not None else ():
+                if not job.told:
+                    job.failure = job.failure or fault
+        tell(self._group)
+        self._group.clear()  # first: a decided group that is there is told again, an undecided one done again
+        self._decided.clear()
+
+    def _take(self) -> None:
+        """Move those at the head of the queue into the group, as many as may share its transaction."""
+        jobs, group = self._jobs, self._group
+        while jobs and len(group) < _LARGEST_GROUP:
+            job = jobs[0]
+            if job.kind is OUTSIDE or (job.kind.lasting and not self._waits):
+                break  # comes after this transaction: it leads the next
+            if not job.is_unwanted:
                 group.append(job)
-        return group
+            jobs.popleft()  # an interrupt before this leaves it in both; see `_settle`
+
+    def _refuse(self) -> None:
+        """Turn away everybody: the store has been closed."""
+        while self._jobs:
+            self._group.append(self._jobs[0])
+            self._jobs.popleft()
+        for job in self._group:
+            job.failure = StoreUnavailable("the store has been closed")
+        self._decided.append(None)
+        self._tell()
+
+    def _run_outside(self) -> None:
+        """Run the first job, between two transactions."""
+        job = self._jobs[0]
+        self._group.append(job)
+        self._jobs.popleft()
+        try:
+            self._roll_back()
+            job.result = cast("Callable[[], object]", job.item)()
+        except Exception as error:
+            job.failure = error
+        self._decided.append(None)
+        self._tell()
 
     def _commit(self) -> None:
-        group: list[Job] = []
+        group = self._group
         committing = False
         try:
             # Asked before the transaction begins: SQLite changes its mind only between two.
-            waits = not self._jobs or self._jobs[0].kind.lasting
+            waits = self._jobs[0].kind.lasting
             if waits != self._waits:
                 self._wait(waits=waits)
             self._begin()
-            group = self._take()  # as late as can be: whoever came meanwhile shares the commit
+            self._take()  # as late as can be: whoever came meanwhile shares the commit
             self._run(group)
             committing = True
             if self._writer.in_transaction or any(job.failure is None for job in group):
-                self._writer.execute("COMMIT")
+                # One call that commits and notes it: no interrupt can come between.
+                self._decided.extend(map(self._writer.execute, _COMMIT))
                 self._version = self._writer.data_version()
                 self.commits += 1
                 self.jobs_done += len(group)
-        except BaseException as error:
+        except Exception as error:
             with suppress(apsw.Error):  # whoever waits is told, whatever state the writer is in
                 self._undo()
-            group = group or self._take()
+            if not group:
+                self._take()
             failure = unwritten(error, committing=committing)
             for job in group:
                 job.failure = failure
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            tell(group)
-
-    def _begin(self) -> None:
-        if self._writer.in_transaction:  # what an earlier failure could not undo
-            self._undo()
-        self._writer.execute("BEGIN IMMEDIATE")
-        if self._writer.data_version() != self._version:
-            self.doubts += 1
-
-    def _wait(self, *, waits: bool) -> None:
-        """Wait for the disk at commits from now on, or no longer."""
-        if self._writer.in_transaction:
-            self._undo()
-        if waits:
-            self._writer.execute(_WAITING).fetchall()
-        else:
-            self._writer.execute(_NOT_WAITING).fetchall()
-        self._waits = waits
-
-    def _run(self, group: list[Job]) -> None:
-        same, others = (group, []) if len(group) == 1 else split(group)
-        if not self._run_together(same, only=not others):
-            self._begin()
-            others = group
-        for job in others:
-            self._attempt(job)
-
-    def _run_together(self, jobs: list[Job], *, only: bool) -> bool:
-        """Run the first jobs of a transaction; whether that went well: if not, all is undone and they run alone."""
-        if not jobs:
-            return True
-        kind = jobs[0].kind
-        try:
-            results = kind.together(self._writer, [job.item for job in jobs])
-        except Exception as error:
-            self._undo()
-            if kind is SINGLE or (len(jobs) == 1 and only and not isinstance(error, _NOT_ORDINARY)):
-                jobs[0].failure = known(error)
-                return True
-            return False
-        for job, result in zip(jobs, results, strict=True):
-            job.result = result
-        return True
-
-    def _attempt(self, job: Job) -> None:
-        """Run a job; if it fails, everything it did is undone."""
-        self._writer.execute("SAVEPOINT job")
-        try:
-            job.result = job.kind.alone(self._writer, job.item)
-        except Exception as error:
-            self._undo_savepoint()
-            job.failure = known(error)
-        else:
-            self._writer.execute("RELEASE job")
-
-    def _undo_savepoint(self) -> None:
-        self.doubts += 1
-        self._writer.execute("ROLLBACK TO job; RELEASE job")
-
-    def _undo(self) -> None:
-        self.doubts += 1
-        self._roll_back()
-
-    def _roll_back(self) -> None:
-        if self._writer.in_transaction:
-            self._writer.execute("ROLLBACK")
+        self._decided.append(None)
+        self._tell()
 
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:
-            with self._reader() as connection:
+            with self._readers.lend() as connection:
+                if (fault := self._file.check(connection)) is not None:
+                    raise fault
                 connection.execute("BEGIN")
                 try:
                     return work(connection)
@@ -359,24 +398,6 @@ class SqliteEngine:
         except DAMAGE as error:
             raise damaged(error) from None
 
-    @contextmanager
-    def _reader(self) -> Generator[Connection]:
-        with self._reading:
-            connection = self._readers.pop() if self._readers else None
-        if connection is None:
-            connection = self._open()
-            connection.execute("PRAGMA query_only=ON")
-        try:
-            yield connection
-        except BaseException:
-            connection.close()  # the error may keep a statement open, and with it an old snapshot
-            raise
-        with self._reading:
-            if self._closed:
-                connection.close()
-            else:
-                self._readers.append(connection)
-
     def _pool(self) -> ThreadPoolExecutor:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(4, thread_name_prefix="turnfold-sqlite")
@@ -385,64 +406,8 @@ class SqliteEngine:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store has been closed")
-
-    def _open(self) -> Connection:
-        # Whoever turns a new file into a write-ahead log needs it alone, and SQLite answers "busy" to
-        # the others at once, whatever the time-out: two processes that create one file both succeed
-        # only if the loser comes back.
-        give_up = time.monotonic() + self._busy_ms / 1000
-        while True:
-            try:
-                return self._open_once()
-            except apsw.BusyError as error:
-                if time.monotonic() >= give_up:
-                    raise StoreUnavailable(
-                        f"cannot open {self.path!r}: {error} for {self._busy_ms / 1000:g} s; "
-                        "another process holds it alone"
-                    ) from error
-            except apsw.Error as error:
-                raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
-            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (spreads the losers; guards nothing)
-
-    def _open_once(self) -> Connection:
-        check_not_inherited(self._address)
-        looked = self._own or look(self.path, self._to_look)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        flags |= apsw.SQLITE_OPEN_URI if self._in_memory else 0  # the one address that is no path
-        driver = apsw.Connection(self._address, flags=flags)
-        connection = cast("Connection", driver)
-        try:
-            driver.set_busy_timeout(self._busy_ms)
-            if not looked:
-                check_own(connection)
-            self._own = True  # said before any setting: those are written into the file
-            if driver.readonly("main"):
-                raise apsw.ReadOnlyError("this process may not write it")  # noqa: TRY301 (told as all others)
-            for name, (value, expected) in _SETTINGS.items():
-                connection.execute(f"PRAGMA {name}={value}").fetchall()
-                self._assert_setting(connection, name, expected)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _to_look(self, address: str, *, only: bool, keep_log: bool) -> Connection:
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        driver = apsw.Connection(address, flags=flags if only else apsw.SQLITE_OPEN_READWRITE)
-        driver.set_busy_timeout(self._busy_ms)
-        driver.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep_log))
-        return cast("Connection", driver)
-
-    def _assert_setting(self, connection: Connection, name: str, expected: object) -> None:
-        if self._in_memory and name == "journal_mode":
-            return  # there is no file to log ahead of
-        row = connection.execute(f"PRAGMA {name}").fetchone()
-        if row is not None and row[0] != expected:
-            connection.close()
-            raise UnsafeStore(
-                f"{self.path!r} runs with {name}={row[0]!r} where {expected!r} is needed for acknowledged entries to "
-                "survive: use a file on a local disk that this process may write"
-            )
+        if self._file.fault is not None:
+            raise self._file.fault
 
 
 def sqlite_version() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnfold.errors import StoreError, StoreUnavailable
 
-__all__ = ("DAMAGE", "damaged", "known", "unwritten")
+__all__ = ("DAMAGE", "damaged", "interrupted", "known", "unwritten")
 
 DAMAGE = (UnicodeDecodeError, OverflowError)
 """What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
@@ -19,6 +19,13 @@ def unwritten(error: BaseException, *, committing: bool) -> StoreUnavailable:
     return StoreUnavailable(
         f"the commit failed ({reason}), and whether it reached the disk is unknown: what was asked was done whole or "
         "not at all; ask again, an append with the same client ids"
+    )
+
+
+def interrupted() -> StoreUnavailable:
+    """What a writer is told whose job was undone by somebody's interrupt and is not begun again."""
+    return StoreUnavailable(
+        "nothing was written: the thread that wrote it was interrupted (Ctrl-C, a signal's exception); ask again"
     )
 
 

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+import msgspec
+
 from turnfold.errors import InvalidRecord
 from turnfold.recall import TERMS_MADE_BY
 from turnfold.records import Message, decode_message
@@ -28,9 +30,13 @@ __all__ = (
     "index_warnings",
     "live_index",
     "make_ready",
+    "merge_some",
     "place_beside",
+    "places",
     "remove_beside",
     "remove_retired",
+    "take_out_beside",
+    "take_out_entries",
     "tenant_unindexed",
     "unindex",
     "waiting",
@@ -107,7 +113,7 @@ def _begin_anew(connection: Connection) -> None:
         "(term INTEGER PRIMARY KEY, entries INTEGER NOT NULL, beside INTEGER NOT NULL) STRICT"
     )
     connection.execute(
-        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 1 WHERE indexed_by <> ''"
+        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = NOT deleted WHERE indexed_by <> ''"
     )
     connection.execute("UPDATE beside SET indexed = 0 WHERE indexed")
 
@@ -309,7 +315,67 @@ def unindex(connection: Connection, tenant: str, key: int) -> None:
     )
 
 
-def _take_out(connection: Connection, tenant: str, key: int, places: Sequence[Placed]) -> None:
+def take_out_entries(
+    connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
+) -> None:
+    """Take the entries from the first to the second seq out of the index, while they are there to be read."""
+    found = list(_entries(connection, key, after=span[0] - 1, upto=span[1]))
+    _take_out(connection, tenant, key, found, merged=merged)
+
+
+def take_out_beside(
+    connection: Connection, tenant: str, key: int, ids: Sequence[int], *, merged: bool
+) -> None:
+    """Take some of what stands beside the log out of the index, while its text is there to be read."""
+    which = "AND beside.indexed AND beside.id IN (SELECT value FROM json_each(?))"
+    found = list(_beside(connection, key, which, msgspec.json.encode(ids).decode()))
+    if found:
+        _take_out(connection, tenant, key, found, merged=merged)
+
+
+def places(connection: Connection) -> int:
+    """How many places are in the index, of all tenants."""
+    # FTS5 keeps the number of rows at the beginning of its first block; counting them would read the whole index.
+    found = connection.execute(
+        f"SELECT block FROM {live_index(connection).found}_data WHERE id = 1"  # noqa: S608 (a table's name)
+    ).fetchone()
+    number = 0
+    for byte in cast("bytes", found[0]) if found is not None else b"":
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return number
+
+
+def merge_some(connection: Connection, pages: int, *, begin: bool) -> bool:
+    """Merge some pages of the index, so that what was taken out is gone for good; whether there was anything to do."""
+    table = live_index(connection).found
+    if begin:
+        _configure(connection, table, "usermerge", 2)
+    before = connection.total_changes()
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",  # noqa: S608 (a table's name)
+        (-pages if begin else pages,),  # below 0: all lists are to be merged into one
+    )
+    return connection.total_changes() - before > 1  # as FTS5 documents it
+
+
+def _configure(connection: Connection, table: str, option: str, value: int) -> None:
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)",  # noqa: S608 (a table's name)
+        (option, value),
+    )
+
+
+def _take_out(
+    connection: Connection,
+    tenant: str,
+    key: int,
+    places: Sequence[Placed],
+    *,
+    merged: bool = False,
+) -> None:
+    """Take places out of the lists at once; `merged`: they are noted as gone, and go when the lists are merged."""
     made_by = connection.execute(
         "SELECT indexed_by FROM conversation WHERE key = ?", (key,)
     ).fetchone()
@@ -317,6 +383,12 @@ def _take_out(connection: Connection, tenant: str, key: int, places: Sequence[Pl
     if damaged or made_by is None or made_by[0] != TERMS_MADE_BY:
         _begin_anew(connection)
         return
-    filling = Filling(connection, live_index(connection), tenant)
+    live = live_index(connection)
+    filling = Filling(connection, live, tenant)
+    if merged:
+        _configure(connection, live.found, "secure-delete", 0)
     filling.remove(places)
+    if merged:
+        connection.execute("SAVEPOINT noted; RELEASE noted")  # FTS5 writes its lists at a savepoint
+        _configure(connection, live.found, "secure-delete", 1)
     filling.finish()

@@ -15,7 +15,7 @@ from typing import Protocol
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite_jobs import Connection
 
-__all__ = ("FIRST_STEP", "MARK", "Connect", "check_own", "look")
+__all__ = ("FIRST_STEP", "MARK", "Connect", "check_own", "is_marked", "look")
 
 FIRST_STEP = "0001_log"
 """The first step of the schema: in every file of a store, and in no other."""
@@ -42,7 +42,7 @@ def look(path: str, connect: Connect) -> bool:
     file = Path(path)
     if not file.is_file() or not file.stat().st_size:
         return True
-    if _is_marked(file):
+    if _bears_mark(file):
         return False
     log = file.with_name(f"{file.name}-wal")
     logged = log.is_file() and log.stat().st_size > 0
@@ -58,14 +58,19 @@ def look(path: str, connect: Connect) -> bool:
     return True
 
 
-def _is_marked(file: Path) -> bool:
+def is_marked(header: bytes) -> bool:
+    """Whether the first bytes of a file say that it is a store's."""
+    return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
+
+
+def _bears_mark(file: Path) -> bool:
     """Whether the header says that it is a store's; what is only in the log of the file does not count."""
     try:
         with file.open("rb", buffering=0) as opened:
             header = opened.read(_MARK_AT.stop)
     except OSError:  # whoever looks with the driver meets it too, and tells
         return False
-    return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
+    return is_marked(header)
 
 
 def _first_look(address: str, connect: Connect) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""Short reads of an event loop, done in groups: handing each to a thread of its own costs many times the read.
+"""Connections to read with, and short reads of an event loop, done in groups: a thread for each costs many times more.
 
 Whoever finds nobody on the way calls a thread; it does whatever has been asked by then, on one state of the file, wakes
 each event loop once, and looks again. So under load a hand-over serves many. There are two threads at most: one would
@@ -11,16 +11,56 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar, cast
 
 from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, tell
 
-__all__ = ("GroupedReads",)
+__all__ = ("GroupedReads", "Readers")
 
 Result = TypeVar("Result")
 _LARGEST_GROUP = 32
 _MOST_THREADS = 2
+
+
+class Readers:
+    """Connections that only read; as many as are read with at the same time.
+
+    Nothing is held by a lock: an interrupt between any two instructions costs a connection at most, and an idle one.
+    """
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self.idle: list[Connection] = []
+        self._closed = False
+
+    @contextmanager
+    def lend(self) -> Generator[Connection]:
+        """A connection nobody else uses."""
+        try:
+            connection = self.idle.pop()
+        except IndexError:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only=ON")
+        try:
+            yield connection
+        except BaseException:
+            connection.close()  # the error may keep a statement open, and with it an old snapshot
+            raise
+        self.idle.append(connection)
+        if self._closed:
+            self._close_idle()
+
+    def close(self) -> None:
+        """Close those that are not in use, and each of the others when it is given back."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self.idle.pop().close()
 
 
 class GroupedReads:

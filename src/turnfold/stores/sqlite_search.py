@@ -23,6 +23,7 @@ from turnfold.stores.findable import required_marks
 from turnfold.stores.protocol import Hit
 from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, choosing_terms, rank
 from turnfold.stores.sqlite_engine import Connection
+from turnfold.stores.sqlite_erasure import erasing_keys
 from turnfold.stores.sqlite_filling import Index, Tokens
 from turnfold.stores.sqlite_index import live_index
 from turnfold.stores.within import ENTRY, Within
@@ -71,7 +72,8 @@ def search(
     holding = {term: counting.holding(term) for term in terms}
     total = counting.total()
     choosing = choosing_terms(holding, total=total)
-    chosen = _Choice(connection, index, tokens, within, held, choosing).places()
+    gone = erasing_keys(connection) if held is None else []
+    chosen = _Choice(connection, index, tokens, within, held, choosing, gone).places()
     candidates = _read(connection, tenant, chosen, AskedTerms(terms))
     return rank(candidates, holding, total=total, limit=limit)
 
@@ -156,6 +158,8 @@ class _Choice:
     within: Within
     held: sql.Held | None
     choosing: Choosing
+    gone: Sequence[int]
+    """Conversations that are deleted and not yet out of the index."""
 
     def places(self) -> Collection[int]:
         """Those whose terms tell most, and of equals the newest, as `ranking` has it."""
@@ -241,7 +245,7 @@ class _Choice:
         )
         found = self.connection.execute(
             f"SELECT group_concat(place) FROM (SELECT {table}.rowid AS place FROM {table} {join} "
-            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions} {order})",
+            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions} {self._not_gone()} {order})",
             (self._match(question), *span, *values, *last),
         ).fetchone()
         return _numbers(found)
@@ -261,10 +265,13 @@ class _Choice:
             values.append(msgspec.json.encode(sorted(kinds)).decode())
         found = self.connection.execute(
             f"SELECT group_concat(beside.id) FROM {table} JOIN beside ON beside.id = {table}.rowid {_TEXTS_BESIDE} "
-            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions}",
+            f"WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? {conditions} {self._not_gone()}",
             (self._match(question), *_spans(self.held)[1], *values),
         ).fetchone()
         return _numbers(found)
+
+    def _not_gone(self) -> str:
+        return "".join(f" AND abs({self.index.found}.rowid) >> 32 <> {key:d}" for key in self.gone)
 
     def _times(self, column: str, values: list[Any]) -> str:
         conditions = ""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
 from turnfold.stores import sqlite_beside as beside
 from turnfold.stores import sqlite_rows as sql
@@ -52,7 +52,14 @@ from turnfold.stores.restoring import Pieces
 from turnfold.stores.sqlite_append import Append, Appends
 from turnfold.stores.sqlite_catching_up import CatchingUp
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, Connection, SqliteEngine, sqlite_version
-from turnfold.stores.sqlite_index import index_warnings, make_ready, unindex
+from turnfold.stores.sqlite_erasure import (
+    continue_erasing,
+    delete,
+    erase_some,
+    erasure_warnings,
+    is_erasing,
+)
+from turnfold.stores.sqlite_index import index_warnings, make_ready
 from turnfold.stores.sqlite_notes import Note, Notes
 from turnfold.stores.sqlite_remembered import Remembered
 from turnfold.stores.sqlite_schema import migrate
@@ -94,6 +101,7 @@ class SqliteStore:
         self._engine = SqliteEngine(address, blocking=blocking)
         self._engine.prepare(migrate)
         self._engine.prepare(make_ready)
+        self._engine.prepare(continue_erasing, unless_busy=True)
         self._index = CatchingUp(self._engine, on_indexing)
         remembered = Remembered(self._engine)
         self._appends = Appends(remembered, clock=self._clock, recount=self._recount)
@@ -335,7 +343,13 @@ class SqliteStore:
         )
 
     async def reindex(self) -> int:
-        """Index whatever waits for its first search, in steps, and clear away what is left of older indexes."""
+        """Index whatever waits for its first search, in steps, and clear away what is left of older indexes.
+
+        Deletions that were interrupted are finished first.
+        """
+        if await self._engine.read(is_erasing):
+            await self._finish_erasing()
+            await self._engine.scrub()
         return await self._index.everything()
 
     async def capture(
@@ -349,30 +363,24 @@ class SqliteStore:
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         stream = Pieces(pieces, self._counter)
         return await self._engine.write(
-            lambda connection: restore(connection, scope.tenant, stream)
+            lambda connection: restore(connection, scope.tenant, stream), once=True
         )
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         check_name(conversation, "conversation id")
 
-        def job(connection: Connection) -> Erasure:
-            held = sql.find_conversation(connection, scope.tenant, conversation, writing=False)
-            already = held.deleted
-            unindex(connection, scope.tenant, held.key)
-            counts = [
-                sql.delete_from(connection, table, held.key)
-                for table in ("entry", "checkpoint", "document")
-            ]
-            held.head = Head(generation=held.head.generation)
-            sql.save_head(
-                connection, scope.tenant, conversation, held, now=self._clock(), deleted=True
-            )
-            return Erasure(conversation, *counts, already=already)
-
-        erasure = await self._engine.write(job)
+        erasure = await self._engine.write(
+            lambda connection: delete(connection, scope.tenant, conversation, now=self._clock())
+        )
+        await self._finish_erasing()
         await self._index.remove_retired()
         await self._engine.scrub()
         return erasure
+
+    async def _finish_erasing(self) -> None:
+        """Remove what is left of deleted conversations, also of deletions that were interrupted, step by step."""
+        while await self._engine.read(is_erasing):
+            await self._engine.write(erase_some)
 
     async def backup(self, target: str | Path) -> None:
         """Copy the store into a new file while it is in use."""
@@ -384,8 +392,18 @@ class SqliteStore:
         safe = ".".join(map(str, SAFE_SQLITE))
         bug = f"SQLite {version} has the log-reset bug that can corrupt a file; {safe} has not"
         warnings = (bug,) if too_old else ()
-        if not self._engine.closed:
-            warnings += await self._engine.read(index_warnings)
+        ok = not self._engine.closed
+        if ok:
+            try:
+                if await self._engine.read(is_erasing):
+                    await self._engine.write(erase_some)
+                    if not await self._engine.read(is_erasing):
+                        await self._engine.scrub()
+                warnings += await self._engine.read(
+                    lambda connection: (*erasure_warnings(connection), *index_warnings(connection))
+                )
+            except UnsafeStore as fault:  # the file is no longer the one that was opened
+                ok, warnings = False, (*warnings, str(fault))
         details = {
             "sqlite": version,
             "path": self._engine.path,
@@ -393,7 +411,7 @@ class SqliteStore:
             "jobs": str(self._engine.jobs_done),
         }
         return Health(
-            ok=not self._engine.closed,
+            ok=ok,
             backend="sqlite",
             details=details,
             warnings=warnings,
