@@ -262,6 +262,28 @@ def test_sabotage_without_saying_it_again_such_a_thread_is_lost(
         test_a_thread_that_went_back_behind_the_window_goes_on_from_there()
 
 
+def test_an_answer_left_behind_stays_hidden_when_the_first_question_is_edited_afterwards() -> None:
+    """The edited question is stored last; the state still begins where its first version stands."""
+
+    def step(number: int) -> AIMessage:
+        return calling("look", {"at": 2}, 2) if number == 2 else AIMessage(f"answer {number}")
+
+    with Memory("sqlite://") as memory:
+        model = Watched(step=step)
+        agent = agent_of(model, memory, checkpointer=TurnfoldSaver(memory), recall=False)
+        agent.invoke(asked("我的船是什么颜色? What colour is my boat?"), thread())
+        fork = next(one for one in agent.get_state_history(thread()) if one.next == ("model",))
+        agent.invoke(None, {**thread(), **fork.config})
+        [question, *_] = agent.get_state(thread()).values["messages"]
+        edited = question.model_copy(update={"content": "它有多长? How long is it?"})
+        agent.update_state(thread(), {"messages": [edited]}, as_node="model")
+        agent.invoke(asked("And how wide?"), thread())
+        shown = model.prompts[-1].messages
+        assert [str(one.text) for one in shown if isinstance(one, AIMessage)] == ["", "answer 3"]
+        assert user_words(shown) == ["它有多长? How long is it?", "And how wide?"]
+        check_prompt(model.prompts[-1], memory.session("t"))
+
+
 ACTION = st.one_of(
     st.tuples(st.just("say"), st.integers(0, 3)),
     st.tuples(st.just("go back"), st.integers(0, 30)),

@@ -36,7 +36,7 @@ class Placed:
         placed._find_versions(context, history, log)
         placed._find_answers(context, history)
         placed._hide_repetitions(context, history)
-        placed._hide_left_behind(context, _begun(history, log))
+        placed._hide_left_behind(context, placed._begun(context, history, log))
         placed._hide_stand_ins(context)
         return placed
 
@@ -90,6 +90,16 @@ class Placed:
             placed.add(id(current))
             latest = max(latest, number)
 
+    def _begun(self, context: Context, history: Sequence[BaseMessage], log: RunLog) -> int:
+        """The entry at which the state begins: the first of any version of any of its messages; 0 where none is stored.
+
+        The first message may have been changed: its newest version is stored late, but the state began with the
+        oldest, and what was abandoned right after it lies between the two.
+        """
+        stored = [log.first_seq(message) for message in history]
+        shown = [seq for at, seq in _places(context) if at in self.current]
+        return min((seq for seq in (*stored, *shown) if seq > 0), default=0)
+
     def _hide_left_behind(self, context: Context, begun: int) -> None:
         """What was stored after the state's first message, at `begun`, and is not in the state.
 
@@ -112,12 +122,6 @@ class Placed:
             stands_in = seq < 0 and at not in self.current and own_of(record) is None
             if stands_in and {result.call_id for result in record.results} <= gone:
                 self.hidden.add(at)
-
-
-def _begun(history: Sequence[BaseMessage], log: RunLog) -> int:
-    """The entry of the first message of a state that is stored; 0 where none is."""
-    stored = [seq for seq in (log.seq(log.name(message)) for message in history) if seq]
-    return min(stored, default=0)
 
 
 def _places(context: Context) -> Iterator[tuple[int, int]]:

@@ -46,6 +46,8 @@ class RunLog:
         self._session = session
         self._seqs: dict[str, int] = {}
         """Name -> entry, of what is known to be stored."""
+        self._first: dict[str, int] = {}
+        """Message id -> entry of the oldest version of that message that is known."""
         self._made: dict[int, _Made] = {}
         self._same: dict[str, str] = {}
         """Name -> name of the entry that says the same, for a history built by hand."""
@@ -67,7 +69,8 @@ class RunLog:
                 if not left:
                     raise
                 continue
-            self._seqs.update((name, done.first + at) for at, name in enumerate(new))
+            for at, each in enumerate(new.values()):
+                self._stored(each.name, each.message.id, done.first + at)
             return
 
     async def say_again(self, messages: Sequence[BaseMessage]) -> None:
@@ -90,6 +93,11 @@ class RunLog:
     def seq(self, name: str) -> int:
         """The entry of this name; 0 where none is known."""
         return self._seqs.get(self._same.get(name, name), 0)
+
+    def first_seq(self, message: BaseMessage) -> int:
+        """The entry of the oldest known version of a message; 0 where none is known."""
+        found = (self.seq(self.name(message)), self._first.get(message.id or "", 0))
+        return min((seq for seq in found if seq), default=0)
 
     def _make_all(self, messages: Sequence[BaseMessage]) -> list[_Made]:
         """The records of a history. What its messages are called is kept until it is shown again."""
@@ -148,7 +156,14 @@ class RunLog:
                 said = [entry for entry in said if entry.seq < at.seq]
 
     def _know(self, entries: Sequence[Entry]) -> None:
-        self._seqs.update((entry.client_id, entry.seq) for entry in entries)
+        for entry in entries:
+            own = own_of(entry.message)
+            self._stored(entry.client_id, own.id if own is not None else None, entry.seq)
+
+    def _stored(self, name: str, message_id: str | None, seq: int) -> None:
+        self._seqs[name] = seq
+        if message_id:
+            self._first[message_id] = min(seq, self._first.get(message_id, seq))
 
 
 def _newest_question(messages: Sequence[BaseMessage]) -> int:
