@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
 from uuid import UUID
@@ -175,15 +174,18 @@ def _is_framework(code: int, name: tuple[str, str]) -> bool:
     )
 
 
-@cache
 def _framework_builder(name: tuple[str, str]) -> _Build:
-    """How a type of LangChain or LangGraph is made; imported when the first one is met."""
+    """How a type of LangChain or LangGraph is made."""
     kind = getattr(import_module(name[0]), name[1])
     if name in _MODELS:
         return lambda content: _message(kind, content)
     if name == _SEND:
         return lambda content: _send(kind, *content)
     return lambda content: kind(**content)
+
+
+_ready: dict[tuple[int, str, str], _Build] = dict(_VALUES)
+"""Those that were met. Only names of the tables come here: it cannot be filled from a store."""
 
 
 def _message(model: type[Any], fields: dict[str, object]) -> object:
@@ -200,10 +202,11 @@ def _send(kind: type[Any], node: object, value: object, timeout: object = None) 
 
 def safe_builder(code: int, module: str, name: str) -> _Build | None:
     """How a safe type is made of its stored content; None for any other."""
-    # Only names of the tables reach the cache: it cannot be filled from a store.
-    if _is_framework(code, (module, name)):
-        return _framework_builder((module, name))
-    return _VALUES.get((code, module, name))
+    key = (code, module, name)
+    found = _ready.get(key)
+    if found is None and _is_framework(code, (module, name)):
+        found = _ready[key] = _framework_builder((module, name))
+    return found
 
 
 def safe_names() -> list[tuple[int, str, str]]:

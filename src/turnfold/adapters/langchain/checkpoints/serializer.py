@@ -32,7 +32,6 @@ from turnfold.adapters.langchain.checkpoints.safe_types import (
     SINGLE,
     array_of,
     safe_builder,
-    safe_names,
 )
 from turnfold.errors import InvalidOption, InvalidRecord
 
@@ -46,25 +45,9 @@ _Build: TypeAlias = Callable[[Any], object]
 _DEEPEST = 100
 """Objects that may stand inside one another."""
 _FROM_ISO = "fromisoformat"
+_MOST_SOUND = 1 << 16
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
 """By extension code: how many elements name an object and its content."""
-
-
-_EXTENSION = b"\xc7\xc8\xc9\xd4\xd5\xd6\xd7\xd8"
-"""Bytes an object inside an object would begin with; they may stand for something else."""
-
-
-def _beginnings() -> dict[int, tuple[bytes, ...]]:
-    """By extension code: how the bytes of every safe type begin."""
-    found: dict[int, tuple[bytes, ...]] = {}
-    for code, module, name in safe_names():
-        length = bytes([0x90 | _SHAPES[code]])
-        begins = length + b"".join(map(msgspec.msgpack.encode, (module, name)))
-        found[code] = (*found.get(code, ()), begins)
-    return found
-
-
-_BEGINNINGS = _beginnings()
 
 
 class StrictSerializer(JsonPlusSerializer):
@@ -73,12 +56,16 @@ class StrictSerializer(JsonPlusSerializer):
     def __init__(self, *, allowed_types: Iterable[AllowedType] = ()) -> None:
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
         self._types = _table(allowed_types)
+        self._sound: set[int] = set()
+        """Hashes of objects that were written and can be read back: a list of messages is written at every step."""
 
     def dumps_typed(self, obj: object) -> Typed:
         """The value as bytes; refused where it could not be read back."""
         kind, data = super().dumps_typed(obj)
         if kind == "msgpack":
-            found = _Check(self._types)
+            if len(self._sound) > _MOST_SOUND:
+                self._sound.clear()
+            found = _Check(self._types, self._sound)
             found.read(data)
             if found.uses_listed:  # a listed class may refuse its own fields
                 _Rebuild(self._types).read(data)
@@ -213,16 +200,23 @@ class _Rebuild(_Reader):
 class _Check(_Reader):
     """Makes nothing; sees whether everything could be made."""
 
-    uses_listed = False
+    def __init__(self, types: Mapping[_Name, type[Any]], sound: set[int]) -> None:
+        super().__init__(types)
+        self._sound = sound
+        self.uses_listed = False
 
     def _ext(self, code: int, data: memoryview) -> object:
-        held = bytes(data)
-        alone = len(held.translate(None, _EXTENSION)) == len(held)
-        if alone and held.startswith(_BEGINNINGS.get(code, ())):
-            return (
-                None  # a safe object with no other inside: most messages are, and are written often
-            )
-        return super()._ext(code, data)
+        if self._depth:  # how deep a known one lies matters too
+            return super()._ext(code, data)
+        mark = hash((code, data.tobytes()))
+        if mark in self._sound:
+            return None
+        before, self.uses_listed = self.uses_listed, False
+        found = super()._ext(code, data)
+        if not self.uses_listed:
+            self._sound.add(mark)
+        self.uses_listed = self.uses_listed or before
+        return found
 
     def _object(self, code: int, module: str, name: str, content: object) -> None:
         del content
@@ -234,19 +228,18 @@ class _Check(_Reader):
 
 def _parts(code: int, inside: object) -> tuple[str, str, object]:
     """Module, name and content of an object."""
-    if code not in _SHAPES:
+    size = _SHAPES.get(code)
+    if size is None:
         raise InvalidRecord(f"a stored value has an extension of unknown kind {code}")
-    parts = cast("list[object]", inside) if isinstance(inside, list) else []
-    if len(parts) != _SHAPES[code]:
+    parts = cast("list[Any]", inside) if type(inside) is list else []
+    if len(parts) != size or type(parts[0]) is not str or type(parts[1]) is not str:
         raise InvalidRecord(f"a stored object of kind {code} is damaged")
-    module, name, content, *method = parts
-    if not isinstance(module, str) or not isinstance(name, str):
-        raise InvalidRecord(f"a stored object of kind {code} has no name")
-    if code == METHOD and method != [_FROM_ISO]:
+    if code == METHOD and parts[3] != _FROM_ISO:
+        called = f"{parts[0]}.{parts[1]}.{parts[3]}"[:200]
         raise InvalidRecord(
-            f"a stored value calls {module}.{name}.{method[0]!s:.100}; stored data may call no method but {_FROM_ISO}"
+            f"a stored value calls {called}; stored data may call no method but {_FROM_ISO}"
         )
-    return module, name, content
+    return parts[0], parts[1], parts[2]
 
 
 def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
