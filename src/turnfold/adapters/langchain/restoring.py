@@ -41,6 +41,8 @@ class Own(NamedTuple):
     """The record's name in the log."""
     id: str
     """The message's own id; empty where it had none."""
+    again: bool = False
+    """Whether it was stored once more, with its whole turn."""
 
 
 def own_of(record: records.Message) -> Own | None:
@@ -49,7 +51,8 @@ def own_of(record: records.Message) -> Own | None:
     if origin is None or origin.provider != PROVIDER:
         return None
     envelope = thaw_object(origin.envelope)
-    return Own(str(envelope.get("name", "")), str(envelope.get("id", "")))
+    again = envelope.get("again") is True
+    return Own(str(envelope.get("name", "")), str(envelope.get("id", "")), again)
 
 
 def langchain_messages(said: Sequence[records.Message]) -> list[BaseMessage]:
