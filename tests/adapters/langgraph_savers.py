@@ -7,6 +7,13 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 
 from turnfold import Memory
+from turnfold.adapters.langchain.checkpoints.documents import CHECKPOINT, Bodies
+from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal, DocumentPlace
+from turnfold.memory.drive import drive
+from turnfold.records import Document
+
+BODIES = Bodies(BodySeal(key=None, max_bytes=1 << 30))
+"""Makes bodies like the saver's own, with a good checksum: anybody can."""
 
 
 def put(saver: BaseCheckpointSaver[Any], words: list[str], parent: Any = None) -> Any:
@@ -30,3 +37,18 @@ WORDS = [f"word {number} " * 20 for number in range(40)]
 def homes_of(memory: Memory) -> list[str]:
     names = [info.conversation for info in memory.conversations()]
     return [name for name in names if not name.endswith(":threads")]
+
+
+def place_of(home: str, document: Document) -> DocumentPlace:
+    return DocumentPlace(home, document.kind, document.key)
+
+
+def checkpoint_documents(memory: Memory, home: str) -> list[Document]:
+    """The documents of the checkpoints of a thread, newest first."""
+    return list(drive(memory.awaiting.store.documents(memory.awaiting.scope, home, CHECKPOINT)))
+
+
+def put_body(memory: Memory, home: str, document: Document, body: bytes) -> None:
+    """Write a document as somebody does who has the database."""
+    new = Document(document.kind, document.key, body, 0)
+    drive(memory.awaiting.store.put_document(memory.awaiting.scope, home, new))

@@ -9,8 +9,6 @@ import pytest
 
 pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain.agents.middleware import HumanInTheLoopMiddleware, after_model, before_model
 from langchain.agents.middleware.types import (
     AgentState,
@@ -260,47 +258,6 @@ def test_sabotage_without_saying_it_again_such_a_thread_is_lost(
     monkeypatch.setattr(RunLog, "say_again", nothing)
     with pytest.raises(Conflict):
         test_a_thread_that_went_back_behind_the_window_goes_on_from_there()
-
-
-ACTION = st.one_of(
-    st.tuples(st.just("say"), st.integers(0, 3)),
-    st.tuples(st.just("go back"), st.integers(0, 30)),
-    st.tuples(st.just("change"), st.integers(0, 30)),
-)
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.lists(ACTION, min_size=2, max_size=7), st.sampled_from([1_000, 3_000]))
-def test_whatever_is_done_to_a_thread_every_prompt_is_valid_and_within_the_budget(
-    actions: list[tuple[str, int]], budget: int
-) -> None:
-    steps: list[int] = []
-
-    def step(number: int) -> AIMessage:
-        left = steps.pop()
-        if left:
-            steps.append(left - 1)
-            return calling("look", {"at": number}, number, said=f"thought {number}")
-        return AIMessage(f"answer {number}")
-
-    with Memory("sqlite://", budget=Budget(max_tokens=budget)) as memory:
-        model = Watched(step=step)
-        agent = agent_of(model, memory, checkpointer=TurnfoldSaver(memory), recall=False)
-        for what, number in actions:
-            config = thread()
-            history = list(agent.get_state_history(config))
-            steps[:] = [number % 4]
-            if what == "say" or not history:
-                agent.invoke(asked(f"question {len(model.prompts)}"), config)
-            elif what == "go back":
-                fork = history[number % len(history)]
-                agent.invoke(None if fork.next else asked("and now?"), {**config, **fork.config})
-            elif messages := history[0].values["messages"]:
-                one = messages[number % len(messages)]
-                changed = one.model_copy(update={"content": "changed " * (number % 40 + 1)})
-                agent.update_state(config, {"messages": [changed]}, as_node="model")
-        for prompt in model.prompts:
-            check_prompt(prompt, memory.session("t"))
 
 
 # ---------------------------------------------------------------------------------- recall and findings

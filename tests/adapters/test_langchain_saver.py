@@ -23,16 +23,24 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.adapters.langgraph_savers import WORDS, homes_of, newest_words, put
+from tests.adapters.langgraph_savers import (
+    BODIES,
+    WORDS,
+    checkpoint_documents,
+    homes_of,
+    newest_words,
+    place_of,
+    put,
+    put_body,
+)
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.checkpoints import values
 from turnfold.adapters.langchain.checkpoints.byte_delta import apply_delta, delta_size, make_delta
-from turnfold.adapters.langchain.checkpoints.documents import CHECKPOINT, pack, unpack_kept
+from turnfold.adapters.langchain.checkpoints.documents import CHECKPOINT
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.memory.drive import drive
-from turnfold.records import Document
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.stores.postgres_store import PostgresStore
 from turnfold.stores.protocol import Scope
@@ -277,12 +285,10 @@ def test_a_damaged_value_is_told_and_not_given() -> None:
         saver = TurnfoldSaver(memory)
         put(saver, WORDS)
         [home] = homes_of(memory)
-        store, scope = memory.awaiting.store, memory.awaiting.scope
-        [document] = drive(store.documents(scope, home, CHECKPOINT))
-        kept = unpack_kept(document.body)
+        [document] = checkpoint_documents(memory, home)
+        kept, _ = BODIES.kept(home, document)
         kept.scripts[0].pieces[0] = b"something else"
-        body = pack(kept)
-        drive(store.put_document(scope, home, Document(CHECKPOINT, document.key, body, 0)))
+        put_body(memory, home, document, BODIES.pack(kept, place_of(home, document)))
         with pytest.raises(InvalidRecord, match="digest"):
             newest_words(TurnfoldSaver(memory))
 

@@ -17,11 +17,34 @@ A residue is an object with one or more of:
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
+from turnfold.errors import InvalidRecord
 from turnfold.wire.values import JsonObject, list_at, list_of, object_at, object_of
 
-__all__ = ("difference", "restored")
+__all__ = ("RESTORE_FAULTS", "difference", "restored", "unreadable_form")
+
+RESTORE_FAULTS: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
+"""What a framework or Python raises over a stored form that nobody of ours wrote."""
+
+
+def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
+    """The fault of a record whose form does not lead back to a message of the framework that it names."""
+    if isinstance(error, InvalidRecord):
+        return error
+    told = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return InvalidRecord(
+        f"the form stored beside a message is none of {framework}: {told}",
+        path="origin.form",
+        remedy="It was damaged or forged; the parts of the message can still be read with session.history()",
+    )
 
 
 def difference(base: object, raw: object) -> JsonObject:

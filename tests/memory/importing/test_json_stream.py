@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -118,3 +119,22 @@ def test_an_element_that_is_no_json_does_not_spoil_the_next() -> None:
     found = read('[{"a": 1}, {"a": nothing, "b": "}"}, {"a": [3, }, ], {"a": 4}]')
     assert [each.value for each in found if isinstance(each, Value)] == [{"a": 1}, {"a": 4}]
     assert [each.line for each in found if isinstance(each, Bad)] == [1, 1]
+
+
+@pytest.mark.parametrize("first", ["", '{"role": "user", "content": "你好"}\n'])
+def test_a_compressed_line_without_end_is_refused_and_not_read_whole(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_VALUE", 2 << 20)
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(first + '{"x": "' + "a" * (40 << 20))
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        with opened(path) as file, pytest.raises(InvalidExport, match="2,097,152"):
+            list(values(file))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 << 20

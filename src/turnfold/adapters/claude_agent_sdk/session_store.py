@@ -9,6 +9,7 @@ are never looked into.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -36,6 +37,7 @@ __all__ = ("TurnfoldSessionStore",)
 _TRANSCRIPT: Final = "claude-transcript"
 _PROVIDER: Final = "claude_agent_sdk"
 _PAGE = 500
+_UNIQUE = re.compile("[0-9a-f]{32}")
 _TRIES = 16
 """Contests with other writers that one append may lose."""
 _LONGEST = 200
@@ -164,7 +166,7 @@ class TurnfoldSessionStore(SessionStore):
 
     async def _register(self, key: SessionKey) -> None:
         """Give a transcript a place that never was another's, even one of the same name that was deleted."""
-        home = f"{self._name}:{_short(key['session_id'])}:{uuid4().hex}"
+        home = f"{self._home_prefix(key['session_id'])}{uuid4().hex}"
         subpath = key.get("subpath", "")
         if "subpath" in key and not subpath:
             raise InvalidOption("subpath='' names nothing: leave it out for the main transcript")
@@ -183,7 +185,7 @@ class TurnfoldSessionStore(SessionStore):
         )
         if document is None:
             return None, 0
-        return msgspec.json.decode(document.body, type=_Place), document.version
+        return self._place(document), document.version
 
     async def _places(self, project_key: str) -> list[_Place]:
         found: list[_Place] = []
@@ -191,9 +193,29 @@ class TurnfoldSessionStore(SessionStore):
         while page := await self._store.documents(
             self._scope, self._shelf(project_key), _TRANSCRIPT, after=after, limit=_PAGE
         ):
-            found += [msgspec.json.decode(document.body, type=_Place) for document in page]
+            found += [self._place(document) for document in page]
             after = page[-1].key
         return found
+
+    def _place(self, document: Document) -> _Place:
+        """What a document says, if it speaks of a home of its own session: that is erased on its word."""
+        try:
+            place = msgspec.json.decode(document.body, type=_Place)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(f"not a stored transcript: {error}", path=document.key) from None
+        home = self._home_prefix(place.session_id)
+        if _name_of(place.session_id, place.subpath) != document.key or not (
+            place.home.startswith(home) and _UNIQUE.fullmatch(place.home, len(home))
+        ):
+            raise InvalidRecord(
+                f"it is said to be kept in {place.home[:200]!r}, which is no home of this session",
+                path=document.key,
+                remedy="Restore the store from a backup, or erase the document",
+            )
+        return place
+
+    def _home_prefix(self, session_id: str) -> str:
+        return f"{self._name}:{_short(session_id)}:"
 
     async def _put(self, project_key: str, place: _Place, *, expect: int) -> None:
         name = _name_of(place.session_id, place.subpath)
@@ -233,6 +255,14 @@ def _record(entry: SessionStoreEntry) -> Message:
 
 
 def _line(record: Message) -> SessionStoreEntry:
-    kept = thaw_object(cast("OpaquePart", record.parts[0]).json)
-    line = kept["line"] if "line" in kept else json.loads(str(kept["text"]))
+    part = record.parts[0]
+    if not isinstance(part, OpaquePart) or part.provider != _PROVIDER:
+        raise InvalidRecord(f"a {type(part).__name__} where a line of a transcript should be")
+    kept = thaw_object(part.json)
+    try:
+        line = kept["line"] if "line" in kept else json.loads(str(kept["text"]))
+    except (ValueError, LookupError, RecursionError) as error:
+        raise InvalidRecord(f"not a stored line of a transcript: {error}") from None
+    if not isinstance(line, dict):
+        raise InvalidRecord(f"a line of a transcript that is a {type(line).__name__}")
     return cast("SessionStoreEntry", line)

@@ -35,7 +35,7 @@ from turnfold.records import (
 from turnfold.records.json_text import freeze
 from turnfold.wire.unwritable import packed, with_numbers, writable
 
-__all__ = ("call_of", "numbered", "record_of", "said_digest")
+__all__ = ("call_of", "numbered", "record_of", "said_again", "said_digest")
 
 _Said: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
 _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
@@ -80,12 +80,23 @@ def _named(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
 
 def numbered(record: Message, number: int) -> Message:
     """The record of a message without an id that says this for the second time, the third and so on."""
-    origin, own = record.origin, own_of(record)
-    if origin is None or own is None:
+    own = own_of(record)
+    return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
+
+
+def said_again(record: Message) -> Message:
+    """The record of a message that is stored once more, with its whole turn."""
+    own = own_of(record)
+    if own is None:
         return record
-    envelope = freeze({"name": f"{own.name}.{number}"}, path="envelope")
-    again = Origin(PROVIDER, origin.model, origin.form, envelope)
-    return Message.of(record.role, record.parts, name=record.name, origin=again)
+    named = {"id": own.id} if own.id else {}
+    return _with_envelope(record, {"name": own.name, **named, "again": True})
+
+
+def _with_envelope(record: Message, envelope: JsonObject) -> Message:
+    origin = cast("Origin", record.origin)
+    new = Origin(PROVIDER, origin.model, origin.form, freeze(envelope, path="envelope"))
+    return Message.of(record.role, record.parts, name=record.name, origin=new)
 
 
 def call_of(call: LangChainCall) -> tuple[ToolCall, bool]:

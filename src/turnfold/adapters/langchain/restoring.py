@@ -26,6 +26,7 @@ from turnfold import records
 from turnfold.adapters.langchain.content import PROVIDER, Content, JsonObject, content_of
 from turnfold.records.json_text import thaw_object
 from turnfold.wire.foreign import media_note, words_of
+from turnfold.wire.residue import RESTORE_FAULTS, unreadable_form
 from turnfold.wire.unwritable import unpacked
 
 __all__ = ("Own", "langchain_messages", "messages_of", "own_of")
@@ -40,6 +41,8 @@ class Own(NamedTuple):
     """The record's name in the log."""
     id: str
     """The message's own id; empty where it had none."""
+    again: bool = False
+    """Whether it was stored once more, with its whole turn."""
 
 
 def own_of(record: records.Message) -> Own | None:
@@ -48,7 +51,8 @@ def own_of(record: records.Message) -> Own | None:
     if origin is None or origin.provider != PROVIDER:
         return None
     envelope = thaw_object(origin.envelope)
-    return Own(str(envelope.get("name", "")), str(envelope.get("id", "")))
+    again = envelope.get("again") is True
+    return Own(str(envelope.get("name", "")), str(envelope.get("id", "")), again)
 
 
 def langchain_messages(said: Sequence[records.Message]) -> list[BaseMessage]:
@@ -58,6 +62,13 @@ def langchain_messages(said: Sequence[records.Message]) -> list[BaseMessage]:
 
 def messages_of(record: records.Message) -> list[BaseMessage]:
     """One record as messages: one, or one for each result it brings."""
+    try:
+        return _messages(record)
+    except RESTORE_FAULTS as error:
+        raise unreadable_form("LangChain", error) from None
+
+
+def _messages(record: records.Message) -> list[BaseMessage]:
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return _plain(record)

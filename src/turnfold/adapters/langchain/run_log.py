@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
 
+import msgspec
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from turnfold.adapters.langchain.recording import numbered, record_of, said_digest
+from turnfold.adapters.langchain.content import PROVIDER
+from turnfold.adapters.langchain.recording import numbered, record_of, said_again, said_digest
 from turnfold.adapters.langchain.restoring import own_of
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.memory import AsyncSession
-from turnfold.records import Entry, Message, NewEntry
+from turnfold.records import Document, Entry, Message, NewEntry
 
-__all__ = ("RunLog",)
+__all__ = ("RunLog", "newest_question")
 
+_LEFT: Final = "left"
 _TRIES = 4
 """Times another run may store the same messages between our looking and our writing."""
 _MOST = 4096
@@ -46,6 +50,12 @@ class RunLog:
         self._session = session
         self._seqs: dict[str, int] = {}
         """Name -> entry, of what is known to be stored."""
+        self._first: dict[str, int] = {}
+        """Message id -> entry of the oldest version of that message that is known."""
+        self.left: set[str] = set()
+        """Names of what the newest state that was shown had left behind; read when something may depend on it."""
+        self._left_version: int | None = None
+        """Of the document that says so; None where it was not read."""
         self._made: dict[int, _Made] = {}
         self._same: dict[str, str] = {}
         """Name -> name of the entry that says the same, for a history built by hand."""
@@ -55,7 +65,7 @@ class RunLog:
         made = self._make_all(messages)
         for left in reversed(range(_TRIES)):
             unknown = [each for each in made if not self.seq(each.name)]
-            await self._look_for(unknown, made[: _newest_question(messages)])
+            await self._look_for(unknown, made[: newest_question(messages)])
             new = {each.name: each for each in unknown if not self.seq(each.name)}
             if not new:
                 return
@@ -67,15 +77,16 @@ class RunLog:
                 if not left:
                     raise
                 continue
-            self._seqs.update((name, done.first + at) for at, name in enumerate(new))
+            for at, each in enumerate(new.values()):
+                self._stored(each.name, each.message.id, done.first + at)
             return
 
     async def say_again(self, messages: Sequence[BaseMessage]) -> None:
         """Store the newest turn once more, at the end of the log: a thread that went back goes on from it."""
         head = (await self._session.status()).entries
-        turn = [self._make(message) for message in messages[_newest_question(messages) :]]
+        turn = [self._make(message) for message in messages[newest_question(messages) :]]
         await self._session.add(
-            [NewEntry(each.record, f"{each.name}:again:{head}") for each in turn]
+            [NewEntry(said_again(each.record), f"{each.name}:again:{head}") for each in turn]
         )
 
     def name(self, message: BaseMessage) -> str:
@@ -90,6 +101,54 @@ class RunLog:
     def seq(self, name: str) -> int:
         """The entry of this name; 0 where none is known."""
         return self._seqs.get(self._same.get(name, name), 0)
+
+    async def find_left(self, messages: Sequence[BaseMessage]) -> None:
+        """Read what was left behind, if anything was stored before the first of these messages."""
+        begun = min((seq for seq in map(self.first_seq, messages) if seq), default=0)
+        if begun > 1 and self._left_version is None:
+            await self._read_left()
+
+    async def note_left(self, left: AbstractSet[str], messages: Sequence[BaseMessage]) -> None:
+        """Note what a state has left behind, and that what it has is none of it."""
+        alive = {self.name(message) for message in messages}
+        for _ in range(_TRIES):
+            if self._left_version is None and (left or self.left):
+                await self._read_left()
+            wanted = (self.left - alive) | left
+            if wanted == self.left:
+                return
+            session = self._session
+            document = Document(PROVIDER, _LEFT, msgspec.json.encode(sorted(wanted)), 0)
+            try:
+                stored = await session.store.put_document(
+                    session.scope, session.id, document, expect=self._left_version or 0
+                )
+            except Conflict:
+                self._left_version = None  # another run noted something meanwhile
+                continue
+            self.left, self._left_version = wanted, stored.version
+            return
+        raise Conflict(f"what {self._session.id!r} left behind: {_TRIES} other runs were first")
+
+    async def _read_left(self) -> None:
+        session = self._session
+        document = await session.store.get_document(session.scope, session.id, PROVIDER, _LEFT)
+        try:
+            found = msgspec.json.decode(document.body, type=set[str]) if document else set[str]()
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(
+                f"not a list of names: {error}", path=f"{PROVIDER}/{_LEFT}"
+            ) from None
+        self.left, self._left_version = found, document.version if document else 0
+
+    def first_of(self, message_id: str) -> int:
+        """The entry of the oldest known version of the message with this id; 0 where none is known."""
+        return self._first.get(message_id, 0)
+
+    def first_seq(self, message: BaseMessage) -> int:
+        """The entry of the oldest known version of a message; 0 where none is known."""
+        found = (self.seq(self.name(message)), self.first_of(message.id or ""))
+        return min((seq for seq in found if seq), default=0)
 
     def _make_all(self, messages: Sequence[BaseMessage]) -> list[_Made]:
         """The records of a history. What its messages are called is kept until it is shown again."""
@@ -148,10 +207,17 @@ class RunLog:
                 said = [entry for entry in said if entry.seq < at.seq]
 
     def _know(self, entries: Sequence[Entry]) -> None:
-        self._seqs.update((entry.client_id, entry.seq) for entry in entries)
+        for entry in entries:
+            own = own_of(entry.message)
+            self._stored(entry.client_id, own.id if own is not None else None, entry.seq)
+
+    def _stored(self, name: str, message_id: str | None, seq: int) -> None:
+        self._seqs[name] = seq
+        if message_id:
+            self._first[message_id] = min(seq, self._first.get(message_id, seq))
 
 
-def _newest_question(messages: Sequence[BaseMessage]) -> int:
+def newest_question(messages: Sequence[BaseMessage]) -> int:
     """Where the newest turn begins."""
     at = range(len(messages))
     return next((one for one in reversed(at) if isinstance(messages[one], HumanMessage)), 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain.agents.middleware.types import ModelRequest
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
@@ -31,6 +31,18 @@ from turnfold.window import Context, Section
 from turnfold.wire.unwritable import writable
 
 __all__ = ("View", "history_of", "tool_schemas")
+
+
+class _Body(NamedTuple):
+    """What is shown of a context."""
+
+    messages: list[BaseMessage]
+    grown: int
+    """Tokens more than the context has, because the state has other versions of it."""
+    left: set[str]
+    """Names of what the context has and the state has left behind."""
+    lost: bool
+    """Whether the newest question of the state is behind the window, which shows one that was left instead."""
 
 
 @dataclass(slots=True)
@@ -53,6 +65,7 @@ class View:
         if texts:
             await self.session.system([{"type": "text", "text": text} for text in texts])
         await self.log.catch_up(history)
+        await self.log.find_left(history)
         added = added_to(
             state,
             request.messages,
@@ -60,14 +73,10 @@ class View:
             remedy="let it change the state in before_model, or put it behind turnfold's middleware",
         )
         room = self._room_beside(added)
-        try:
-            context, body = await self._fitting(request, history, texts, room=room)
-        except Conflict:
-            # The log has moved on from where this thread is, because it went back in time, or by another run.
-            await self.log.say_again(history)
-            context, body = await self._fitting(request, history, texts, room=room)
+        context, body = await self._fitting_turn(request, history, texts, room=room)
+        await self.log.note_left(body.left, history)
         told_now = _as_told(told, texts, context)
-        shown = cast("list[AnyMessage]", [*told_now[len(system) :], *body, *added])
+        shown = cast("list[AnyMessage]", [*told_now[len(system) :], *body.messages, *added])
         if not told and context.section(Section.SYSTEM):
             begun = "\n\n".join(message.text for message in context.section(Section.SYSTEM))
             shaped = request.override(messages=shown, system_message=SystemMessage(begun))
@@ -76,6 +85,26 @@ class View:
             shaped = request.override(messages=shown, system_message=kept)
         return shaped, self.session.last_call
 
+    async def _fitting_turn(
+        self,
+        request: ModelRequest[Any],
+        history: Sequence[BaseMessage],
+        told: Sequence[str],
+        *,
+        room: int,
+    ) -> tuple[Context, _Body]:
+        """The context, and what is shown of it, with the newest turn of the state."""
+        try:
+            context, body = await self._fitting(request, history, told, room=room)
+        except Conflict:
+            pass
+        else:
+            if not body.lost:
+                return context, body
+        # The log has moved on from where this thread is, because it went back in time, or by another run.
+        await self.log.say_again(history)
+        return await self._fitting(request, history, told, room=room)
+
     async def _fitting(
         self,
         request: ModelRequest[Any],
@@ -83,13 +112,14 @@ class View:
         told: Sequence[str],
         *,
         room: int,
-    ) -> tuple[Context, list[BaseMessage]]:
+    ) -> tuple[Context, _Body]:
         """The context, and what is shown of it; made again with less where changed messages outgrew theirs."""
         query = _newest_words(history) if self.recall else None
         tools = tool_schemas(request)
         limit = room or self.session.budget.tokens
         context = await told_context(self.session, told, query, tools=tools, max_tokens=room)
-        body, grown = self._messages(context, history)
+        body = self._messages(context, history)
+        grown = body.grown
         if context.tokens + grown > limit:
             if grown >= limit:
                 raise InvalidOption(
@@ -97,7 +127,7 @@ class View:
                 )
             less = limit - grown
             context = await told_context(self.session, told, query, tools=tools, max_tokens=less)
-            body, _ = self._messages(context, history)
+            body = self._messages(context, history)
         return context, body
 
     def _room_beside(self, added: Sequence[BaseMessage]) -> int:
@@ -115,10 +145,8 @@ class View:
     def _cost(self, message: BaseMessage) -> int:
         return self.session.counter.count_message(self.log.record(message))
 
-    def _messages(
-        self, context: Context, history: Sequence[BaseMessage]
-    ) -> tuple[list[BaseMessage], int]:
-        """What is shown of a context, and how many tokens more it is because the state has other versions of it."""
+    def _messages(self, context: Context, history: Sequence[BaseMessage]) -> _Body:
+        """What is shown of a context."""
         placed = Placed.of(context, history, self.log)
         if history and history[-1] not in placed:
             raise Conflict(
@@ -131,6 +159,11 @@ class View:
             record, current = context.messages[at], placed.current.get(at)
             if at in placed.hidden:
                 continue
+            if at in placed.moved:
+                newer = placed.moved[at]
+                shown += messages_of(context.messages[newer])
+                grown += context.costs[newer] - context.costs[at]
+                continue
             own = own_of(record)
             if own is None or current is None:
                 shown += messages_of(record)
@@ -140,7 +173,7 @@ class View:
             else:
                 shown.append(current)
                 grown += self._cost(current) - context.costs[at]
-        return shown, grown
+        return _Body(shown, grown, placed.left, lost=placed.has_lost_question(context, history))
 
 
 def history_of(state: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -17,7 +17,7 @@ from turnfold.adapters.llama_index.blocks import PROVIDER, block_of, part_of
 from turnfold.errors import InvalidRecord
 from turnfold.records import ContentPart, Message, Origin, Part, TextPart, ToolCall, ToolResult
 from turnfold.records.json_text import freeze, thaw_object
-from turnfold.wire.residue import difference, restored
+from turnfold.wire.residue import RESTORE_FAULTS, difference, restored, unreadable_form
 from turnfold.wire.unwritable import packed, unpacked, with_numbers, writable
 from turnfold.wire.values import JsonObject, list_at, object_at, object_of, text_at
 
@@ -52,14 +52,18 @@ def record_of(message: ChatMessage) -> Message:
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
     """Records as the messages they were made from; other records as messages that say the same."""
-    found: list[JsonObject] = []
-    for record in records:
+    return [message for record in records for message in _restored(record)]
+
+
+def _restored(record: Message) -> list[ChatMessage]:
+    try:
         written = _written(record)
         form = _form(record)
         if form is not None and len(written) == 1:
             written = [object_of(restored(written[0], form)) or {}]
-        found += written
-    return [ChatMessage.model_validate(fields) for fields in found]
+        return [ChatMessage.model_validate(fields) for fields in written]
+    except RESTORE_FAULTS as error:
+        raise unreadable_form("LlamaIndex", error) from None
 
 
 def _form(record: Message) -> JsonObject | None:

@@ -20,6 +20,7 @@ from turnfold.errors import InvalidRecord
 from turnfold.records import Message, OpaquePart, Origin, Part, TextPart, encode_message
 from turnfold.records.json_text import freeze
 from turnfold.wire import openai_responses
+from turnfold.wire.residue import RESTORE_FAULTS, unreadable_form
 from turnfold.wire.values import JsonObject, list_of, object_of, plain_object, text_at
 
 __all__ = ("as_sent", "item_key", "items_of", "name_of", "records_of", "text_of")
@@ -43,8 +44,11 @@ def items_of(record: Message) -> list[TResponseInputItem]:
     """The items a record was made from; of any other record, items that say the same. None of a system message."""
     if record.role == "system":
         return []
-    written = openai_responses.request([record], repair=False).kwargs["input"]
-    return [cast("TResponseInputItem", _unescaped(item)) for item in list_of(written) or []]
+    try:
+        written = openai_responses.request([record], repair=False).kwargs["input"]
+        return [cast("TResponseInputItem", _unescaped(item)) for item in list_of(written) or []]
+    except RESTORE_FAULTS as error:
+        raise unreadable_form("the OpenAI Agents SDK", error) from None
 
 
 def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
@@ -163,7 +167,10 @@ def _unescaped(item: object) -> JsonObject:
     fields = object_of(item) or {}
     if fields.get("type") != _ESCAPED:
         return fields
-    return cast("JsonObject", json.loads(text_at(fields, "text")))
+    found = object_of(json.loads(text_at(fields, "text")))
+    if found is None:
+        raise InvalidRecord("an escaped item that is no object", path="origin.form")
+    return found
 
 
 def _digest(text: str) -> str:

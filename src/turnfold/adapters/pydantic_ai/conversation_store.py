@@ -11,10 +11,11 @@ other.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from pydantic import ConfigDict, TypeAdapter
@@ -25,7 +26,7 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from turnfold.errors import Conflict, ConversationDeleted
+from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document
 
@@ -35,6 +36,8 @@ _RECORD: Final = "pydantic-ai-conversation"
 _ENTRY: Final = "pydantic-ai-entry"
 _PAGE = 500
 _MOST_KNOWN = 4096
+_UNIQUE = re.compile("[0-9a-f]{32}")
+_REMEDY: Final = "Restore the store from a backup, or erase the document"
 
 
 @dataclass
@@ -49,6 +52,21 @@ class _Placed:
 _bytes = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _placed: TypeAdapter[list[_Placed]] = TypeAdapter(list[_Placed], config=_bytes)
 _entry: TypeAdapter[list[ConversationEntry]] = TypeAdapter(list[ConversationEntry], config=_bytes)
+
+
+_Kept = TypeVar("_Kept", _Placed, ConversationEntry)
+
+
+def _only(adapter: TypeAdapter[list[_Kept]], document: Document) -> _Kept:
+    """The one value that a document holds."""
+    try:
+        [found] = adapter.validate_json(document.body)
+    except (ValueError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
+        told = " ".join(str(error).split())[:300]
+        raise InvalidRecord(
+            f"not a stored {document.kind}: {told}", path=document.key, remedy=_REMEDY
+        ) from None
+    return found
 
 
 class TurnfoldConversationStore(ConversationStore):
@@ -124,6 +142,8 @@ class TurnfoldConversationStore(ConversationStore):
         at: str | None = head_id
         while at is not None and (limit is None or len(found) < limit):
             found.append(entries[at])
+            if len(found) > len(entries):
+                raise InvalidRecord(f"entry {at!r} is stored as its own ancestor", remedy=_REMEDY)
             at = entries[at].parent_id
         found.reverse()
         return found
@@ -147,7 +167,10 @@ class _Shelf:
 
     def new_home(self, conversation_id: str) -> str:
         """A place that never was another conversation's, even one of the same name that was deleted."""
-        return f"{self._name}:{conversation_id}:{uuid4().hex}"
+        return f"{self._home_prefix(conversation_id)}{uuid4().hex}"
+
+    def _home_prefix(self, conversation_id: str) -> str:
+        return f"{self._name}:{conversation_id}:"
 
     async def find(self, conversation_id: str) -> tuple[_Placed | None, int]:
         document = await self._store.get_document(
@@ -155,13 +178,27 @@ class _Shelf:
         )
         if document is None:
             return None, 0
-        [placed] = _placed.validate_json(document.body)
+        placed = self._placed(document)
         self._know(placed)
         return placed, document.version
 
     async def all(self) -> list[_Placed]:
-        bodies = await self._bodies(self._place, _RECORD)
-        return [placed for body in bodies for placed in _placed.validate_json(body)]
+        documents = await self._documents(self._place, _RECORD)
+        return [self._placed(document) for document in documents]
+
+    def _placed(self, document: Document) -> _Placed:
+        """A record, if it speaks of a home of its own conversation: that is erased on its word."""
+        placed = _only(_placed, document)
+        home = self._home_prefix(placed.record.conversation_id)
+        if placed.record.conversation_id != document.key or not (
+            placed.home.startswith(home) and _UNIQUE.fullmatch(placed.home, len(home))
+        ):
+            raise InvalidRecord(
+                f"it is said to be kept in {placed.home[:200]!r}, which is no home of this conversation",
+                path=document.key,
+                remedy=_REMEDY,
+            )
+        return placed
 
     async def place(self, placed: _Placed, *, expect: int) -> None:
         body = _placed.dump_json([placed])
@@ -193,19 +230,19 @@ class _Shelf:
 
     async def get(self, home: str, entry_id: str) -> ConversationEntry | None:
         document = await self._store.get_document(self._scope, home, _ENTRY, entry_id)
-        return _entry.validate_json(document.body)[0] if document else None
+        return _only(_entry, document) if document else None
 
     async def entries(self, home: str) -> dict[str, ConversationEntry]:
-        bodies = await self._bodies(home, _ENTRY)
-        return {entry.id: entry for body in bodies for entry in _entry.validate_json(body)}
+        documents = await self._documents(home, _ENTRY)
+        return {document.key: _only(_entry, document) for document in documents}
 
-    async def _bodies(self, conversation: str, kind: str) -> list[bytes]:
-        found: list[bytes] = []
+    async def _documents(self, conversation: str, kind: str) -> list[Document]:
+        found: list[Document] = []
         after = ""
         while page := await self._store.documents(
             self._scope, conversation, kind, after=after, limit=_PAGE
         ):
-            found += [document.body for document in page]
+            found += page
             after = page[-1].key
         return found
 

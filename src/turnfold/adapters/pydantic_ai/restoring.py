@@ -24,6 +24,7 @@ from turnfold.adapters.pydantic_ai.parts import restored_answer, restored_reques
 from turnfold.adapters.pydantic_ai.plain import plain_answer, plain_request
 from turnfold.records import Message
 from turnfold.records.json_text import thaw_object
+from turnfold.wire.residue import RESTORE_FAULTS, unreadable_form
 
 __all__ = ("Restorer", "model_messages", "record_name")
 
@@ -92,8 +93,11 @@ class Restorer:
         known = self.made.get(id(record))
         if known is not None:
             return known
-        envelope = _envelope(record)
-        made = _Restored(record, _parts(record, envelope, names), envelope)
+        try:
+            envelope = _envelope(record)
+            made = _Restored(record, _parts(record, envelope, names), envelope)
+        except RESTORE_FAULTS as error:
+            raise unreadable_form("PydanticAI", error) from None
         if len(self.made) >= _MOST:
             self.made.clear()
         self.made[id(record)] = made
@@ -130,9 +134,12 @@ def _parts(record: Message, envelope: JsonObject, names: dict[str, str]) -> _Par
 
 
 def _request(envelope: JsonObject, parts: list[ModelRequestPart]) -> ModelRequest:
-    around = cast("JsonObject", envelope.get("message", {}))
-    carried = envelope.get("carried", [])
-    request = cast("ModelRequest", _validated({**around, "kind": "request", "parts": carried}))
+    try:
+        around = cast("JsonObject", envelope.get("message", {}))
+        carried = envelope.get("carried", [])
+        request = cast("ModelRequest", _validated({**around, "kind": "request", "parts": carried}))
+    except RESTORE_FAULTS as error:
+        raise unreadable_form("PydanticAI", error) from None
     return replace(request, parts=[*request.parts, *parts])
 
 

@@ -80,8 +80,7 @@ def values(file: IO[str]) -> Iterator[Value | Bad]:
     while first and not first.strip():
         first = file.readline(_CHUNK)
     if not first.lstrip().startswith("["):
-        while first and not first.endswith("\n") and (more := file.readline(_CHUNK)):
-            first += more
+        first = _rest_of_line(first, file, 1)
     if first.lstrip().startswith("[") or (first and _whole(first) is None):
         yield from _nested(first, file)
     else:
@@ -100,7 +99,20 @@ def _lines(first: str, file: IO[str]) -> Iterator[Value | Bad]:
     while line:
         if line.strip():
             yield _parsed(line, number)
-        line, number = file.readline(), number + 1
+        number += 1
+        line = _rest_of_line("", file, number)
+
+
+def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
+    """A line to its end. A compressed file of a few kilobytes may hold one of gigabytes, which is not read."""
+    if begun.endswith("\n"):
+        return begun
+    line = begun + file.readline(LONGEST_VALUE - len(begun) + 1)
+    if len(line) > LONGEST_VALUE:
+        raise InvalidExport(
+            f"it has more than {LONGEST_VALUE:,} characters, which no conversation has", line=number
+        )
+    return line
 
 
 def _parsed(text: str, line: int) -> Value | Bad:

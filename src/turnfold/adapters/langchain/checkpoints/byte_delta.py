@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-__all__ = ("Piece", "apply_delta", "delta_size", "make_delta")
+__all__ = ("Piece", "applied_size", "apply_delta", "delta_size", "make_delta")
 
 Piece: TypeAlias = bytes | tuple[int, int]
 """Bytes to insert, or the start and length of a stretch of the base."""
@@ -52,6 +52,20 @@ def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
         piece if isinstance(piece, bytes) else base[piece[0] : piece[0] + piece[1]]
         for piece in pieces
     )
+
+
+def applied_size(base: int, pieces: Sequence[Piece]) -> int:
+    """How many bytes the pieces make of a base of so many; -1 where one of them reaches outside it."""
+    size = 0
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            size += len(piece)
+            continue
+        start, length = piece
+        if start < 0 or length < 0 or start + length > base:
+            return -1
+        size += length
+    return size
 
 
 def delta_size(pieces: Sequence[Piece]) -> int:

@@ -7,18 +7,20 @@ documents in the order of their names and the newest checkpoint is what is asked
 
 from __future__ import annotations
 
-import zlib
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from turnfold.adapters.langchain.checkpoints.byte_delta import Piece
-from turnfold.errors import InvalidOption
+from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal, DocumentPlace
+from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.records import Document
 
 __all__ = (
     "CHECKPOINT",
     "WRITES",
+    "Bodies",
     "Held",
     "Kept",
     "Ref",
@@ -27,11 +29,9 @@ __all__ = (
     "Write",
     "Writes",
     "checkpoint_key",
+    "is_checkpoint_id",
     "namespace_prefix",
-    "pack",
     "short_name",
-    "unpack_kept",
-    "unpack_writes",
     "writes_key",
 )
 
@@ -68,17 +68,19 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     version: int | float | str | None
     kind: str
     ref: Ref
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Bytes of the value; 0 where a release before this field was added wrote it."""
 
     def at(self, checkpoint: str) -> Held:
         """The same, said elsewhere than at this checkpoint."""
-        return self if self.ref.holder else Held(self.version, self.kind, self.ref.at(checkpoint))
+        return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
 class Script(msgspec.Struct, frozen=True, array_like=True):
     """Bytes, as pieces of an earlier value and what is new."""
 
     digest: bytes
-    index: int
+    index: Annotated[int, msgspec.Meta(ge=0)]
     """How many versions before it are made of one another; 0 for one that stands alone."""
     base: Ref | None
     pieces: list[Piece]
@@ -123,19 +125,57 @@ _kept = msgspec.msgpack.Decoder(Kept)
 _writes = msgspec.msgpack.Decoder(Writes)
 
 
-def pack(record: Kept | Writes) -> bytes:
-    """The body of a document."""
-    return zlib.compress(_encoder.encode(record), 6)
+_Record = TypeVar("_Record", Kept, Writes)
 
 
-def unpack_kept(body: bytes) -> Kept:
-    """A checkpoint from the body of its document."""
-    return _kept.decode(zlib.decompress(body))
+class Bodies:
+    """Records as the bodies of documents and back: compressed, sealed, and no larger than was agreed."""
 
+    def __init__(self, seal: BodySeal) -> None:
+        self._seal = seal
 
-def unpack_writes(body: bytes) -> Writes:
-    """Writes from the body of their document."""
-    return _writes.decode(zlib.decompress(body))
+    def pack(self, record: Kept | Writes, place: DocumentPlace) -> bytes:
+        """The body of a document that is stored at this place."""
+        return self._seal.pack(_encoder.encode(record), place)
+
+    def kept(self, home: str, document: Document) -> tuple[Kept, int]:
+        """A checkpoint from its document, and the bytes it takes; refused where it says it is another one."""
+        place = DocumentPlace(home, CHECKPOINT, document.key)
+        kept, size = self._decoded(_kept, document.body, place)
+        if (
+            not is_checkpoint_id(kept.id)
+            or checkpoint_key(kept.namespace, kept.id) != document.key
+            or not (kept.parent == "" or is_checkpoint_id(kept.parent))
+        ):
+            raise InvalidRecord(
+                f"it says it is checkpoint {kept.id[:100]!r} of namespace {kept.namespace[:100]!r}",
+                path=place.path,
+                remedy="It was moved or forged: restore the store from a backup, or delete the thread",
+            )
+        return kept, size
+
+    def writes(self, home: str, document: Document) -> Writes:
+        """Writes from their document; refused where they say they are of another task or checkpoint."""
+        place = DocumentPlace(home, WRITES, document.key)
+        found, _ = self._decoded(_writes, document.body, place)
+        beginning, _, task = document.key.partition(_END)
+        named = found.checkpoint.translate(_NEWEST_FIRST)
+        if beginning.rpartition(_SEPARATOR)[2] != named or task != short_name(found.task):
+            raise InvalidRecord(
+                f"it says it has writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
+                path=place.path,
+                remedy="It was moved or forged: restore the store from a backup, or delete the thread",
+            )
+        return found
+
+    def _decoded(
+        self, decoder: msgspec.msgpack.Decoder[_Record], body: bytes, place: DocumentPlace
+    ) -> tuple[_Record, int]:
+        data = self._seal.unpack(body, place)
+        try:
+            return decoder.decode(data), len(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(f"no stored checkpoint: {error}", path=place.path) from None
 
 
 def namespace_prefix(namespace: str) -> str:
@@ -143,11 +183,16 @@ def namespace_prefix(namespace: str) -> str:
     return f"{short_name(namespace)}{_SEPARATOR}"
 
 
+def is_checkpoint_id(checkpoint: str) -> bool:
+    """Whether a checkpoint can be named so."""
+    return 0 < len(checkpoint) <= _LONGEST and all(
+        _FIRST <= ord(letter) <= _LAST for letter in checkpoint
+    )
+
+
 def checkpoint_key(namespace: str, checkpoint: str) -> str:
     """The name of a checkpoint's document; also what the names of its writes begin with."""
-    if not 0 < len(checkpoint) <= _LONGEST or not all(
-        _FIRST <= ord(letter) <= _LAST for letter in checkpoint
-    ):
+    if not is_checkpoint_id(checkpoint):
         raise InvalidOption(
             f"checkpoint id {checkpoint!r}: 1 to {_LONGEST} printable ASCII characters without spaces are needed"
         )

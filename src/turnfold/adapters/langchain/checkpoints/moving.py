@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-from langgraph.checkpoint.serde.base import SerializerProtocol
-
+from turnfold.adapters.langchain.checkpoints.codec import Codec, mapping_of
 from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed
 from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
 from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 
-__all__ = ("Mover", "newest_of_each", "without_runs")
+__all__ = (
+    "Mover",
+    "ancestors_in_a_circle",
+    "newest_of_each",
+    "without_runs",
+)
 
 _TRIES = 4
 """Times another process may move the same thread first."""
@@ -75,7 +79,6 @@ class Mover:
 
     shelf: Shelf
     threads: Threads
-    serde: SerializerProtocol
 
     async def keep(self, thread: str, choose: _Choice) -> None:
         """Keep what is chosen of the checkpoints of a thread, and erase the rest."""
@@ -151,7 +154,7 @@ def _fresh(kept: Kept, parent: str, values: Mapping[str, Typed]) -> NewCheckpoin
     )
 
 
-def newest_of_each(serde: SerializerProtocol) -> _Choice:
+def newest_of_each(codec: Codec) -> _Choice:
     """The newest checkpoint of each namespace, with those its `DeltaChannel`s are made from."""
 
     def choose(there: Sequence[Kept]) -> Sequence[Kept]:
@@ -162,21 +165,21 @@ def newest_of_each(serde: SerializerProtocol) -> _Choice:
                 newest[kept.namespace] = kept
         chosen = {_name(kept): kept for kept in newest.values()}
         for kept in newest.values():
-            chosen |= {_name(one): one for one in _made_from(kept, by_name, serde)}
+            chosen |= {_name(one): one for one in _made_from(kept, by_name, codec)}
         return list(chosen.values())
 
     return choose
 
 
-def without_runs(runs: set[str], serde: SerializerProtocol) -> _Choice:
+def without_runs(runs: set[str], codec: Codec) -> _Choice:
     """Everything but the checkpoints of these runs."""
 
     def choose(there: Sequence[Kept]) -> Sequence[Kept]:
         by_name = {_name(kept): kept for kept in there}
-        chosen = [kept for kept in there if _metadata(kept, serde).get("run_id") not in runs]
+        chosen = [kept for kept in there if codec.metadata(kept).get("run_id") not in runs]
         names = {_name(kept) for kept in chosen}
         for kept in chosen if len(chosen) < len(there) else ():
-            lost = [one for one in _made_from(kept, by_name, serde) if _name(one) not in names]
+            lost = [one for one in _made_from(kept, by_name, codec) if _name(one) not in names]
             if lost:
                 raise InvalidOption(
                     f"checkpoint {kept.id} has a DeltaChannel that is made from {len(lost)} checkpoints of the runs to "
@@ -187,21 +190,29 @@ def without_runs(runs: set[str], serde: SerializerProtocol) -> _Choice:
     return choose
 
 
-def _made_from(kept: Kept, by_name: Mapping[_Name, Kept], serde: SerializerProtocol) -> list[Kept]:
+def _made_from(kept: Kept, by_name: Mapping[_Name, Kept], codec: Codec) -> list[Kept]:
     """The ancestors that the `DeltaChannel`s of a checkpoint are made from, nearest first."""
-    counters = cast("Mapping[str, object]", _metadata(kept, serde).get(_COUNTERS) or {})
+    counters = mapping_of(codec.metadata(kept).get(_COUNTERS) or {}, _COUNTERS)
     wanted = {channel for channel in counters if channel not in kept.values}
     found: list[Kept] = []
+    seen = {kept.id}
     at = by_name.get((kept.namespace, kept.parent))
     while wanted and at is not None:
+        if at.id in seen:
+            raise ancestors_in_a_circle(at.id)
+        seen.add(at.id)
         found.append(at)
         wanted -= at.values.keys()
         at = by_name.get((at.namespace, at.parent))
     return found
 
 
-def _metadata(kept: Kept, serde: SerializerProtocol) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", serde.loads_typed(kept.metadata))
+def ancestors_in_a_circle(checkpoint: str) -> InvalidRecord:
+    """The fault of a checkpoint that is stored as an ancestor of itself."""
+    return InvalidRecord(
+        f"checkpoint {checkpoint} is stored as its own ancestor",
+        remedy="Restore the store from a backup, or delete the thread",
+    )
 
 
 def _name(kept: Kept) -> _Name:

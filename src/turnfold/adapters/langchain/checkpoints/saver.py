@@ -3,6 +3,9 @@
 It keeps what LangGraph hands over, byte for byte, and says it in LangGraph's words; how it is kept is the business of
 the modules beside it. Every verb is written once, as a coroutine. Over a blocking store it serves both faces of
 LangGraph (the asynchronous one from a thread); over one that awaits, the asynchronous face alone.
+
+What comes from the store is not trusted: a row or an imported file may be anybody's. No code that it names is run, and
+no more memory is taken for it than was agreed.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -25,15 +29,23 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     get_checkpoint_metadata,
-    writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from turnfold.adapters.langchain.checkpoints.codec import Codec
 from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed, Write
 from turnfold.adapters.langchain.checkpoints.listing import Listing, Wanted
-from turnfold.adapters.langchain.checkpoints.moving import Mover, newest_of_each, without_runs
+from turnfold.adapters.langchain.checkpoints.moving import (
+    Mover,
+    ancestors_in_a_circle,
+    newest_of_each,
+    without_runs,
+)
+from turnfold.adapters.langchain.checkpoints.serializer import AllowedType, StrictSerializer
 from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
+from turnfold.adapters.langchain.checkpoints.size_limits import Allowance
 from turnfold.adapters.langchain.checkpoints.threads import Threads
 from turnfold.adapters.langchain.waiting import Waiting
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
@@ -44,6 +56,7 @@ __all__ = ("TurnfoldSaver",)
 
 _TRIES = 8
 """Times a thread may move away while one write or one look is made."""
+_MAX_CHECKPOINT_BYTES = 128 << 20
 
 
 class TurnfoldSaver(BaseCheckpointSaver[int]):
@@ -52,6 +65,14 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     A `Memory`, or a store that was opened with `blocking=True`, serves `invoke` and `ainvoke`; an `AsyncMemory` serves
     `ainvoke`. `scope` is whose data it is, for a store; a memory brings its own. Two savers of different `name` share
     nothing.
+
+    Stored values are made into plain values, LangChain's messages and LangGraph's own types. The classes of a program's
+    state are listed in `allowed_types`, as classes or as (module, name); they are called with whatever is stored. A
+    value of any other type is an `InvalidRecord` when it is written. `serde` replaces all of this with a serializer of
+    the program's choice, which then decides what stored data may run.
+
+    With `seal_key`, a secret of at least 16 bytes that is not kept in the store, nothing is read that was not written
+    with it. The values of one checkpoint have at most `max_checkpoint_bytes` together.
     """
 
     def __init__(
@@ -61,8 +82,22 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         scope: Scope | str = "default",
         name: str = "langgraph",
         serde: SerializerProtocol | None = None,
+        allowed_types: Iterable[AllowedType] = (),
+        seal_key: bytes | str | None = None,
+        max_checkpoint_bytes: int = _MAX_CHECKPOINT_BYTES,
     ) -> None:
-        super().__init__(serde=serde)
+        if serde is not None and allowed_types != ():
+            raise InvalidOption(
+                "allowed_types is for the saver's own serializer, and serde= replaces it: give one of the two"
+            )
+        if max_checkpoint_bytes < 1:
+            raise InvalidOption(
+                f"max_checkpoint_bytes={max_checkpoint_bytes:,}: at least 1 is needed"
+            )
+        super().__init__(
+            serde=serde if serde is not None else StrictSerializer(allowed_types=allowed_types)
+        )
+        self._max_bytes = max_checkpoint_bytes
         awaiting = memory.awaiting if isinstance(memory, Memory) else memory
         if isinstance(awaiting, AsyncMemory):
             store, owner = awaiting.store, awaiting.scope
@@ -70,7 +105,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             store, owner = awaiting, Scope(scope) if isinstance(scope, str) else scope
         self._waiting = Waiting(blocking=store.blocking, what="TurnfoldSaver")
         self._threads = Threads(store, owner, name=name)
-        self._shelf = Shelf(store, owner)
+        self._shelf = Shelf(store, owner, seal_key=seal_key, max_bytes=max_checkpoint_bytes)
 
     # ------------------------------------------------------------------------------ both faces
 
@@ -182,6 +217,18 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         """Keep the newest checkpoint of each namespace of these threads, or (`delete`) nothing of them."""
         await self._waiting.soon(self._prune(thread_ids, strategy))
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What each `DeltaChannel` of a checkpoint is made from: an earlier value, and the writes since."""
+        return self._waiting.now(self._delta_history(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What each `DeltaChannel` of a checkpoint is made from: an earlier value, and the writes since."""
+        return await self._waiting.soon(self._delta_history(config, channels))
+
     def get_next_version(self, current: int | None, channel: None) -> int:
         """One more; in the form of the last one, which another saver may have given."""
         del channel
@@ -204,18 +251,19 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         values = checkpoint["channel_values"]
         bare = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         typed: dict[str, Typed] = {}
+        codec, allowance = self._codec, Allowance(self._max_bytes)
 
         def value_of(channel: str) -> Typed | None:
             if channel in values and channel not in typed:
-                typed[channel] = self.serde.dumps_typed(values[channel])
+                typed[channel] = codec.dumped(values[channel], f"channel {channel!r}", allowance)
             return typed.get(channel)
 
         new = NewCheckpoint(
             namespace=namespace,
             id=checkpoint["id"],
             parent=parent if parent != checkpoint["id"] else "",
-            checkpoint=self.serde.dumps_typed(bare),
-            metadata=self.serde.dumps_typed(get_checkpoint_metadata(config, metadata)),
+            checkpoint=codec.dumped(bare, "checkpoint"),
+            metadata=codec.dumped(get_checkpoint_metadata(config, metadata), "metadata"),
             versions=dict.fromkeys(values) | checkpoint["channel_versions"],
             changed=new_versions.keys(),
             typed=value_of,
@@ -231,9 +279,13 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_path: str,
     ) -> None:
         thread, namespace, checkpoint = _named(config)
+        codec, allowance = self._codec, Allowance(self._max_bytes)
         new = [
             Write(
-                WRITES_IDX_MAP.get(channel, at), channel, self.serde.dumps_typed(value), task_path
+                WRITES_IDX_MAP.get(channel, at),
+                channel,
+                codec.dumped(value, f"write to {channel!r}", allowance),
+                task_path,
             )
             for at, (channel, value) in enumerate(writes)
         ]
@@ -284,19 +336,40 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         return await self._shelf.newest(home, namespace)
 
     async def _tuple(self, thread: str, home: str, kept: Kept) -> CheckpointTuple:
-        load = self.serde.loads_typed
-        values = await self._shelf.values(home, kept)
-        bare = cast("Checkpoint", load(kept.checkpoint))
+        codec = self._codec
+        values = codec.values(await self._shelf.values(home, kept))
         tasks = await self._shelf.writes(home, kept.namespace, kept.id)
-        writes = [(each.task, write) for each in tasks for write in each.writes]
-        writes.sort(key=lambda one: writes_sort_key(one[1].path, one[0], one[1].index))
         return CheckpointTuple(
             config=_config(thread, kept.namespace, kept.id),
-            checkpoint={**bare, "channel_values": {at: load(one) for at, one in values.items()}},
-            metadata=cast("CheckpointMetadata", load(kept.metadata)),
+            checkpoint={**codec.bare(kept), "channel_values": values},
+            metadata=cast("CheckpointMetadata", codec.metadata(kept)),
             parent_config=_config(thread, kept.namespace, kept.parent) if kept.parent else None,
-            pending_writes=[(task, one.channel, load(one.value)) for task, one in writes],
+            pending_writes=codec.pending(tasks),
         )
+
+    async def _delta_history(
+        self, config: RunnableConfig, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        thread, namespace, _ = _named(config)
+        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        wanted = set(channels)
+        at = await self._get(config) if channels else None
+        seen = {at.checkpoint["id"]} if at is not None else set[str]()
+        while at is not None and at.parent_config is not None and wanted:
+            parent = _named(at.parent_config)[2]
+            if parent in seen:
+                raise ancestors_in_a_circle(parent)
+            seen.add(parent)
+            at = await self._get(_config(thread, namespace, parent))
+            if at is None:
+                break
+            for write in reversed(at.pending_writes or ()):
+                if write[1] in wanted:
+                    found[write[1]]["writes"].insert(0, write)
+            for channel in wanted & at.checkpoint["channel_values"].keys():
+                found[channel]["seed"] = at.checkpoint["channel_values"][channel]
+                wanted.discard(channel)
+        return found
 
     def _listing(
         self,
@@ -315,13 +388,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             metadata=metadata,
             limit=limit,
         )
-        return Listing(self._shelf, self._threads, wanted, self._said)
-
-    def _said(self, kept: Kept) -> Mapping[str, object]:
-        return cast("Mapping[str, object]", self.serde.loads_typed(kept.metadata))
+        return Listing(self._shelf, self._threads, wanted, self._codec.metadata)
 
     async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        choose = without_runs({str(run) for run in run_ids}, self.serde)
+        choose = without_runs({str(run) for run in run_ids}, self._codec)
         for place in await self._threads.all() if run_ids else ():
             await self._mover.keep(place.thread, choose)
 
@@ -334,11 +404,17 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             if strategy == "delete":
                 await self._threads.delete(thread)
             else:
-                await self._mover.keep(thread, newest_of_each(self.serde))
+                await self._mover.keep(thread, newest_of_each(self._codec))
 
     @property
     def _mover(self) -> Mover:
-        return Mover(self._shelf, self._threads, self.serde)
+        return Mover(self._shelf, self._threads)
+
+    @property
+    def _codec(self) -> Codec:
+        return Codec(
+            self.serde, self._max_bytes
+        )  # LangGraph may replace the serializer: with_allowlist
 
 
 def _configurable(config: RunnableConfig | None) -> dict[str, Any]:

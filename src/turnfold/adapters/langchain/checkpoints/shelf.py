@@ -12,6 +12,7 @@ import msgspec
 from turnfold.adapters.langchain.checkpoints.documents import (
     CHECKPOINT,
     WRITES,
+    Bodies,
     Held,
     Kept,
     Ref,
@@ -20,12 +21,11 @@ from turnfold.adapters.langchain.checkpoints.documents import (
     Write,
     Writes,
     checkpoint_key,
+    is_checkpoint_id,
     namespace_prefix,
-    pack,
-    unpack_kept,
-    unpack_writes,
     writes_key,
 )
+from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal, DocumentPlace
 from turnfold.adapters.langchain.checkpoints.values import Recent, Values, Version
 from turnfold.errors import Conflict
 from turnfold.records import Document
@@ -62,8 +62,12 @@ class NewCheckpoint:
 class Shelf:
     """Reads and writes the documents of homes."""
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    def __init__(
+        self, store: Store, scope: Scope, *, seal_key: bytes | str | None, max_bytes: int
+    ) -> None:
         self._store, self._scope = store, scope
+        self._bodies = Bodies(BodySeal(key=seal_key, max_bytes=max_bytes))
+        self._max_bytes = max_bytes
         self._values: Recent[bytes, bytes] = Recent(most=_MOST_VALUES)
         self._kept: _Recent = Recent(most=_MOST_DOCUMENTS)
         """By home and name. A document only ever gains bytes, so an old copy is good for what it has."""
@@ -119,7 +123,7 @@ class Shelf:
         key = checkpoint_key(kept.namespace, kept.id)
         version = 0
         for _ in range(_TRIES):
-            body = pack(kept)
+            body = self._bodies.pack(kept, DocumentPlace(home, CHECKPOINT, key))
             try:
                 await self._store.put_document(
                     self._scope, home, Document(CHECKPOINT, key, body, 0), expect=version
@@ -142,7 +146,9 @@ class Shelf:
         key = writes_key(namespace, checkpoint, task)
         version, writes = 0, list(new)
         for _ in range(_TRIES):
-            body = pack(Writes(checkpoint, task, writes))
+            body = self._bodies.pack(
+                Writes(checkpoint, task, writes), DocumentPlace(home, WRITES, key)
+            )
             try:
                 await self._store.put_document(
                     self._scope, home, Document(WRITES, key, body, 0), expect=version
@@ -150,7 +156,7 @@ class Shelf:
             except Conflict:
                 document = await self._store.get_document(self._scope, home, WRITES, key)
                 version = document.version if document else 0
-                there = unpack_writes(document.body).writes if document else []
+                there = self._bodies.writes(home, document).writes if document else []
                 writes = _joined(there, new)
                 if writes == there:
                     return
@@ -166,7 +172,7 @@ class Shelf:
         while True:
             page = await self._store.documents(self._scope, home, WRITES, after=after, limit=limit)
             own = [document for document in page if document.key.startswith(prefix)]
-            found += [unpack_writes(document.body) for document in own]
+            found += [self._bodies.writes(home, document) for document in own]
             if len(own) < limit:
                 return found
             after, limit = page[-1].key, _PAGE
@@ -177,6 +183,8 @@ class Shelf:
 
     def _values_of(self, home: str, namespace: str) -> Values:
         async def load(ref: Ref) -> Script | None:
+            if not is_checkpoint_id(ref.holder):
+                return None
             kept = await self._known(home, namespace, ref.holder)
             script = kept.script(ref.digest) if kept is not None else None
             if script is None:  # another process may have added to it
@@ -184,15 +192,15 @@ class Shelf:
                 script = kept.script(ref.digest) if kept is not None else None
             return script
 
-        return Values(load, self._values)
+        return Values(load, self._values, max_bytes=self._max_bytes)
 
     async def _read(self, home: str, key: str) -> tuple[Kept | None, int]:
         document = await self._store.get_document(self._scope, home, CHECKPOINT, key)
         return (self._remember(home, document), document.version) if document else (None, 0)
 
     def _remember(self, home: str, document: Document) -> Kept:
-        kept = unpack_kept(document.body)
-        self._kept.put((home, document.key), kept, size=len(document.body))
+        kept, size = self._bodies.kept(home, document)
+        self._kept.put((home, document.key), kept, size=size)
         return kept
 
 

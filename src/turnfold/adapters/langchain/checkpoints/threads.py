@@ -9,6 +9,7 @@ conversation never does.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Final
 from uuid import uuid4
@@ -16,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from turnfold.adapters.langchain.checkpoints.documents import short_name
-from turnfold.errors import Conflict
+from turnfold.errors import Conflict, InvalidRecord
 from turnfold.records import Document
 from turnfold.stores.protocol import Scope, Store
 
@@ -27,6 +28,8 @@ _PAGE = 500
 _MOST_KNOWN = 4096
 _TRIES = 16
 """Contests with other writers that one change may lose."""
+_UNIQUE = re.compile("[0-9a-f]{32}")
+_REMEDY: Final = "Restore the store from a backup, or delete the thread"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ class Threads:
         if document is None:
             self._homes.pop(thread, None)
             return None, 0
-        place = msgspec.json.decode(document.body, type=Place)
+        place = self._place(document)
         self._see(place)
         return place, document.version
 
@@ -83,7 +86,7 @@ class Threads:
         while page := await self._store.documents(
             self._scope, self._shelf, _THREAD, after=after, limit=_PAGE
         ):
-            found += [msgspec.json.decode(document.body, type=Place) for document in page]
+            found += [self._place(document) for document in page]
             after = page[-1].key
         return found
 
@@ -98,11 +101,15 @@ class Threads:
     async def delete(self, thread: str) -> None:
         """Erase a thread and every byte of it."""
         for _ in range(_TRIES):
-            place, version = await self.find(thread)
+            try:
+                place, version = await self.find(thread)
+            except InvalidRecord:
+                # What says where it is kept cannot be believed: whatever bears its name goes.
+                place, version = Place(thread, "", await self._homes_of(thread)), None
             if place is None:
                 return
             # What was said goes first: a process that dies in between leaves a place that can be deleted again.
-            await self.erase(place.home, *place.left)
+            await self.erase(*filter(None, (place.home, *place.left)))
             try:
                 await self._store.drop_document(
                     self._scope, self._shelf, _THREAD, short_name(thread), expect=version
@@ -120,7 +127,44 @@ class Threads:
 
     def new_home(self, thread: str) -> str:
         """A place that never was another thread's, even one of the same name."""
-        return f"{self._name}:{short_name(thread)}:{uuid4().hex}"
+        return f"{self._home_prefix(thread)}{uuid4().hex}"
+
+    def _home_prefix(self, thread: str) -> str:
+        return f"{self._name}:{short_name(thread)}:"
+
+    def _is_home(self, name: str, thread: str) -> bool:
+        prefix = self._home_prefix(thread)
+        return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name, len(prefix)))
+
+    async def _homes_of(self, thread: str) -> tuple[str, ...]:
+        """Every conversation of the store that has the name of a home of this thread."""
+        found: list[str] = []
+        after = prefix = self._home_prefix(thread)
+        while page := await self._store.conversations(self._scope, after=after, limit=_PAGE):
+            names = [info.conversation for info in page]
+            found += [name for name in names if self._is_home(name, thread)]
+            after = names[-1]
+            if not after.startswith(prefix):
+                break
+        return tuple(found)
+
+    def _place(self, document: Document) -> Place:
+        """What a document says, if it speaks of homes of its own thread: they are erased on its word."""
+        try:
+            place = msgspec.json.decode(document.body, type=Place)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(
+                f"where thread {document.key!r} is kept cannot be read: {error}", remedy=_REMEDY
+            ) from None
+        homes = (place.home, *place.left)
+        if short_name(place.thread) != document.key or not all(
+            self._is_home(home, place.thread) for home in homes
+        ):
+            raise InvalidRecord(
+                f"thread {document.key!r} is said to be kept in {place.home[:200]!r}, which is no home of it",
+                remedy=_REMEDY,
+            )
+        return place
 
     def _see(self, place: Place) -> None:
         self._homes[place.thread] = place.home

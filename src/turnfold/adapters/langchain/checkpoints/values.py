@@ -3,7 +3,8 @@
 A version is written against an earlier one of the same channel: mostly the one before, each eighth against the one
 eight before, each sixty-fourth against the one sixty-four before, and so on. Reading any of n versions then takes at
 most 8 * log8(n) steps, and a list that grew to n items costs about n * log8(n) items to keep instead of n * n / 2.
-Nothing read is trusted: the digest of every value is checked.
+Nothing read is trusted: a value must stand on an earlier one, may not grow beyond what was agreed, and its digest is
+checked.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from hashlib import blake2b
 from typing import Generic, TypeAlias, TypeVar
 
 from turnfold.adapters.langchain.checkpoints.byte_delta import (
+    applied_size,
     apply_delta,
     delta_size,
     make_delta,
 )
 from turnfold.adapters.langchain.checkpoints.documents import Held, Kept, Ref, Script, Typed
+from turnfold.adapters.langchain.checkpoints.size_limits import Allowance
 from turnfold.errors import InvalidRecord
 
 __all__ = ("Recent", "Values", "Version")
@@ -70,19 +73,37 @@ class Values:
     """The values of one namespace of a thread."""
 
     def __init__(
-        self, load: Callable[[Ref], Awaitable[Script | None]], recent: Recent[bytes, bytes]
+        self,
+        load: Callable[[Ref], Awaitable[Script | None]],
+        recent: Recent[bytes, bytes],
+        *,
+        max_bytes: int,
     ) -> None:
         self._load = load
         """Gives what is kept at a place."""
         self._recent = recent
         """Values by digest: what has the same digest is the same, wherever it is kept."""
+        self._max_bytes = max_bytes
+        """Of all values of a checkpoint together."""
 
     async def read(self, kept: Kept) -> dict[str, Typed]:
         """Every value of a checkpoint."""
-        return {
-            channel: (held.kind, await self._bytes(held.ref.at(kept.id), kept))
-            for channel, held in kept.values.items()
-        }
+        self._check_sizes(kept.values)
+        found: dict[str, Typed] = {}
+        allowance = Allowance(self._max_bytes)
+        for channel, held in kept.values.items():
+            data = await self._bytes(held.ref.at(kept.id), kept)
+            allowance.take_size(len(data), f"checkpoint {kept.id}, channel {channel!r}")
+            found[channel] = (held.kind, data)
+        return found
+
+    def _check_sizes(self, values: Mapping[str, Held]) -> None:
+        size = sum(held.size for held in values.values())
+        if size > self._max_bytes:
+            raise InvalidRecord(
+                f"the values of a checkpoint have {size:,} bytes; they may have {self._max_bytes:,}",
+                remedy="Keep large data elsewhere, or raise max_checkpoint_bytes",
+            )
 
     async def write(
         self,
@@ -103,11 +124,12 @@ class Values:
             held = before.values.get(channel) if before is not None else None
             last = held.ref.at(before.id) if held is not None and before is not None else None
             if last is not None and last.digest == digest:
-                values[channel] = Held(version, kind, last)
+                values[channel] = Held(version, kind, last, len(data))
                 continue
-            values[channel] = Held(version, kind, Ref(digest))
+            values[channel] = Held(version, kind, Ref(digest), len(data))
             if digest not in scripts:
                 scripts[digest] = await self._script(digest, data, last)
+        self._check_sizes(values)
         return values, list(scripts.values())
 
     async def _script(self, digest: bytes, data: bytes, last: Ref | None) -> Script:
@@ -121,7 +143,7 @@ class Values:
             if script.base is None:
                 return whole
             at = script.base
-            script = await self._find(at)
+            script = self._earlier(await self._find(at), script)
         pieces = make_delta(await self._bytes(at), data)
         if delta_size(pieces) > _WORTH * len(data):
             return whole
@@ -137,9 +159,18 @@ class Values:
                 data = recent
                 break
             script = await self._find(at, known)
+            if steps:
+                self._earlier(script, steps[-1])
             steps.append(script)
             at = script.base
         for script in reversed(steps):
+            size = applied_size(len(data), script.pieces)
+            if not 0 <= size <= self._max_bytes:
+                made = "pieces that are not there" if size < 0 else f"{size:,} bytes"
+                raise InvalidRecord(
+                    f"a value kept with checkpoint {ref.holder} is made of {made}",
+                    remedy=f"Raise max_checkpoint_bytes={self._max_bytes:,} if your program wrote it",
+                )
             data = apply_delta(data, script.pieces)
         if steps:
             if _digest(data) != ref.digest:
@@ -150,6 +181,16 @@ class Values:
                 )
             self._recent.put(ref.digest, data, size=len(data))
         return data
+
+    @staticmethod
+    def _earlier(script: Script, later: Script) -> Script:
+        """The script, if it is an earlier version than the one that is made of it: else they would go in a circle."""
+        if script.index >= later.index:
+            raise InvalidRecord(
+                f"a stored value, version {later.index:,} of its kind, is made from version {script.index:,}",
+                remedy="Restore the store from a backup",
+            )
+        return script
 
     async def _find(self, ref: Ref, known: Kept | None = None) -> Script:
         script = known.script(ref.digest) if known is not None and known.id == ref.holder else None
