@@ -126,7 +126,7 @@ class RunLog:
             except Conflict:
                 self._left_version = None  # another run noted something meanwhile
                 continue
-            self.left, self._left_version = wanted, stored.version
+            self.left, self._left_version = wanted, stored.document.version
             return
         raise Conflict(f"what {self._session.id!r} left behind: {_TRIES} other runs were first")
 
