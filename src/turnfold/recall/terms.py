@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import add
 from typing import cast
 
@@ -72,6 +73,7 @@ _CONTRACTED = re.compile(
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
 _LONG_TEXT = 1_000_000
+_SPACE = re.compile(r"\s")
 
 
 def terms_of(text: str) -> list[str]:
@@ -100,10 +102,27 @@ def distinct_terms(text: str) -> set[str]:
 
 
 def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
-    """Everything a pattern finds; of a long text one after the other, since a list would take ten times its memory."""
+    """Everything that a pattern without spaces finds.
+
+    A long text is looked through in stretches: a list of all that is found would take ten times its memory.
+    """
     if len(text) <= _LONG_TEXT:
-        return cast("list[str]", pattern.findall(text))
-    return (match[0] for match in pattern.finditer(text))
+        return _found(pattern, text, 0, len(text))
+    return chain.from_iterable(_found(pattern, text, *stretch) for stretch in _stretches(text))
+
+
+def _found(pattern: re.Pattern[str], text: str, start: int, stop: int) -> list[str]:
+    return cast("list[str]", pattern.findall(text, start, stop))
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """Where a long text begins, and where it is cut, at spaces, and ends."""
+    start = 0
+    while start < len(text):
+        space = _SPACE.search(text, start + _LONG_TEXT)
+        stop = space.end() if space else len(text)
+        yield start, stop
+        start = stop
 
 
 def plain_text(text: str) -> str:
