@@ -34,6 +34,7 @@ from turnfold.memory.notes import (
     write_note,
 )
 from turnfold.records import Checkpoint, Document, Entry, Message
+from turnfold.stores.ledger import row_entry, rows_of
 from turnfold.stores.protocol import Appended, Head, Scope, Store, Written
 from turnfold.tokens import TokenCounter
 
@@ -89,6 +90,8 @@ class Follower:
     """The generation everything here was read under, own writes counted."""
     _epoch: int = 0
     """The epoch of that generation."""
+    _newest: tuple[int, int] = (0, 0)
+    """Seq and epoch of the newest entry that was read or appended here."""
     _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
     _key: tuple[Budget | None, str] = (None, "")
     """The budget asked for last, and what its window is called."""
@@ -114,19 +117,30 @@ class Follower:
         if head.state == (self._generation, self._epoch):
             self.head = head
             return
-        if (
-            head.seq < self.head.seq
-            or head.generation <= self._generation
-            or head.counter != self.head.counter
-        ):
+        if head.counter != self.head.counter or not await self._has_newest(head):
             self._opened.clear()
             self.system = ()
+            self._newest = (0, 0)
         self._generation = -1  # a read that fails half way is made again
-        if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
-            self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
+        # Another history may have given the same id to another summary.
+        self.checkpoint = (
+            await self.store.live_checkpoint(self.scope, self.conversation)
+            if head.checkpoint
+            else None
+        )
         self.head = head
         await self._read_notes()
         self._generation, self._epoch = head.state
+
+    async def _has_newest(self, head: Head) -> bool:
+        """Whether the newest entry known here is in the log, so that all before it are: a store may have lost some."""
+        seq, epoch = self._newest
+        if not epoch or head.seq < seq:
+            return False
+        found = await rows_of(self.store).read_rows(
+            self.scope, self.conversation, after=seq - 1, upto=seq, limit=1
+        )
+        return [row.epoch for row in found] == [epoch]
 
     async def assume(self) -> None:
         """Take what is known for what the store holds, until `confirm` is asked; read it if nothing is known."""
@@ -191,7 +205,7 @@ class Follower:
             return False
         added = done.head.tokens - self.head.tokens
         self._generation, self._epoch = done.head.state
-        self.head = done.head
+        self.head, self._newest = done.head, (done.last, done.head.epoch)
         level = [each.window for each in self._opened.values() if each.window.seq == done.first - 1]
         if not level:
             return True
@@ -277,7 +291,8 @@ class Follower:
         self.pins = tuple(sorted(named, key=lambda pair: (pair[1].order, pair[0])))
         for key, opened in list(self._opened.items()):
             stored = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
-            if (stored.version if stored else 0) != opened.version:
+            version = stored.version if stored else 0
+            if version != opened.version or read_note(stored, WindowNote) != opened.stored:
                 del self._opened[key]
 
     async def _documents(self, kind: str) -> list[Document]:
@@ -384,10 +399,12 @@ class Follower:
     async def _read(self, after: int, upto: int) -> list[Numbered]:
         if after >= upto:
             return []
-        entries = await self.store.read(
+        rows = await rows_of(self.store).read_rows(
             self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
         )
-        return [self._numbered(entry) for entry in entries]
+        if rows and rows[-1].seq > self._newest[0]:
+            self._newest = (rows[-1].seq, rows[-1].epoch)
+        return [self._numbered(row_entry(row)) for row in rows]
 
     def _numbered(self, entry: Entry) -> Numbered:
         known = self.head.counter == self.counter.name

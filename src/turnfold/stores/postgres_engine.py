@@ -19,7 +19,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
-from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
+from turnfold.errors import (
+    InvalidOption,
+    MissingExtra,
+    StoreError,
+    StoreUnavailable,
+    UnsafeStore,
+)
 
 try:
     import psycopg
@@ -35,6 +41,12 @@ _Blocking: TypeAlias = psycopg.Connection[tuple[object, ...]]
 _Async: TypeAlias = psycopg.AsyncConnection[tuple[object, ...]]
 _Connection: TypeAlias = _Blocking | _Async
 
+_OTHER_SCHEMA = (
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.NotNullViolation,
+)
+"""What the server says to statements that were made for other tables."""
 _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -382,7 +394,12 @@ def _is_quiet(connection: _Connection) -> bool:
         return False
 
 
-def _unavailable(error: psycopg.Error, *, lost: bool) -> StoreUnavailable:
+def _unavailable(error: psycopg.Error, *, lost: bool) -> StoreError:
+    if isinstance(error, _OTHER_SCHEMA):
+        return UnsafeStore(
+            f"nothing was written: the database's tables are not those of this release ({_reason(error)}). Another "
+            "release has upgraded them since this process began: restart it with the newest turnfold"
+        )
     if lost:
         return StoreUnavailable(
             f"the connection was lost before the server confirmed the commit ({_reason(error)}): what was asked "

@@ -31,7 +31,7 @@ from typing import TypeVar, cast
 import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
-from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unwritten
+from turnfold.stores.sqlite_failures import DAMAGE, damaged, known, unread, unwritten
 from turnfold.stores.sqlite_jobs import SINGLE, Connection, Job, Kind, TryAlone, split, tell
 from turnfold.stores.sqlite_looking import check_own, look
 from turnfold.stores.sqlite_reads import GroupedReads
@@ -348,7 +348,7 @@ class SqliteEngine:
                     connection.execute("COMMIT")
         except apsw.Error as error:
             self._check_open()
-            raise StoreUnavailable(f"nothing was read: {type(error).__name__}: {error}") from error
+            raise unread(error) from error
         except DAMAGE as error:
             raise damaged(error) from None
 
