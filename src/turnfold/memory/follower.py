@@ -211,7 +211,10 @@ class Follower:
         self._state = _UNKNOWN  # a read that fails half way is made again
         if not await self._is_continued(head) or head.counter != self.head.counter:
             self._opened.clear()
-            self.system = ()
+            self.system, self.checkpoint = (
+                (),
+                None,
+            )  # another history may give the same id to another summary
         if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
             self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
         self.head = head
@@ -391,7 +394,8 @@ class Follower:
         self.pins = tuple(sorted(named, key=lambda pair: (pair[1].order, pair[0])))
         for key, opened in list(self._opened.items()):
             stored = await self.store.get_document(self.scope, self.conversation, WINDOW, key)
-            if (stored.version if stored else 0) != opened.version:
+            version = stored.version if stored else 0
+            if version != opened.version or read_note(stored, WindowNote) != opened.stored:
                 del self._opened[key]
 
     async def _read_stand_in(self, note: StandInNote) -> None:
@@ -534,10 +538,12 @@ class Follower:
     async def _read(self, after: int, upto: int) -> list[Numbered]:
         if after >= upto:
             return []
-        entries = await self.store.read(
+        rows = await rows_of(self.store).read_rows(
             self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
         )
-        return [self._numbered(entry) for entry in entries]
+        if rows and rows[-1].seq > self._newest[0]:
+            self._newest = (rows[-1].seq, rows[-1].epoch)
+        return [self._numbered(row_entry(row)) for row in rows]
 
     def _numbered(self, entry: Entry) -> Numbered:
         known = self.head.counter == self.counter.name

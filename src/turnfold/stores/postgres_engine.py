@@ -19,7 +19,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
-from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
+from turnfold.errors import (
+    InvalidOption,
+    MissingExtra,
+    StoreError,
+    StoreUnavailable,
+    UnsafeStore,
+)
 from turnfold.stores.process import ProcessGuard
 
 try:
@@ -45,6 +51,12 @@ __all__ = ("Link", "PostgresEngine", "Rows", "Statement", "TimeLimits", "UniqueV
 Result = TypeVar("Result")
 Rows: TypeAlias = list[tuple[object, ...]]
 
+_OTHER_SCHEMA = (
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.NotNullViolation,
+)
+"""What the server says to statements that were made for other tables."""
 _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -371,7 +383,7 @@ class PostgresEngine:
             if isinstance(error, NoAnswer):
                 pool.close()  # to the same server: who comes next finds out by connecting, which is quicker
             reason = reason_of(error, self._limits)
-            raise _unavailable(reason, lost=not kept and transaction.committing) from error
+            raise _unavailable(error, reason, lost=not kept and transaction.committing) from error
         except Exception:
             kept = await _rolled_back(transaction, connection)
             raise
@@ -404,7 +416,12 @@ def _limit(setting: str, seconds: float | None) -> str:
     return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 
-def _unavailable(reason: str, *, lost: bool) -> StoreUnavailable:
+def _unavailable(error: Exception, reason: str, *, lost: bool) -> StoreError:
+    if isinstance(error, _OTHER_SCHEMA):
+        return UnsafeStore(
+            f"nothing was written: the database's tables are not those of this release ({reason}). Another "
+            "release has upgraded them since this process began: restart it with the newest turnfold"
+        )
     if lost:
         return StoreUnavailable(
             f"the connection was lost before the server confirmed the commit ({reason}): what was asked "

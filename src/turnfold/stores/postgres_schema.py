@@ -10,6 +10,9 @@ something of a row (as the array operators of the search index might) only after
 through, and so cannot use an index for it. Therefore what is searched for is part of that table's wall: the
 transaction names its terms, as it names its tenant, and sees no rows but those that hold one.
 
+A process of an earlier release may be running while a step is applied. Where it must not go on as it did, the step
+renames a column that its statements name: they fail, and its callers are told (`UnsafeStore`).
+
 Bodies and summaries are bytes, because PostgreSQL text cannot hold every character a message may have.
 """
 

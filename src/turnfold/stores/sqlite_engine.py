@@ -31,7 +31,7 @@ import apsw
 
 from turnfold.errors import StoreUnavailable
 from turnfold.stores.process import ProcessGuard
-from turnfold.stores.sqlite_failures import DAMAGE, damaged, interrupted, unwritten
+from turnfold.stores.sqlite_failures import DAMAGE, damaged, interrupted, unread, unwritten
 from turnfold.stores.sqlite_file import SqliteFile, copy_into
 from turnfold.stores.sqlite_jobs import (
     ONCE,
@@ -394,7 +394,7 @@ class SqliteEngine(Writer):
                     connection.execute("COMMIT")
         except apsw.Error as error:
             self._check_open()
-            raise StoreUnavailable(f"nothing was read: {type(error).__name__}: {error}") from error
+            raise unread(error) from error
         except DAMAGE as error:
             raise damaged(error) from None
 

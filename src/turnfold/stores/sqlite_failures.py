@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from turnfold.errors import StoreError, StoreUnavailable
+from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 
-__all__ = ("DAMAGE", "damaged", "interrupted", "known", "unwritten")
+__all__ = ("DAMAGE", "damaged", "interrupted", "known", "unread", "unwritten")
 
 DAMAGE = (UnicodeDecodeError, OverflowError)
 """What the driver makes of text that is not UTF-8, and of a key that leaves no room for a seq."""
 
 
-def unwritten(error: BaseException, *, committing: bool) -> StoreUnavailable:
+_OTHER_SCHEMA = (
+    "no such column", "no such table", "has no column named", "NOT NULL constraint failed",
+)  # fmt: skip
+"""What SQLite says to statements that were made for other tables."""
+
+
+def _other_schema(error: BaseException) -> UnsafeStore | None:
+    """What a caller is told whose file got another schema while it was open; None for any other error."""
+    if not any(words in str(error) for words in _OTHER_SCHEMA):
+        return None
+    return UnsafeStore(
+        f"nothing was written: the file's tables are not those of this release ({error}). Another release has upgraded "
+        "it since it was opened: restart this process with the newest turnfold"
+    )
+
+
+def unread(error: BaseException) -> StoreError:
+    """What a reader is told whose transaction failed."""
+    reason = f"nothing was read: {type(error).__name__}: {error}"
+    return _other_schema(error) or StoreUnavailable(reason)
+
+
+def unwritten(error: BaseException, *, committing: bool) -> StoreError:
     """What a writer is told whose transaction failed."""
+    if other := _other_schema(error):
+        return other
     reason = f"{type(error).__name__}: {error}"
     if not committing:
         return StoreUnavailable(f"nothing was written: {reason}")

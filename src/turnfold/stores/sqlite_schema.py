@@ -1,4 +1,8 @@
-"""The tables of a SQLite store, as an append-only list of named steps, each applied once in a transaction."""
+"""The tables of a SQLite store, as an append-only list of named steps, each applied once in a transaction.
+
+A process of an earlier release may be running while a step is applied. Where it must not go on as it did, the step
+renames a column that its statements name: they fail, and its callers are told (`UnsafeStore`).
+"""
 
 from __future__ import annotations
 
