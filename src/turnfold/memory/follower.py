@@ -538,12 +538,10 @@ class Follower:
     async def _read(self, after: int, upto: int) -> list[Numbered]:
         if after >= upto:
             return []
-        rows = await rows_of(self.store).read_rows(
+        entries = await self.store.read(
             self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
         )
-        if rows and rows[-1].seq > self._newest[0]:
-            self._newest = (rows[-1].seq, rows[-1].epoch)
-        return [self._numbered(row_entry(row)) for row in rows]
+        return [self._numbered(entry) for entry in entries]
 
     def _numbered(self, entry: Entry) -> Numbered:
         known = self.head.counter == self.counter.name
