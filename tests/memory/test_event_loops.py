@@ -127,6 +127,34 @@ def test_loops_at_the_same_time_in_conversations_of_their_own(memory: AsyncMemor
         nothing_is_lost_or_doubled(memory, f"own {number}", seen[number])
 
 
+def test_loops_at_the_same_time_in_one_session(memory: AsyncMemory) -> None:
+    session, seen = memory.session("one"), Seen()
+
+    def work(number: int) -> Callable[[], Coroutine[None, None, None]]:
+        return lambda: speak(session, f"loop {number}", 25, seen)
+
+    at_once([work(number) for number in range(LOOPS)], seen)
+    nothing_is_lost_or_doubled(memory, "one", seen)
+    # Afterwards the session serves the next loop, or says why not.
+    later = Seen()
+    asyncio.run(asyncio.wait_for(speak(session, "later", 2, later), SECONDS))
+    assert later.stored or later.refused
+
+
+def test_loops_at_the_same_time_with_tasks_side_by_side(memory: AsyncMemory) -> None:
+    session, seen = memory.session("one"), Seen()
+
+    def work(number: int) -> Callable[[], Coroutine[None, None, None]]:
+        async def several() -> None:
+            tasks = (speak(session, f"{number}/{task}", 6, seen) for task in range(4))
+            await asyncio.gather(*tasks)
+
+        return several
+
+    at_once([work(number) for number in range(LOOPS)], seen)
+    nothing_is_lost_or_doubled(memory, "one", seen)
+
+
 def test_loops_at_the_same_time_with_handles_of_their_own(memory: AsyncMemory) -> None:
     seen = Seen()
 
@@ -136,6 +164,35 @@ def test_loops_at_the_same_time_with_handles_of_their_own(memory: AsyncMemory) -
 
     at_once([work(number) for number in range(LOOPS)], seen)
     nothing_is_lost_or_doubled(memory, "one", seen)
+
+
+@pytest.mark.parametrize("doing", ["user", "context"])
+def test_a_loop_that_was_stopped_in_the_middle_leaves_nobody_waiting(
+    memory: AsyncMemory, doing: str
+) -> None:
+    session, seen = memory.session("one"), Seen()
+    asyncio.run(asyncio.wait_for(speak(session, "first", 2, seen), SECONDS))
+    left: list[asyncio.Task[object]] = []
+    for steps in range(1, 12):
+        loop = asyncio.new_event_loop()
+
+        async def begun() -> object:
+            return await (session.context() if doing == "context" else session.user("begun 开始"))
+
+        left.append(loop.create_task(begun()))
+        for _ in range(steps):
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        loop.close()
+        after = Seen()
+        asyncio.run(asyncio.wait_for(speak(session, f"after {steps}", 1, after), SECONDS))
+        assert len(after.stored) + len(after.refused) == 1
+        seen.stored += after.stored
+        seen.refused += after.refused
+    log = asyncio.run(asyncio.wait_for(logged(memory, "one"), SECONDS))
+    assert [(seq, text) for seq, text in seen.stored if log.get(seq) != text] == []
+    for task in left:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # that is what was asked for
 
 
 def folding(model: Callable[[str], object]) -> AsyncMemory:
@@ -180,3 +237,39 @@ def test_a_fold_that_ended_with_its_loop_does_not_stop_the_next_one() -> None:
     works_or_is_refused(until_a_fold_is_due(session, asked))
     works_or_is_refused(memory.drain())
     works_or_is_refused(memory.close(cancel=True))
+
+
+def test_closing_in_another_loop_than_the_one_that_folds() -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    async def model(prompt: str) -> str:
+        assert prompt
+        asked.set()
+        await asyncio.to_thread(release.wait, SECONDS)
+        return "what was said, in short 简而言之"
+
+    memory = folding(model)
+    broken: list[BaseException] = []
+
+    async def fold() -> None:
+        await until_a_fold_is_due(memory.session("one"), asked)
+        await asyncio.to_thread(release.wait, SECONDS)
+
+    def run() -> None:
+        try:
+            works_or_is_refused(fold())
+        except BaseException as error:
+            broken.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert asked.wait(SECONDS)
+    threading.Timer(0.2, release.set).start()
+    try:
+        works_or_is_refused(memory.close())
+    finally:
+        release.set()
+        thread.join(2 * SECONDS)
+    assert not thread.is_alive()
+    assert broken == []
+    works_or_is_refused(memory.close())

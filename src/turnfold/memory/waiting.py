@@ -188,11 +188,26 @@ class AwaitingWay:
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
         """Await it; a plain function is called in a thread, so that it does not hold up the loop."""
-        async with asyncio.timeout(seconds):
-            if inspect.iscoroutinefunction(question):
+        if inspect.iscoroutinefunction(question):
+            async with asyncio.timeout(seconds):
                 return await question()
-            found = await asyncio.to_thread(question)
-            return await _awaited(found) if inspect.isawaitable(found) else found
+        given_up, answers = threading.Event(), list[object]()
+
+        def ask() -> None:
+            answers.append(question())
+            if given_up.is_set():
+                _let_go(answers[0])
+
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.to_thread(ask)
+                [found] = answers
+                return await _awaited(found) if inspect.isawaitable(found) else found
+        except BaseException:
+            given_up.set()
+            for late in answers:
+                _let_go(late)
+            raise
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
         """A task for each, a semaphore for all; cancelling this cancels them."""
@@ -221,9 +236,15 @@ class AwaitingWay:
         return True
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Gather the tasks."""
+        """Gather the tasks; those of a loop that has ended are over, those of another that runs are refused."""
+        loop = asyncio.get_running_loop()
+        working = [task for task in self._working.values() if not task.get_loop().is_closed()]
+        if any(task.get_loop() is not loop for task in working):
+            raise InvalidOption(
+                "a fold of this memory is under way in another event loop: close the memory in that loop, or when it "
+                "has ended"
+            )
         self._closed = True
-        working = list(self._working.values())
         if cancel and not self._stopping:  # told twice, a fold would not give its lease back
             self._stopping = True
             for task in working:
@@ -312,7 +333,7 @@ class _LoopThread:
 
 def _let_go(found: object) -> None:
     """Nobody waits for it any more: a coroutine that was never begun is closed, or Python would complain."""
-    if inspect.iscoroutine(found):
+    if inspect.iscoroutine(found) and not found.cr_running:
         found.close()
 
 
@@ -355,6 +376,7 @@ class _TaskTurnstile:
         self._lock = asyncio.Lock()
         self._users = 0
         """Tasks of the loop that hold the lock or wait for it."""
+        self._holder: asyncio.Task[object] | None = None
 
     async def __aenter__(self) -> None:
         lock = self._enter(asyncio.get_running_loop())
@@ -363,9 +385,12 @@ class _TaskTurnstile:
         except BaseException:
             self._leave(lock)
             raise
+        self._holder = asyncio.current_task()
 
     async def __aexit__(self, *_: object) -> None:
-        lock = self._lock
+        if self._holder is None or self._holder is not _current_task():
+            return  # of a loop that ended in the middle: its lock is gone with it
+        lock, self._holder = self._lock, None
         lock.release()
         self._leave(lock)
 
@@ -378,7 +403,8 @@ class _TaskTurnstile:
                         "this session is in use in another event loop: give each loop a memory of its own, or use one "
                         "after the other"
                     )
-                self._loop, self._lock, self._users = loop, asyncio.Lock(), 0
+                self._loop, self._lock = loop, asyncio.Lock()
+                self._users, self._holder = 0, None
             self._users += 1
             return self._lock
 
@@ -386,3 +412,11 @@ class _TaskTurnstile:
         with self._switching:
             if lock is self._lock:
                 self._users -= 1
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    """The task that is running; a coroutine that is closed after its loop has ended is in none."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
