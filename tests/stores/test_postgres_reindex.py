@@ -41,8 +41,8 @@ def url(tmp_path: Path, postgres_places: PostgresPlaces) -> Iterator[str]:
     postgres_places.sweep()
 
 
-def old_rules(text: str) -> list[str]:
-    return [f"old{word}" for word in text.split()]
+def old_rules(text: str) -> set[str]:
+    return {f"old{word}" for word in text.split()}
 
 
 def fill(store: Store) -> None:
@@ -59,7 +59,7 @@ def filled_by_old_rules(url: str, monkeypatch: pytest.MonkeyPatch) -> PostgresSt
     with monkeypatch.context() as before:
         for module in (postgres_rows, postgres_remaking):
             before.setattr(module, "TERMS_MADE_BY", "0/of old")
-        before.setattr(postgres_terms, "terms_of", old_rules)
+        before.setattr(postgres_terms, "distinct_terms", old_rules)
         store = PostgresStore(url, blocking=True, clock=lambda: 1)
         fill(store)
     return store
@@ -147,7 +147,7 @@ def test_whoever_writes_by_other_rules_leaves_an_index_that_is_made_anew(
     with monkeypatch.context() as elsewhere:
         for module in (postgres_rows, postgres_remaking):
             elsewhere.setattr(module, "TERMS_MADE_BY", "9/of tomorrow")
-        elsewhere.setattr(postgres_terms, "terms_of", old_rules)
+        elsewhere.setattr(postgres_terms, "distinct_terms", old_rules)
         drive(store.append(ALICE, "one", [NewEntry(user("alpha late"))]))
     assert rules(url)["one"][0] == ""
     twin = expected()

@@ -94,9 +94,9 @@ def test_an_index_of_the_words_themselves_is_caught(
     assert erase_many(tmp_path / "chat.db") == [WORD, WORD[1:]]
 
 
-def other_rules(text: str) -> list[str]:
+def other_rules(text: str) -> set[str]:
     """The terms another release, or another Python, would make."""
-    return [f"old{word}" for word in text.split()]
+    return {f"old{word}" for word in text.split()}
 
 
 def erase_under_new_rules(
@@ -108,7 +108,7 @@ def erase_under_new_rules(
     settled(store.append(Scope("bob"), "talk", said(["gamma"])))
     with monkeypatch.context() as before:
         before.setattr(sqlite_index, "TERMS_MADE_BY", mark)
-        before.setattr(sqlite_filling, "terms_of", other_rules)
+        before.setattr(sqlite_filling, "distinct_terms", other_rules)
         settled(store.search(ALICE, ["alpha"]))
         settled(store.search(Scope("bob"), ["gamma"]))
     settled(store.delete(ALICE, "talk"))
@@ -146,7 +146,7 @@ def test_entries_indexed_by_two_releases_are_erased_whole(
     settled(store.append(ALICE, "talk", said(["beta"])))
     with monkeypatch.context() as between:
         between.setattr(sqlite_index, "TERMS_MADE_BY", "0/of old")
-        between.setattr(sqlite_filling, "terms_of", other_rules)
+        between.setattr(sqlite_filling, "distinct_terms", other_rules)
         settled(store.search(ALICE, ["beta"]))
     settled(store.append(ALICE, "talk", said(["gamma"])))
     settled(store.search(ALICE, ["gamma"]))

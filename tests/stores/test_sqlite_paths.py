@@ -57,7 +57,7 @@ def test_a_path_read_as_an_address_is_caught(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sqlite_engine.apsw, "Connection", connect)
-    monkeypatch.setattr(sqlite_store, "_file_address", str)
+    monkeypatch.setattr(sqlite_store, "file_address", str)
     with pytest.raises((AssertionError, StoreUnavailable)):
         write_and_reopen("file:chat.db")
 

@@ -31,9 +31,9 @@ TALKS, ENTRIES = 6, 7
 ANYTHING = Within(kinds=None)
 
 
-def old_rules(text: str) -> list[str]:
+def old_rules(text: str) -> set[str]:
     """The terms another release would make: whole words, and none in common with today's."""
-    return [f"old{word}" for word in text.split()]
+    return {f"old{word}" for word in text.split()}
 
 
 def fill(store: SqliteStore | MemoryStore) -> None:
@@ -47,7 +47,7 @@ def fill(store: SqliteStore | MemoryStore) -> None:
 def indexed_by_old_rules(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:
         before.setattr(sqlite_index, "TERMS_MADE_BY", "0/of old")
-        before.setattr(sqlite_filling, "terms_of", old_rules)
+        before.setattr(sqlite_filling, "distinct_terms", old_rules)
         store = SqliteStore(path, blocking=True, clock=lambda: 1)
         fill(store)
         assert len(settled(store.search(ALICE, ["alpha"], limit=100))) == 0  # found by "oldalpha"

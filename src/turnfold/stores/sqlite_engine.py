@@ -45,6 +45,7 @@ from turnfold.stores.sqlite_jobs import (
     tell,
     wake,
 )  # fmt: skip
+from turnfold.stores.sqlite_mark import FirstWrite
 from turnfold.stores.sqlite_reads import GroupedReads, Readers
 from turnfold.stores.sqlite_writer import Writer
 
@@ -85,6 +86,7 @@ class SqliteEngine(Writer):
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False  # nobody joins the queue any more
         self._ended = False  # nobody in it is served any more
+        self._first_write = FirstWrite()
         self.commits = 0
         """Transactions committed; with `jobs_done` it shows how many callers share one."""
         self.jobs_done = 0
@@ -100,6 +102,17 @@ class SqliteEngine(Writer):
         self._check_open()
         return await self._submit(kind, item)
 
+    def write_here(self, work: Callable[[Connection], Result]) -> Result:
+        """Like `write`, for a thread without an event loop, whatever kind of engine it is."""
+        self._check_open()
+        kind = cast("Kind[Callable[[Connection], Result], Result]", SINGLE)
+        return self._submit_here(kind, work)
+
+    def read_here(self, work: Callable[[Connection], Result]) -> Result:
+        """Like `read`, for a thread without an event loop, whatever kind of engine it is."""
+        self._check_open()
+        return self._read(work)
+
     async def _submit(self, kind: Kind[Item, Result], item: Item) -> Result:
         if not self.blocking:
             waiter = asyncio.get_running_loop().create_future()
@@ -110,6 +123,9 @@ class SqliteEngine(Writer):
                 self._jobs.append(job)
                 self._call_leader()
             return cast("Result", await waiter)
+        return self._submit_here(kind, item)
+
+    def _submit_here(self, kind: Kind[Item, Result], item: Item) -> Result:
         job = Job(cast("Kind[object, object]", kind), item, None)
         try:
             self._jobs.append(job)
@@ -163,6 +179,14 @@ class SqliteEngine(Writer):
                 raise StoreUnavailable(f"cannot use {self.path!r}: {error}") from error
             raise
 
+    def check_log(self) -> None:
+        """Refuse a file whose log is missing; from now on the first write ever is noted in the file beforehand."""
+        if not self._file.in_memory:
+            self.prepare(self._check_log)
+
+    def _check_log(self, connection: Connection) -> None:
+        self._first_write.check(connection, self.path, had_log=self._file.had_log)
+
     async def scrub(self) -> None:
         """Move the write-ahead log into the file and empty it, so that erased text is in neither."""
         if self._closed:
@@ -202,6 +226,8 @@ class SqliteEngine(Writer):
         await self._submit(cast("Kind[Callable[[], None], None]", OUTSIDE), work)
 
     def _close(self) -> None:
+        with suppress(apsw.Error):  # closed already, or the file is gone
+            self._first_write.end(self._writer)
         self._ended = True
         self._readers.close()
         self._writer.close()
@@ -270,7 +296,11 @@ class SqliteEngine(Writer):
     def _hand_over(self) -> None:
         # The caller goes; among many writers somebody always waits, and it would never return.
         with suppress(IndexError):  # nobody waits
-            wake(self._jobs[0])
+            if self._jobs[0].waiter is None:
+                wake(self._jobs[0])
+            else:
+                with self._calling:
+                    self._call_leader()
 
     def _serve(self) -> None:
         """Serve those at the head of the queue."""
@@ -309,6 +339,9 @@ class SqliteEngine(Writer):
 
     def _tell(self) -> None:
         """Tell the group, whose outcome is decided."""
+        if not self._first_write.is_done:
+            with suppress(apsw.Error):  # once more at the next, or when it is closed
+                self._first_write.end(self._writer)
         if not self._ended:
             look = self._file.check if self._waits is False else self._file.check_now
             fault = look(self._writer)
@@ -361,6 +394,9 @@ class SqliteEngine(Writer):
             waits = self._jobs[0].kind.lasting
             if waits != self._waits:
                 self._wait(waits=waits)
+            if not self._first_write.is_done:
+                self._roll_back()  # what an interrupt may have left
+                self._first_write.begin(self._writer)
             self._begin()
             self._take()  # as late as can be: whoever came meanwhile shares the commit
             self._run(group)

@@ -25,7 +25,7 @@ from turnfold.stores.process import check_not_inherited
 from turnfold.stores.sqlite_jobs import Connection
 from turnfold.stores.sqlite_looking import check_own, is_marked, look
 
-__all__ = ("SqliteFile", "copy_into")
+__all__ = ("SqliteFile", "copy_into", "file_address")
 
 _SETTINGS: dict[str, tuple[str, object]] = {
     "journal_mode": ("WAL", "wal"),
@@ -68,6 +68,20 @@ def copy_into(target: str, source: Connection) -> None:
         copy.close()
 
 
+def file_address(path: str | Path) -> str:
+    """The path as one SQLite takes for nothing else, whatever it begins with and wherever the program goes later."""
+    if str(path) in ("", ":memory:"):
+        raise InvalidOption(
+            f"{str(path)!r} names no file: leave the path out for a store in memory, or write ./{path or 'chat.db'}"
+        )
+    address = str(Path(path).absolute())
+    if "\x00" in address or address != address.encode(errors="replace").decode():
+        raise InvalidOption(
+            f"{address!r} cannot be the path of a store: it holds NUL or is not UTF-8"
+        )
+    return address
+
+
 class SqliteFile:
     """A database file, or a database in memory where the path is ":memory:"."""
 
@@ -83,6 +97,8 @@ class SqliteFile:
         self._own = self.in_memory  # whether the file is known to be no other program's
         self.fault: UnsafeStore | None = None
         """Why the file is no longer used, once it is not what was opened; only opening the store anew ends it."""
+        self.had_log = False
+        """Whether there was something in a log beside the file before it was opened."""
         self._name, self._log = os.fsencode(path), b""
         self._identity: tuple[object, ...] | None = None
         self._log_identity: tuple[object, ...] | None = None
@@ -221,6 +237,9 @@ class SqliteFile:
         if self.in_memory:  # the one address that is no path
             flags |= apsw.SQLITE_OPEN_URI
         before = None if self.in_memory else _found(self._name)
+        if self._identity is None and not self.in_memory:
+            log = _found(os.path.realpath(self._name) + b"-wal")
+            self.had_log = log is not None and log.st_size > 0
         driver = apsw.Connection(self.address, flags=flags)
         connection = cast("Connection", driver)
         try:

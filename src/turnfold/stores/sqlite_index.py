@@ -44,6 +44,8 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _MIXED = "mixed"
+MANY_WAITING = 20_000
+"""Entries that may wait to be indexed for a search to index all of them before it answers."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
 """Steps in which an index is taken apart when the file is opened: that of a new file is then gone."""
@@ -119,14 +121,31 @@ def _begin_anew(connection: Connection) -> None:
 
 
 def index_warnings(connection: Connection) -> tuple[str, ...]:
-    """What an operator should know while an index is being made anew."""
+    """What an operator should know while an index is being made, or made anew."""
+    warnings = _behind(connection)
     if not has_retired(connection):
-        return ()
+        return warnings
     found = connection.execute("SELECT count(*) FROM conversation WHERE unindexed").fetchone()
     waiting = found[0] if found else 0
     warning = (
         f"the search index was made by other rules and is made anew: {waiting} conversations wait for their first "
         "search; reindex() does it now"
+    )
+    return (*warnings, warning)
+
+
+def _behind(connection: Connection) -> tuple[str, ...]:
+    """Say so where a search has begun to index a long log and is far from done."""
+    found = connection.execute(
+        "SELECT coalesce(sum(newest - indexed), 0) FROM (SELECT coalesce(last.seq, 0) AS newest, indexed "  # noqa: S608 (constants)
+        f"FROM {sql.STANDING} WHERE unindexed AND indexed_by <> '' LIMIT 1000)"
+    ).fetchone()
+    many = cast("int", found[0]) if found is not None else 0
+    if many <= MANY_WAITING:
+        return ()
+    warning = (
+        f"{many} entries wait to be indexed: until then searches cover what is indexed and the newest of the others; "
+        "reindex() does it now"
     )
     return (warning,)
 
@@ -219,10 +238,11 @@ def index_some(connection: Connection, tenant: str, conversation: str | None, *,
     filling = Filling(connection, live_index(connection), tenant)
     done = 0
     for key, indexed in cast("list[tuple[int, int]]", pending):
-        entries = filling.add(_entries(connection, key, after=indexed, limit=most - done))
-        done += entries
+        # What stands beside the log first: a search can look through the newest entries meanwhile, but not through it.
         beside = list(_beside(connection, key, "AND NOT beside.indexed LIMIT ?", most - done))
         done += filling.add(beside)
+        entries = filling.add(_entries(connection, key, after=indexed, limit=most - done))
+        done += entries
         connection.executemany(
             "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place, _ in beside]
         )

@@ -26,9 +26,10 @@ from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_erasure import erasing_keys
 from turnfold.stores.sqlite_filling import Index, Tokens
 from turnfold.stores.sqlite_index import live_index
+from turnfold.stores.sqlite_scan import Scanned, scan_newest
 from turnfold.stores.within import ENTRY, Within
 
-__all__ = ("search",)
+__all__ = ("Found", "search")
 
 _Span = tuple[int, int]
 _ALL_ENTRIES: _Span = (1, (1 << 63) - 1)
@@ -52,6 +53,13 @@ JOIN conversation ON conversation.key = beside.conversation AND conversation.ten
 """
 
 
+class Found(list[Hit]):
+    """The hits of a search, best first."""
+
+    unsearched: int = 0
+    """Entries that were neither indexed yet nor looked through: with 0, the answer is complete."""
+
+
 def search(
     connection: Connection,
     tenant: str,
@@ -60,13 +68,17 @@ def search(
     conversation: str | None,
     limit: int,
     within: Within,
-) -> list[Hit]:
-    """The best places of a conversation, or of the whole scope, that hold any of the terms."""
+    waiting: int = 0,
+) -> Found:
+    """The best places of a conversation, or of the whole scope, that hold any of the terms.
+
+    Where many entries are `waiting` to be indexed, the newest of them are looked through as well.
+    """
     held = None
     if conversation is not None:
         held = sql.find_conversation(connection, tenant, conversation, writing=False)
         if not held.key:
-            return []
+            return Found()
     index, tokens = live_index(connection), Tokens(tenant)
     counting = _Counting(connection, index, tokens, within, held)
     holding = {term: counting.holding(term) for term in terms}
@@ -74,8 +86,19 @@ def search(
     choosing = choosing_terms(holding, total=total)
     gone = erasing_keys(connection) if held is None else []
     chosen = _Choice(connection, index, tokens, within, held, choosing, gone).places()
-    candidates = _read(connection, tenant, chosen, AskedTerms(terms))
-    return rank(candidates, holding, total=total, limit=limit)
+    asked = AskedTerms(terms)
+    candidates = list(_read(connection, tenant, chosen, asked))
+    scanned = Scanned()
+    if waiting:
+        scanned = scan_newest(connection, tenant, conversation, asked, within)
+        candidates += scanned.candidates
+        holding = {term: many + scanned.holding[term] for term, many in holding.items()}
+        total += (
+            scanned.entries if held is None else 0
+        )  # a conversation's total counts them already
+    found = Found(rank(candidates, holding, total=total, limit=limit))
+    found.unsearched = max(0, waiting - scanned.entries) if within.takes(ENTRY) else 0
+    return found
 
 
 def _spans(held: sql.Held | None) -> tuple[_Span, _Span]:

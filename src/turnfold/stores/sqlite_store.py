@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from turnfold.errors import InvalidOption, UnsafeStore
+from turnfold.errors import UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
 from turnfold.stores import sqlite_beside as beside
 from turnfold.stores import sqlite_rows as sql
@@ -50,7 +50,7 @@ from turnfold.stores.protocol import (
 from turnfold.stores.ranking import query_terms
 from turnfold.stores.restoring import Pieces
 from turnfold.stores.sqlite_append import Append, Appends
-from turnfold.stores.sqlite_catching_up import CatchingUp
+from turnfold.stores.sqlite_catching_up import CatchingUp, log_incomplete
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, Connection, SqliteEngine, sqlite_version
 from turnfold.stores.sqlite_erasure import (
     continue_erasing,
@@ -59,6 +59,7 @@ from turnfold.stores.sqlite_erasure import (
     erasure_warnings,
     is_erasing,
 )
+from turnfold.stores.sqlite_file import file_address
 from turnfold.stores.sqlite_index import index_warnings, make_ready
 from turnfold.stores.sqlite_notes import Note, Notes
 from turnfold.stores.sqlite_remembered import Remembered
@@ -77,8 +78,10 @@ _Answer = TypeVar("_Answer")
 class SqliteStore:
     """Conversations in one SQLite file, or in memory without a path.
 
-    The first search after many entries came indexes them; `on_indexing` is then told, step by step, how many of how
-    many are done.
+    The first search after entries came indexes them; `on_indexing` is then told, step by step, how many of how many
+    are done. Where more than 20,000 wait, it indexes some, answers with what it has and the newest of the others (the
+    answer's `unsearched` says how many it does not cover, a warning is logged, `health` tells), and a thread goes on in
+    the background. `reindex` does everything at once.
     """
 
     def __init__(
@@ -97,10 +100,11 @@ class SqliteStore:
         self.blocking = blocking
         self._counter = counter or cautious_counter()
         self._clock = clock or (lambda: time.time_ns() // 1000)
-        address = ":memory:" if path is None else _file_address(path)
+        address = ":memory:" if path is None else file_address(path)
         self._engine = SqliteEngine(address, blocking=blocking)
         self._engine.prepare(migrate)
         self._engine.prepare(make_ready)
+        self._engine.check_log()
         self._engine.prepare(continue_erasing, unless_busy=True)
         self._index = CatchingUp(self._engine, on_indexing)
         remembered = Remembered(self._engine)
@@ -330,8 +334,8 @@ class SqliteStore:
         wanted = query_terms(terms)
         if not wanted:
             return []
-        await self._index.for_search(scope.tenant, conversation)
-        return await self._engine.read(
+        waiting = await self._index.for_search(scope.tenant, conversation)
+        found = await self._engine.read(
             lambda connection: search(
                 connection,
                 scope.tenant,
@@ -339,8 +343,12 @@ class SqliteStore:
                 conversation=conversation,
                 limit=limit,
                 within=within,
+                waiting=waiting,
             )
         )
+        if found.unsearched:
+            log_incomplete(found.unsearched)
+        return found
 
     async def reindex(self) -> int:
         """Index whatever waits for its first search, in steps, and clear away what is left of older indexes.
@@ -469,17 +477,3 @@ class SqliteStore:
         connection.executemany("UPDATE entry SET tokens = ?, running = ? WHERE id = ?", changes)
         held.head = replace(held.head, tokens=running, counter=name)
         sql.save_head(connection, tenant, conversation, held, now=self._clock())
-
-
-def _file_address(path: str | Path) -> str:
-    """The path as one SQLite takes for nothing else, whatever it begins with and wherever the program goes later."""
-    if str(path) in ("", ":memory:"):
-        raise InvalidOption(
-            f"{str(path)!r} names no file: leave the path out for a store in memory, or write ./{path or 'chat.db'}"
-        )
-    address = str(Path(path).absolute())
-    if "\x00" in address or address != address.encode(errors="replace").decode():
-        raise InvalidOption(
-            f"{address!r} cannot be the path of a store: it holds NUL or is not UTF-8"
-        )
-    return address
