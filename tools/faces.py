@@ -222,7 +222,7 @@ from turnfold.tokens import TokenCounter
         docstring="A memory behind a service, for programs without an event loop; written by tools/faces.py, "
         "do not edit.",
         imports="""
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -261,14 +261,21 @@ class RemoteSession:
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
     def checkpoint(
-        self, summary: str | None = None, *, keep_turns: int | None = None
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold everything before the newest turns now; None when there is nothing to fold.
 
         With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised.
+        summariser is asked, and its failure is raised. The service answers when all is folded: `on_progress` is told
+        once, at the end.
         """
-        return drive(self._awaiting.checkpoint(summary, keep_turns=keep_turns))
+        return drive(
+            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+        )
 
     def checkpoints(self) -> list[Checkpoint]:
         """All checkpoints, oldest first; the last one is live."""

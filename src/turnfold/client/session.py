@@ -6,7 +6,7 @@ stored, so nothing of it is lost on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -234,12 +234,17 @@ class AsyncRemoteSession:
         return RemoteContext(form)
 
     async def checkpoint(
-        self, summary: str | None = None, *, keep_turns: int | None = None
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold everything before the newest turns now; None when there is nothing to fold.
 
         With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised.
+        summariser is asked, and its failure is raised. The service answers when all is folded: `on_progress` is told
+        once, at the end.
         """
         if keep_turns is not None and keep_turns < 0:
             raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
@@ -251,6 +256,8 @@ class AsyncRemoteSession:
             body={"summary": summary, "keep_turns": keep_turns},
             key=new_key(),
         )
+        if on_progress is not None and made.checkpoint is not None:
+            on_progress(made.checkpoint.upto, made.checkpoint.upto)
         return made.checkpoint
 
     async def checkpoints(self) -> list[Checkpoint]:

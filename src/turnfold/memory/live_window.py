@@ -10,9 +10,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall
 from turnfold.memory.notes import StandIn, WindowNote
 from turnfold.records import Checkpoint, Message
 from turnfold.summary.due import fold_span
@@ -29,6 +31,7 @@ from turnfold.window import (
     assemble,
     price,
 )
+from turnfold.window.assemble import SQUEEZES
 
 __all__ = ("Around", "LiveWindow", "Numbered")
 
@@ -222,10 +225,24 @@ class LiveWindow:
     def _room(self, budget: Budget, around: Around, *, low: float = 0.0) -> Room:
         transcript = self._transcript
         transcript.system = [entry.message for entry in around.system]
-        fixed = price(
-            transcript, budget, summary=around.summary, tail=around.tail, tools=around.tools
-        )
-        return fixed.room(budget, low=low)
+
+        def room(squeeze: int) -> Room:
+            fixed = price(
+                transcript,
+                budget,
+                summary=around.summary,
+                tail=around.tail,
+                tools=around.tools,
+                squeeze=squeeze,
+            )
+            return fixed.room(budget, low=low)
+
+        for squeeze in range(
+            SQUEEZES
+        ):  # as a context is built: a long system message gives way first
+            with suppress(BudgetTooSmall):
+                return room(squeeze)
+        return room(SQUEEZES)
 
     def _anchor(self, around: Around) -> Anchor:
         caps = tuple((self._position_of(seq), cap) for seq, cap in sorted(self.caps.items()))

@@ -22,10 +22,10 @@ from turnfold.window.strategies import Choice, Strategy, oldest_first
 from turnfold.window.transcript import Piece, Transcript
 from turnfold.window.view import Room, SpanView
 
-__all__ = ("anchored_view", "assemble", "fits", "next_anchor")
+__all__ = ("SQUEEZES", "anchored_view", "assemble", "fits", "next_anchor")
 
 
-_SQUEEZES = 3
+SQUEEZES = 3
 """Times the system's share, and every share of bytes, is halved before a newest turn that does not fit beside them is
 given up."""
 
@@ -53,7 +53,7 @@ def assemble(
     """
     _require_plain(tail)
     before = anchor or Anchor()
-    squeezes = _SQUEEZES if transcript.system or budget.max_bytes else 0
+    squeezes = SQUEEZES if transcript.system or budget.max_bytes else 0
     extras = _Extras(tail, tools, squeezes)
     context = _materialise(*_decide(transcript, budget, before, strategy, extras), budget, before)
     if previous is not None:
