@@ -76,6 +76,7 @@ def test_a_writer_who_is_told_nothing_and_tries_again_in_every_order() -> None:
     assert found.faults == {}, found
 
 
+@pytest.mark.slow
 def test_a_fold_in_the_background_and_a_summariser_in_every_order() -> None:
     store = begun(3, long=LONG)
     calling = reader("background", checkpoint="background", budget=SMALL)

@@ -114,7 +114,8 @@ class CatchingUp:
                     pass
                 self._behind.pop(0)
         except StoreError as error:  # closed, most likely; a later search goes on
-            _log.info("indexing in the background ended: %s", error, extra={"event": "indexing"})
+            kind = type(error).__name__
+            _log.info("indexing in the background ended: %s", kind, extra={"event": "indexing"})
 
     def _work_some(self, tenant: str, conversation: str | None) -> bool:
         """Take a step, and a rest of the same length; whether there was anything to do."""

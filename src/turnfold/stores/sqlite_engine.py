@@ -263,9 +263,11 @@ class SqliteEngine(Writer):
         while self._jobs or self._group:
             try:
                 self._lead()
-            except BaseException:
+            except BaseException as error:
                 # Raised by a job, not by a signal: those come to the main thread. Its job is not begun for ever.
-                _log.exception("a write raised what ends programs")
+                kind = type(error).__name__
+                fields = {"event": "write_failed", "error": kind}
+                _log.error("a write raised what ends programs: %s", kind, extra=fields)
             else:
                 return
 
