@@ -292,7 +292,8 @@ def a_workspace(session: Any) -> list[object]:
 
 
 VARYING = re.compile(
-    r"(created|updated|updated_at|generation|documents)=\d+|\d{4}-\d\d-\d\d \d\d:\d\d"
+    r"(created|updated|updated_at|generation|documents|epoch)=\d+|(before|after)=\(\d+, \d+\)"
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d"
 )
 """Times; and the answers a service keeps beside a conversation."""
 
