@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -180,3 +181,30 @@ def test_the_count_that_is_stored_is_exact() -> None:
         [entry] = session.history()
     whole = counter_for("gpt-4o")
     assert entry.tokens == whole.count_message(entry.message)
+
+
+@pytest.mark.parametrize("recall", ["automatic", "always"])
+def test_unasked_recall_looks_for_the_ends_of_a_pasted_file(
+    recall: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory(budget=Budget(max_tokens=BUDGET)) as memory:
+        session = memory.session("pasted")
+        session.user("The deploy of Hydra-77 failed with E4711. 部署失败。")
+        for number in range(60):
+            session.assistant(f"Noted, step {number}. " * 20)
+            session.user(f"Go on with step {number}.")
+        session.context()
+        asked: list[int] = []
+        search = session.store.search
+
+        async def watched(scope: Any, terms: Sequence[str], **options: Any) -> Any:
+            asked.append(len(terms))
+            return await search(scope, terms, **options)
+
+        monkeypatch.setattr(session.store, "search", watched)
+        words = "".join(random.Random(1).choices("abcdefgh ", k=SIZE))  # noqa: S311 - repeatable
+        session.user(f"Look at this: {words} Is it the deploy of Hydra-77 with E4711?")
+        shown = session.context(recall=recall)
+    assert asked
+    assert max(asked) < 5_000
+    assert any("Hydra-77 failed" in message.text for message in shown.messages)

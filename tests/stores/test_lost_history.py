@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,10 +27,11 @@ from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from turnfold import Budget, Memory
 from turnfold.errors import Conflict
 from turnfold.memory import Session
-from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
+from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, system, user
 from turnfold.stores import Appended, Scope, Store
 from turnfold.stores.postgres_schema import TABLES
 from turnfold.stores.postgres_store import PostgresStore
+from turnfold.stores.protocol import Written
 from turnfold.stores.redis_cache import CachedStore
 from turnfold.stores.sqlite_store import SqliteStore
 from turnfold.testing import drive
@@ -203,6 +204,50 @@ def test_an_old_session_shows_what_is_in_the_log(
         other.assistant(f"answer {number}")
     shown = [message.text for message in kept.context().messages]
     assert shown == ["kept question", "kept answer", WRITTEN, *(f"answer {n}" for n in range(more))]
+
+
+def failing_over_before_a_note(store: PostgresStore, database: Database) -> None:
+    """Put the database back to its saved state when the store is about to write its next note."""
+    put, pending = store.put_document, [database.put_back]
+
+    async def put_document(*place: Any, **options: Any) -> Written:
+        while pending:
+            pending.pop()()
+            say(database.opened(), WRITTEN)
+        return await put(*place, **options)
+
+    store.put_document = put_document
+
+
+@pytest.mark.parametrize("way", ["system", "add"])
+def test_a_system_message_that_a_failover_lost_is_written_again(
+    database: Database, way: str
+) -> None:
+    inner = database.opened()
+    kept = session_on(inner)
+    kept.add([user("kept question"), assistant("kept answer")])
+    database.save()
+    failing_over_before_a_note(inner, database)
+    rule = "只用中文回答 answer in Chinese only"
+    kept.system(rule) if way == "system" else kept.add(system(rule))
+    other = session_on(database.opened())
+    for session in (kept, other):
+        shown = [message.text for message in session.context().messages]
+        assert shown == [rule, "kept question", "kept answer", WRITTEN]
+
+
+def test_clearing_hides_nothing_that_is_said_after_a_failover(database: Database) -> None:
+    inner = database.opened()
+    kept = session_on(inner)
+    kept.add([user("kept question"), assistant("kept answer")])
+    database.save()
+    kept.add([user(LOST), assistant("lost answer"), user("lost question")])
+    failing_over_before_a_note(inner, database)
+    assert kept.clear() == 3, "the log that is there now"
+    kept.user("下一个问题 the next one")
+    for session in (kept, session_on(database.opened())):
+        shown = [message.text for message in session.context().messages]
+        assert shown == ["下一个问题 the next one"]
 
 
 # --------------------------------------------------------------------------- a Redis that was not emptied

@@ -160,8 +160,7 @@ class Calls:
             raise ConversationDeleted(
                 f"conversation {follower.conversation!r} has been erased; use another id"
             )
-        count = follower.counter.count_message
-        return [Numbered(entry.seq, entry.message, count(entry.message)) for entry in entries]
+        return [follower.numbered(entry) for entry in entries]
 
     async def _one(self, seq: int) -> Numbered:
         [entry] = await self._entries(seq - 1, seq)

@@ -19,7 +19,7 @@ from turnfold.memory.writers import ExtractiveWriter, SummaryTask, SummaryWriter
 from turnfold.records import Checkpoint, Document, Entry, encode_message
 from turnfold.records.json_text import check_text, plain_text
 from turnfold.stores.protocol import Scope, Store
-from turnfold.summary import Passage, check_fidelity, passages_of, with_annex
+from turnfold.summary import Passage, as_summary, check_fidelity, passages_of, with_annex
 from turnfold.summary.fidelity import SourceFacts, source_facts, without_annex
 from turnfold.summary.reading import CountedOnce, Reading
 from turnfold.summary.speakers import split_prefix
@@ -198,6 +198,8 @@ class Folder:
         previous = fold.so_far if extractive or fold.by_caller else without_annex(fold.so_far)
         task = SummaryTask(passages, previous, fold.limit, count, reading)
         text = (await self._written(task, writer)).strip()
+        if not extractive:  # whoever wrote it: no line of it may look like the structure around it
+            text = as_summary(text, {passage.speaker for passage in passages}).strip()
         if not extractive or count(text) > fold.limit:
             text = clip(text, fold.limit, count)
         if not text:

@@ -451,7 +451,7 @@ class Follower:
         return _Opened(await self._begin(note), stored, version, self.covered, self.head.seq)
 
     async def _begin(self, note: WindowNote) -> LiveWindow:
-        head = self._numbered(await self._at(note.head)) if note.head else None
+        head = self.numbered(await self._at(note.head)) if note.head else None
         window = LiveWindow(self.counter, note, head=head)
         await self._extend(window)
         return window
@@ -541,9 +541,10 @@ class Follower:
         entries = await self.store.read(
             self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
         )
-        return [self._numbered(entry) for entry in entries]
+        return [self.numbered(entry) for entry in entries]
 
-    def _numbered(self, entry: Entry) -> Numbered:
+    def numbered(self, entry: Entry) -> Numbered:
+        """A stored entry with its cost: the stored one, if it was counted by this session's counter."""
         known = self.head.counter == self.counter.name
         tokens = entry.tokens if known else self.counter.count_message(entry.message)
         return Numbered(entry.seq, entry.message, tokens)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
 from turnfold.memory.notes import StandIn, WindowNote
+from turnfold.recall import telling_part
 from turnfold.records import Checkpoint, Message
 from turnfold.summary.due import fold_span
 from turnfold.tokens import TokenCounter
@@ -129,11 +130,12 @@ class LiveWindow:
 
     @property
     def question(self) -> str:
-        """What the user said to open the newest turn."""
+        """What the user said to open the newest turn; both ends of it where it is too long to look for every word."""
         transcript = self._transcript
         if not transcript.grouper.turns:
             return ""
-        return transcript.messages[transcript.position_of(transcript.grouper.turns[-1])].text
+        opener = transcript.messages[transcript.position_of(transcript.grouper.turns[-1])]
+        return telling_part(opener.text)
 
     def note(
         self, *, query: str, tail: str, recalled: tuple[tuple[int, float], ...] = ()

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from turnfold.budget import Budget
-from turnfold.errors import InvalidOption
+from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory.assembling import Assembler, Tools, Wanted
 from turnfold.memory.calls import Calls
 from turnfold.memory.findings import AsyncFindings
@@ -154,17 +154,18 @@ class AsyncSession:
     async def system(self, content: object) -> Appended | None:
         """Make this the system message; None when it is already."""
         message = system(content)
+        digest = blake2b(encode_message(message), digest_size=8).hexdigest()
         async with self._turnstile:
-            await self._follower.refresh()
-            current = self._follower.system
-            if [entry.message for entry in current] == [message]:
-                return None
-            # The same text after the same predecessor is the same change: a retry finds it under its name.
-            after = current[-1].seq if current else 0
-            digest = blake2b(encode_message(message), digest_size=8).hexdigest()
-            done = await self._append([NewEntry(message, f"system:{after}:{digest}")], None)
-            await self._put(SESSION, SYSTEM, SystemNote(seqs=(done.first,)))
-            return done
+            while True:
+                await self._follower.refresh()
+                current = self._follower.system
+                if [entry.message for entry in current] == [message]:
+                    return None
+                # The same text after the same predecessor is the same change: a retry finds it under its name.
+                after = current[-1].seq if current else 0
+                done = await self._append([NewEntry(message, f"system:{after}:{digest}")], None)
+                if await self._show_system(done, {done.first}):
+                    return done
 
     async def user(
         self, content: object, *, name: str | None = None, client_id: str = ""
@@ -210,13 +211,23 @@ class AsyncSession:
     async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
         """Append a batch that brings system messages, and show them beside those there are."""
         async with self._turnstile:
-            done = await self._append(entries, expect)
+            while True:
+                done = await self._append(entries, expect)
+                await self._follower.refresh()
+                seqs = {entry.seq for entry in self._follower.system}
+                numbered = enumerate(entries, done.first)
+                seqs.update(seq for seq, one in numbered if one.message.role == "system")
+                if await self._show_system(done, seqs):
+                    return done
+
+    async def _show_system(self, done: Appended, seqs: Iterable[int]) -> bool:
+        """Send the system messages with these seqs from now on; False when a failover lost what was just appended."""
+        if done.repeated:
             await self._follower.refresh()
-            seqs = {entry.seq for entry in self._follower.system}
-            numbered = enumerate(entries, done.first)
-            seqs.update(seq for seq, one in numbered if one.message.role == "system")
-            await self._put(SESSION, SYSTEM, SystemNote(seqs=tuple(sorted(seqs))))
-            return done
+            seen = self._follower.newest
+        else:
+            seen = (done.head.seq, done.head.epoch)
+        return await self._note(SYSTEM, SystemNote(seqs=tuple(sorted(seqs))), seen)
 
     async def context(
         self,
@@ -404,11 +415,13 @@ class AsyncSession:
     async def clear(self) -> int:
         """Start over: nothing said so far is shown again, though it stays in the log. Pins, state, findings stay."""
         async with self._turnstile:
-            await self._follower.refresh()
-            upto = self._follower.head.seq
-            if upto > self._follower.cleared:
-                await self._put(SESSION, CLEARED, ClearedNote(upto=upto))
-            return upto
+            while True:
+                await self._follower.refresh()
+                upto, seen = self._follower.head.seq, self._follower.newest
+                if upto <= self._follower.cleared or await self._note(
+                    CLEARED, ClearedNote(upto=upto), seen
+                ):
+                    return upto
 
     async def delete(self) -> Erasure:
         """Erase the conversation and everything derived from it, for good."""
@@ -444,5 +457,11 @@ class AsyncSession:
         self._setting.meter.add("entries", 0 if done.repeated else len(entries))
         return done
 
-    async def _put(self, kind: str, key: str, note: SystemNote | ClearedNote) -> None:
-        await self._store.put_document(self._scope, self.id, write_note(kind, key, note))
+    async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
+        """Store a note about entries up to `seen`; False when the store has no such entry (any longer)."""
+        document = write_note(SESSION, key, note)
+        try:
+            await self._store.put_document(self._scope, self.id, document, seen=seen)
+        except Conflict:
+            return False
+        return True

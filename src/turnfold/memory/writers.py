@@ -2,7 +2,7 @@
 
 A writer gets what is to be folded as passages, the summary so far, and how long the new one may be. The model's prompt
 fences all of it, because it may contain anything. A range too long for one prompt is summarised in pieces, each read
-once, and the pieces are folded together with the summary so far in a last step; nothing is cut unread.
+once, and the pieces are folded together with the summary so far in a last step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from turnfold.memory.waiting import Way
 from turnfold.summary import (
     DEFAULT_PROMPT,
     Passage,
-    as_summary,
     completion_text,
     extract_summary,
     fill_prompt,
@@ -133,8 +132,7 @@ class ModelWriter:
             # A piece's summary is held to a fourth of what a prompt holds: each round leaves a fourth of the pieces.
             parts = [await self._condensed(piece, room // 4, task.count, way) for piece in pieces]
             pieces = list(split_to_fit(parts, room, task.count))
-        text = await self._answer(pieces[0] if pieces else (), task.previous, way)
-        return as_summary(text, {passage.speaker for passage in task.passages})
+        return await self._answer(pieces[0] if pieces else (), task.previous, way)
 
     async def _condensed(
         self, piece: list[Passage], limit: int, count: Callable[[str], int], way: Way
