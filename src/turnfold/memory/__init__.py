@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         MessageMemoryConfig,
         TruncateStrategy,
     )
-    from turnfold.memory.in_process.summary_token_memory import CompletionModel, SummaryTokenMemory
+    from turnfold.memory.in_process.summary_token_memory import SummaryTokenMemory
     from turnfold.memory.in_process.token_memory import TokenMemory
     from turnfold.memory.manifests import (
         Difference,
@@ -84,7 +84,6 @@ __all__ = (
     "AsyncShortMemory",
     "AsyncSnapshots",
     "AsyncState",
-    "CompletionModel",
     "ContentChunk",
     "ContextMemoryStore",
     "ContextSnapshot",
@@ -153,7 +152,7 @@ _HOMES = {
     "turnfold.memory.setting": "RecallMode",
     "turnfold.memory.searching": "Found",
     "turnfold.memory.state": "AsyncState",
-    "turnfold.memory.in_process.summary_token_memory": "CompletionModel SummaryTokenMemory",
+    "turnfold.memory.in_process.summary_token_memory": "SummaryTokenMemory",
     "turnfold.memory.tail": "Recalled",
     "turnfold.memory.in_process.token_memory": "TokenMemory",
     "turnfold.memory.workspace.blocking": "ContextMemoryStore MemoryModule",

@@ -8,25 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from turnfold.errors import Conflict
-from turnfold.memory.follower import Follower
+from turnfold.memory.known_findings import KnownFindings
 from turnfold.memory.notes import FINDING, FINDINGS, SESSION, FindingsNote, read_note, write_note
 from turnfold.recall.findings import merged, surplus
 from turnfold.records import Document
 from turnfold.records.findings import Finding, decode_finding, encode_finding
+from turnfold.stores.protocol import Head, Scope, Store, Written
+from turnfold.tokens import TokenCounter
 
-__all__ = ("FindingShelf",)
+__all__ = ("FindingOwner", "FindingShelf")
 
 _TRIES = 64
 """Contests with other writers that one change may lose."""
+
+
+class FindingOwner(Protocol):
+    """What findings need of the conversation they belong to."""
+
+    store: Store
+    scope: Scope
+    conversation: str
+    counter: TokenCounter
+    head: Head
+    findings: KnownFindings
+
+    async def refresh(self) -> None:
+        """Look whether anything changed; read what did."""
+        ...
+
+    def wrote(self, written: Written | None) -> None:
+        """Take in a write; None where it is not known what it led to."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class FindingShelf:
     """Writes findings, and keeps what the follower knows of them level with what was written."""
 
-    follower: Follower
+    follower: FindingOwner
 
     async def keep(self, finding: Finding) -> Finding:
         """Put it in the place of what the same call answered before, unless that is newer; what is kept."""

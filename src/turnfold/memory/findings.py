@@ -13,8 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 
 from turnfold.errors import InvalidOption, InvalidRecord
-from turnfold.memory.finding_shelf import FindingShelf
-from turnfold.memory.follower import Follower
+from turnfold.memory.finding_shelf import FindingOwner, FindingShelf
 from turnfold.recall.findings import (
     FindingRule,
     canonical_arguments,
@@ -38,7 +37,7 @@ class AsyncFindings:
 
     def __init__(
         self,
-        follower: Follower,
+        follower: FindingOwner,
         turnstile: AbstractAsyncContextManager[None],
         clock: Callable[[], int],
     ) -> None:

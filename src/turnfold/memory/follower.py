@@ -40,7 +40,6 @@ from turnfold.memory.notes import (
     SystemNote,
     WindowNote,
     read_note,
-    window_key,
     write_note,
 )
 from turnfold.records import Checkpoint, Document, Entry, Message
@@ -322,7 +321,7 @@ class Follower:
 
     def _named(self, budget: Budget) -> str:
         if self._key[0] is not budget:
-            self._key = (budget, window_key(budget, self.counter.name))
+            self._key = (budget, _window_key(budget, self.counter.name))
         return self._key[1]
 
     async def window(self, budget: Budget) -> LiveWindow:
@@ -552,3 +551,12 @@ class Follower:
 
 def _largest(budget: Budget) -> int:
     return max(budget.tokens // _LARGEST_PART, 1)
+
+
+def _window_key(budget: Budget, counter: str) -> str:
+    """What tells the window of one budget from that of another."""
+    marks = budget.marks
+    limits = (
+        f"{budget.tokens}t-{budget.max_messages}m-{budget.max_bytes}b-{marks.low:g}-{marks.snap:g}"
+    )
+    return f"{limits}-{counter}"[:512]

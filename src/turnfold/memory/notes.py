@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from turnfold.budget import Budget
 from turnfold.errors import InvalidRecord
 from turnfold.records import Document
 
@@ -41,7 +40,6 @@ __all__ = (
     "WindowNote",
     "read_note",
     "stand_in_document",
-    "window_key",
     "write_note",
 )
 
@@ -214,12 +212,3 @@ def stand_in_document(upto: int, text: str) -> Document:
     """Return the document of a stand-in; the same range and text always give the same key."""
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return write_note(STAND_IN, f"{upto:012d}-{digest}", _StandInText(text=text))
-
-
-def window_key(budget: Budget, counter: str) -> str:
-    """What tells the window of one budget from that of another."""
-    marks = budget.marks
-    limits = (
-        f"{budget.tokens}t-{budget.max_messages}m-{budget.max_bytes}b-{marks.low:g}-{marks.snap:g}"
-    )
-    return f"{limits}-{counter}"[:512]

@@ -13,7 +13,7 @@ from turnfold.memory.setting import Setting
 from turnfold.recall import asked_terms
 from turnfold.recall.snippets import SNIPPET_CHARACTERS, Snippet, snippet
 from turnfold.records import Checkpoint
-from turnfold.stores.protocol import Hit
+from turnfold.stores.ranking import Hit
 from turnfold.stores.within import CHECKPOINT, ENTRY, Within
 
 __all__ = ("Found", "search_memory")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast, runtime_checkable
 
 from turnfold.errors import InvalidOption
-from turnfold.memory.in_process.summary_token_memory import CompletionModel
 from turnfold.memory.waiting import Way
+from turnfold.models.protocol import CompletionModel
 from turnfold.summary import (
     DEFAULT_PROMPT,
     Passage,

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from turnfold.records import Message, Usage
 from turnfold.window import Context
 
-__all__ = ("Answer", "ChatModel", "Prompt", "ToolSchemas")
+__all__ = ("Answer", "ChatModel", "CompletionModel", "Prompt", "ToolSchemas")
 
 Prompt: TypeAlias = Context | Sequence[Message]
 ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
@@ -55,4 +55,12 @@ class ChatModel(Protocol):
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
         """What the provider itself would count; None where it cannot say."""
+        ...
+
+
+class CompletionModel(Protocol):
+    """What a model must offer to summarise. It may offer `count_tokens` too."""
+
+    async def acompletion(self, messages: list[dict[str, str]], /) -> object:
+        """Answer as a string, an OpenAI-style object, or a dictionary."""
         ...

@@ -9,8 +9,7 @@ from turnfold.recall import AskedTerms
 from turnfold.records import Checkpoint, Document
 from turnfold.stores.findable import ToolNames, findable, marks_of_text, required_marks
 from turnfold.stores.ledger import Row, row_entry
-from turnfold.stores.protocol import Hit
-from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, choosing_terms, rank
+from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, Hit, choosing_terms, rank
 from turnfold.stores.within import CHECKPOINT, ENTRY, Within
 
 __all__ = ("Searched", "search")

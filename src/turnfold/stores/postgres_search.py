@@ -21,8 +21,7 @@ from turnfold.stores.postgres_engine import Link, PostgresEngine, Rows, Statemen
 from turnfold.stores.postgres_keys import Place, key_of
 from turnfold.stores.postgres_remaking import find_stale, remake
 from turnfold.stores.postgres_terms import name_terms, scoped, scoped_marks
-from turnfold.stores.protocol import Hit
-from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, choosing_terms, rank
+from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Hit, choosing_terms, rank
 from turnfold.stores.within import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 
 __all__ = ("Question", "search")

@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.stores.ranking import Hit
 from turnfold.stores.within import ALL_ENTRIES, Within
 
 __all__ = (
@@ -26,7 +27,6 @@ __all__ = (
     "Erasure",
     "Head",
     "Health",
-    "Hit",
     "Opening",
     "Piece",
     "Restored",
@@ -185,21 +185,6 @@ class ConversationInfo:
     head: Head
     created: int
     updated: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One search result."""
-
-    conversation: str
-    seq: int
-    """The entry's; 0 for anything else."""
-    score: float
-    """Higher is better; comparable within one answer only."""
-    kind: str = ""
-    """Empty for an entry, `checkpoint`, or the kind of a document."""
-    key: str = ""
-    """The checkpoint's id, or the document's key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from turnfold.errors import StoreError
 from turnfold.recall import HeldTerms, is_character, terms_of
-from turnfold.stores.protocol import Hit
 
 __all__ = (
     "COMMON_CHOOSING",
@@ -27,6 +26,7 @@ __all__ = (
     "MOST_WALKED",
     "Candidate",
     "Choosing",
+    "Hit",
     "choosing_terms",
     "query_terms",
     "rank",
@@ -48,6 +48,21 @@ _USUAL_LENGTH = 60
 _TOGETHER = 1.0
 """What it adds, as a share of the score, that all of what was asked stands together."""
 _PAIR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result."""
+
+    conversation: str
+    seq: int
+    """The entry's; 0 for anything else."""
+    score: float
+    """Higher is better; comparable within one answer only."""
+    kind: str = ""
+    """Empty for an entry, `checkpoint`, or the kind of a document."""
+    key: str = ""
+    """The checkpoint's id, or the document's key."""
 
 
 class Candidate(NamedTuple):

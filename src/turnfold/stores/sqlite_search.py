@@ -20,8 +20,7 @@ from turnfold.recall import AskedTerms
 from turnfold.records import decode_message
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.findable import required_marks
-from turnfold.stores.protocol import Hit
-from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, choosing_terms, rank
+from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, Hit, choosing_terms, rank
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_erasure import erasing_keys
 from turnfold.stores.sqlite_filling import Index, Tokens
