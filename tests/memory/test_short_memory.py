@@ -315,6 +315,7 @@ def test_any_history_fits_any_window(
             "<history",
             "</history",
             "以下",
+            "[… ",  # where some of a turn is left out
         )
         lines = [line for line in ctx.history.splitlines() if line and not line.startswith(" ")]
         assert all(line.startswith(labels) for line in lines), lines
