@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnfold.summary.extract import Passage, extract_summary
@@ -137,6 +137,7 @@ def test_the_same_input_gives_the_same_summary_in_whatever_order_it_comes(
 @pytest.mark.parametrize("count", COUNTERS)
 @untimed
 @given(passages=conversations, limit=limits)
+@example(passages=[Passage("", "0\x1e00000", 0)], limit=3)
 def test_folding_a_summary_alone_gives_it_back(
     count: Counter, passages: list[Passage], limit: int
 ) -> None:

@@ -53,6 +53,8 @@ class Passage:
     """The line of `text` that stands for what of the message is not read; empty where all of it is."""
 
 
+_FEW = 16
+"""Tokens that are counted whatever the estimate says: it is far off for a few short lines."""
 LONGEST_READ = 200_000
 """Characters of one message that are read: about 50,000 tokens of English."""
 _READ_FROM_THE_START = 3 / 4
@@ -113,7 +115,7 @@ def extract_summary(
     everything = range(len(candidates))
     # All of it is counted only where the estimate, which errs upward, leaves a chance: else the choice decides.
     if (
-        sum(estimated_tokens(c.line) for c in candidates) <= 2 * limit
+        sum(estimated_tokens(c.line) for c in candidates) <= 2 * limit + _FEW
         and count(render(everything)) <= limit
     ):
         return render(everything)
