@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from typer.testing import CliRunner
 
@@ -91,6 +93,26 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     assert old["store"].state == "note"
     assert not (tmp_path / "new.db").exists()
     assert sqlite_engine.sqlite_version() != "3.40.0"
+
+
+def test_the_doctor_finds_a_damaged_entry(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    found = invoke_json(["doctor", "--store", store])
+    [contents] = [each for each in found["findings"] if each["name"] == "contents"]
+    assert contents["state"] == "ok"
+    assert "as they were written" in contents["detail"]
+    with closing(apsw.Connection(str(next(tmp_path.glob("*.db"))))) as raw:
+        raw.execute(
+            "UPDATE entry SET body = CAST(replace(body, 'user', 'uzer') AS BLOB) WHERE seq = 2"
+        )
+    result = invoke(["doctor", "--store", store, "--json"])
+    assert result.exit_code == 1
+    [contents] = [
+        each for each in json.loads(result.stdout)["findings"] if each["name"] == "contents"
+    ]
+    assert contents["state"] == "bad"
+    assert "entry 2" in contents["detail"]
+    assert "backup" in contents["remedy"]
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

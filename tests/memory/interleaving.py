@@ -23,10 +23,10 @@ from typing import NamedTuple, cast
 import pytest
 
 from tests.memory.store_copies import content, copied, fingerprint
+from tests.stores.epochs import draw_one_epoch
 from turnfold.errors import TurnfoldError
 from turnfold.memory.drive import drive
 from turnfold.memory.waiting import Way
-from turnfold.stores import ledger
 from turnfold.stores.memory_store import MemoryStore
 from turnfold.stores.protocol import Store
 
@@ -329,7 +329,7 @@ def _no_collector() -> Generator[None]:
     gc.disable()
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(ledger, "randbits", lambda _: 1)
+            draw_one_epoch(patched)
             yield
     finally:
         if was:

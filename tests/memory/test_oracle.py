@@ -16,13 +16,14 @@ import pytest
 
 from tests.memory.fold_actors import COUNTER, NOW
 from tests.memory.schedules import Kind, run_schedule, run_schedules
+from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
 from turnfold.memory import fold_keeper, follower
 from turnfold.memory.assembling import Assembler
 from turnfold.memory.drive import drive
 from turnfold.memory.fold_keeper import FoldKeeper
 from turnfold.memory.follower import StateLock
-from turnfold.stores import ledger, open_store
+from turnfold.stores import open_store
 from turnfold.stores.protocol import Store
 
 KINDS = {
@@ -155,7 +156,7 @@ def test_c2_messages_nowhere_while_a_fold_is_slow_are_found(
 def test_c4_a_lost_history_that_is_taken_for_this_one_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "randbits", lambda _: 1)
+    draw_one_epoch(monkeypatch)
     assert {"invented", "ahead"} & found_with("failed over", seeds=500)
 
 

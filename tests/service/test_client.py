@@ -295,7 +295,7 @@ VARYING = re.compile(
     r"(created|updated|updated_at|generation|documents|epoch)=\d+|(before|after)=\(\d+, \d+\)"
     r"|\d{4}-\d\d-\d\d \d\d:\d\d"
 )
-"""Times; and the answers a service keeps beside a conversation."""
+"""Times, epochs, which are random; and the answers a service keeps beside a conversation."""
 
 
 def timeless(seen: list[object]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +54,8 @@ class _HeldTurn(Turn):
 def held_writer(store: SqliteStore) -> Iterator[None]:
     """While entered, nobody leads and callers gather; somebody must lead afterwards."""
     turn = _HeldTurn()
-    assert store._engine._turns.take(turn, look=False)
+    while not store._engine._turns.take(turn, look=False):
+        time.sleep(0.001)  # the leader of the last write has answered and not ended yet
     try:
         yield
     finally:
@@ -89,7 +91,9 @@ def _numbered(
     names = [name for name, _ in found.get_description()]
     known = epochs.setdefault(row[0], {})  # the key of the conversation is the first column
     return tuple(
-        known.setdefault(value, len(known) + 1) if name == "epoch" and value else value
+        (value & 0xFFFFFFFF, known.setdefault(value >> 32, len(known)))
+        if name == "revision"
+        else value
         for name, value in zip(names, row, strict=True)
     )
 

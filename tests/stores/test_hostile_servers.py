@@ -75,7 +75,8 @@ def test_a_hostile_body_in_postgres(store: Store, raw: psycopg.Connection) -> No
     refused = 0
     for blob in BLOBS:
         raw.execute(
-            "UPDATE turnfold_entry SET body = %s WHERE seq = 1 AND conversation = %s", (blob, TALK)
+            "UPDATE turnfold_entry SET body = %s, checksum = NULL WHERE seq = 1 AND conversation = %s",
+            (blob, TALK),
         )
         found = read_all(store)
         assert_what_is_read_is_stored(found, blob)
@@ -100,7 +101,7 @@ RECORDS = [
 def test_a_hostile_checkpoint_in_postgres(store: Store, raw: psycopg.Connection) -> None:
     outcomes: set[str] = set()
     for record in RECORDS:
-        raw.execute("UPDATE turnfold_checkpoint SET record = %s", (record,))
+        raw.execute("UPDATE turnfold_checkpoint SET record = %s, checksum = NULL", (record,))
         found = read_all(store)
         assert found["read"][0] == "value"
         assert found["checkpoints"][0] == found["live_checkpoint"][0] == found["capture"][0]

@@ -22,6 +22,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.stores.epochs import draw_one_epoch
 from tests.stores.redis_server import PATIENCE, RedisServer
 from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from turnfold import Budget, Memory
@@ -166,8 +167,7 @@ def test_without_the_epoch_the_old_handle_would_spoil_the_log(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sabotage of the first test: all writes draw the same number."""
-    for module in ("ledger", "postgres_rows"):
-        monkeypatch.setattr(f"turnfold.stores.{module}.new_epoch", lambda: 1)
+    draw_one_epoch(monkeypatch)
     old, other = database.opened(), database.opened()
     say(old, "kept")
     database.save()

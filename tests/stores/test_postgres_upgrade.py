@@ -88,7 +88,7 @@ def test_a_database_without_epochs_says_the_same_and_draws_one_at_the_next_write
     done = drive(store.append(ALICE, "talk", [NewEntry(user("new"))]))
     assert (state[0], done.before) == (7, state)
     assert 0 not in (state[1], done.head.epoch)
-    epochs = [row.epoch for row in drive(store.read_rows(ALICE, "talk"))]
+    epochs = [entry.epoch for entry in drive(store.read(ALICE, "talk"))]
     assert epochs == [0, 0, 0, done.head.epoch]
     drive(store.close())
 

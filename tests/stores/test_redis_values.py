@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
 from turnfold.stores import Head, MemoryStore, Scope
-from turnfold.stores.ledger import Row
 from turnfold.stores.redis_values import (
     KeptCheckpoints,
     KeptDocument,
@@ -130,14 +130,9 @@ def tail(store: MemoryStore, budget: tuple[int, int]) -> list[Entry]:
     return drive(store.tail(ALICE, "talk", tokens=tokens, messages=messages))
 
 
-def tail_rows(store: MemoryStore, budget: tuple[int, int]) -> list[Row]:
-    tokens, messages = budget
-    return drive(store.tail_rows(ALICE, "talk", tokens=tokens, messages=messages))
-
-
 def kept(store: MemoryStore, budget: tuple[int, int]) -> Window | None:
     head = drive(store.head(ALICE, "talk"))
-    return window_of(head, tail_rows(store, budget), tokens=budget[0], messages=budget[1])
+    return window_of(head, tail(store, budget), tokens=budget[0], messages=budget[1])
 
 
 @settings(deadline=None)
@@ -162,7 +157,7 @@ def test_a_joined_window_is_the_window_of_the_later_head(
     window = kept(store, first)
     say(store, more)
     head = drive(store.head(ALICE, "talk"))
-    newer = drive(store.read_rows(ALICE, "talk", after=len(sizes) - 1))
+    newer = drive(store.read(ALICE, "talk", after=len(sizes) - 1))
     later = window and joined(window, head, newer)
     if later:
         meant = max(len(tail(store, (first[0], 0))), len(window.rows if window else ()))
@@ -178,7 +173,7 @@ def test_a_tail_read_after_more_was_said_answers_for_the_head_before(
 ) -> None:
     before, after = filled(sizes), filled(sizes + more)
     head = drive(before.head(ALICE, "talk"))
-    window = window_of(head, tail_rows(after, first), tokens=first[0], messages=first[1])
+    window = window_of(head, tail(after, first), tokens=first[0], messages=first[1])
     if window is not None:
         rows = tail_of(window, tokens=then[0], messages=then[1])
         assert rows is None or entries_of(rows) == tail(before, then)
@@ -190,11 +185,11 @@ def test_a_window_of_another_history_is_not_joined() -> None:
     assert window is not None
     say(store, [4])
     head = drive(store.head(ALICE, "talk"))
-    newer = drive(store.read_rows(ALICE, "talk", after=2))
+    newer = drive(store.read(ALICE, "talk", after=2))
     assert joined(window, head, newer) is not None
     # The same texts at the same times: only the epochs tell that the log was written twice.
-    rewritten = drive(filled([1, 2, 3, 4]).read_rows(ALICE, "talk", after=2))
-    assert [row._replace(epoch=0) for row in rewritten] == [row._replace(epoch=0) for row in newer]
+    rewritten = drive(filled([1, 2, 3, 4]).read(ALICE, "talk", after=2))
+    assert rewritten == newer
     assert joined(window, head, rewritten) is None
 
 
@@ -202,11 +197,11 @@ def test_a_row_without_an_epoch_proves_nothing() -> None:
     store = filled([1, 2])
     window = kept(store, (90, 0))
     say(store, [3])
-    head, newer = drive(store.head(ALICE, "talk")), drive(store.read_rows(ALICE, "talk", after=1))
+    head, newer = drive(store.head(ALICE, "talk")), drive(store.read(ALICE, "talk", after=1))
     assert window is not None
     old = [row._replace(epoch=0) for row in window.rows]
     before_epochs = Window(window.head, window.budget, tuple(old))
-    assert joined(before_epochs, head, [newer[0]._replace(epoch=0), *newer[1:]]) is None
+    assert joined(before_epochs, head, [replace(newer[0], epoch=0), *newer[1:]]) is None
     assert joined(window, head, newer) is not None
 
 
@@ -215,7 +210,7 @@ def test_entries_with_a_gap_are_not_joined() -> None:
     window = kept(store, (90, 0))
     say(store, [3, 4])
     head = drive(store.head(ALICE, "talk"))
-    newer = drive(store.read_rows(ALICE, "talk", after=1))
+    newer = drive(store.read(ALICE, "talk", after=1))
     assert window is not None
     assert joined(window, head, newer) is not None
     assert joined(window, head, [newer[0], newer[2]]) is None

@@ -6,11 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.stores.sqlite_file import ALICE, settled
+from turnfold.errors import InvalidRecord
 from turnfold.records import Document, Message, NewEntry, TextPart, ToolCall, ToolResult, user
 from turnfold.stores import (
     Hit,
@@ -98,6 +101,27 @@ def test_the_first_answer_covers_a_part_and_says_which_part_it_does_not(
     assert [hit.key for hit in documents] == ["n"]
     assert isinstance(documents, Found)
     assert not documents.unsearched, "no entry was asked for"
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "body = CAST(replace(CAST(body AS TEXT), 'question99', 'ordered99') AS BLOB)",
+        "body = CAST(replace(CAST(body AS TEXT), '问题', '命令') AS BLOB)",
+        "body = x'7b'",
+        "turn = turn + 1",
+    ],
+)
+def test_a_damaged_entry_is_left_out_and_ends_no_search(
+    store: SqliteStore, tmp_path: Path, damage: str
+) -> None:
+    last = ENTRIES - 2
+    with closing(apsw.Connection(str(tmp_path / "chat.db"))) as raw:
+        raw.execute(f"UPDATE entry SET {damage} WHERE seq = ?", (last,))  # noqa: S608 (above)
+    assert seqs(search(store, "question99", "question98", "ordered99", "命令")) == [last - 3]
+    with pytest.raises(InvalidRecord, match=f"entry {last} "):
+        settled(store.read(ALICE, "long", after=last - 1))
 
 
 @pytest.mark.usefixtures("alone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -134,7 +135,7 @@ def test_a_file_without_epochs_says_the_same_and_draws_one_at_the_next_write(
     head = Head(3, tokens, 3, "c", 6, COUNTER.name, 0)
     assert settled(store.head(ALICE, "talk")) == head
     assert tuple(entry.message.text for entry in settled(store.read(ALICE, "talk"))) == TEXTS
-    assert [row.epoch for row in settled(store.read_rows(ALICE, "talk"))] == [0, 0, 0]
+    assert [entry.epoch for entry in settled(store.read(ALICE, "talk"))] == [0, 0, 0]
     [checkpoint] = settled(store.checkpoints(ALICE, "talk"))
     assert (checkpoint.text, checkpoint.created) == ("摘要 summary", 3)
     found = settled(store.get_document(ALICE, "talk", "state", "s"))
@@ -143,10 +144,43 @@ def test_a_file_without_epochs_says_the_same_and_draws_one_at_the_next_write(
     done = settled(store.append(ALICE, "talk", [NewEntry(user("new"))]))
     assert (state[0], done.before) == (7, state)
     assert 0 not in (state[1], done.head.epoch)
-    assert [row.epoch for row in settled(store.read_rows(ALICE, "talk"))] == [
+    assert [entry.epoch for entry in settled(store.read(ALICE, "talk"))] == [
         0, 0, 0, done.head.epoch
     ]  # fmt: skip
     settled(store.close())
+
+
+def test_a_file_with_epochs_in_a_column_of_their_own_says_the_same(tmp_path: Path) -> None:
+    """Step 7 kept them after the body; step 8 packs them into the revision, with 31 bits of each."""
+    path = tmp_path / "chat.db"
+    _file_before_epochs(path)
+    own, newest = (5 << 31) + 7, (6 << 31) + 8
+    with closing(apsw.Connection(str(path))) as raw:
+        name, script = MIGRATIONS[6]
+        raw.execute(script)
+        raw.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+        raw.execute("UPDATE conversation SET epoch = ?", (own,))
+        raw.execute("UPDATE entry SET epoch = ? WHERE seq = 3", (newest,))
+        raw.execute(
+            "INSERT INTO conversation (tenant, name, checkpoint, revision, epoch, counter, updated, created) "
+            "SELECT tenant, 'noted', '', 9, epoch, counter, 5, 5 FROM conversation"
+        )
+    with closing(apsw.Connection(str(path))) as old:
+        assert old.execute("SELECT epoch FROM entry WHERE seq = 3").fetchall() == [(newest,)]
+        store = SqliteStore(path, blocking=True, counter=COUNTER, clock=lambda: 40)
+        with pytest.raises(apsw.SQLError, match="epoch"):
+            old.execute("UPDATE conversation SET revision = 10, epoch = 3, updated = 1")
+    assert settled(store.head(ALICE, "talk")).state == (6, 8)
+    assert settled(store.head(ALICE, "noted")).state == (9, 7)
+    entries = settled(store.read(ALICE, "talk"))
+    assert [(entry.message.text, entry.epoch) for entry in entries] == [
+        (text, 8 * (seq == 3)) for seq, text in enumerate(TEXTS, 1)
+    ]
+    done = settled(store.append(ALICE, "talk", [NewEntry(user("new"))], expect=3))
+    assert (done.before, done.head.generation) == ((6, 8), 7)
+    settled(store.close())
+    with closing(apsw.Connection(str(path))) as raw:
+        assert [row[0] for row in raw.execute("SELECT checksum <> 0 FROM entry")] == [0, 0, 0, 1]
 
 
 def test_a_running_process_of_the_release_before_writes_nothing_more(tmp_path: Path) -> None:
@@ -202,3 +236,23 @@ def test_a_file_that_is_upgraded_while_it_is_open_is_told(tmp_path: Path, step: 
     table = "line" if "line" in step else "entry"
     assert newer.execute(f"SELECT count(*) FROM {table}").fetchall() == [(1,)]  # noqa: S608 (a constant)
     newer.close()
+
+
+def test_a_conversation_that_can_be_counted_no_further_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    store = SqliteStore(path, blocking=True, counter=COUNTER)
+    settled(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE conversation SET revision = ?", (7 << 32 | 0xFFFFFFFE,))
+    connection.close()
+    last = settled(store.append(ALICE, "talk", [NewEntry(user("last"))])).head
+    assert (last.generation, last.epoch < 1 << 31) == (0xFFFFFFFF, True)
+    for verb in (
+        store.append(ALICE, "talk", [NewEntry(user("late"))]),
+        store.put_document(ALICE, "talk", Document("state", "s", b"", 0)),
+        store.note(ALICE, "talk", Document("call", "1", b"", 0), state=last.state),
+    ):
+        with pytest.raises(UnsafeStore, match="4,294,967,295"):
+            settled(verb)
+    assert settled(store.head(ALICE, "talk")) == last
+    settled(store.close())

@@ -7,10 +7,11 @@ writes rows.
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from secrets import randbits
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, TypeAlias
 
 from turnfold.errors import Conflict, IdReused, InvalidOption
 from turnfold.records import (
@@ -24,9 +25,7 @@ from turnfold.records import (
 from turnfold.records.json_text import check_text
 from turnfold.stores.protocol import (
     Head,
-    Scope,
     State,
-    Store,
     check_document_name,
     check_name,
 )
@@ -35,8 +34,8 @@ from turnfold.tokens import TokenCounter
 
 __all__ = (
     "Batch",
+    "Columns",
     "Row",
-    "RowReader",
     "Stored",
     "check_checkpoint",
     "check_document",
@@ -44,6 +43,7 @@ __all__ = (
     "check_state",
     "check_succession",
     "check_version",
+    "columns_entry",
     "entry_row",
     "known_checkpoint",
     "new_epoch",
@@ -51,13 +51,24 @@ __all__ = (
     "plan_append",
     "prepare",
     "row_entry",
-    "rows_of",
 )
 
 
+_DRAWN_AT_ONCE = 32
+_drawn: list[int] = []
+"""Numbers of the system's generator that wait to be used: asking it for each would be a tenth of an append."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawn.clear)
+
+
 def new_epoch() -> int:
-    """A number for one write, which no other write draws; the system's generator is not shared by a fork."""
-    return randbits(63) or 1
+    """A random number from 1 to 2**63 - 1 for one write, which no other write has."""
+    while True:
+        try:
+            return _drawn.pop()
+        except IndexError:
+            words = struct.unpack(f"{_DRAWN_AT_ONCE}Q", os.urandom(8 * _DRAWN_AT_ONCE))
+            _drawn.extend([word >> 1 or 1 for word in words])
 
 
 class Row(NamedTuple):
@@ -75,58 +86,8 @@ class Row(NamedTuple):
     are the same entry after the same history; entries of two histories can be equal in everything else."""
 
 
-class RowReader(Protocol):
-    """Reads entries as rows, with their epochs, which the public `Entry` does not have."""
-
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `Store.read`."""
-        ...
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `Store.tail`."""
-        ...
-
-
-class _EntryRows:
-    """Rows of a store that gives entries only: without epochs, so nothing can be proved by them."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        found = await self._store.read(scope, conversation, after=after, upto=upto, limit=limit)
-        return [entry_row(entry) for entry in found]
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        found = await self._store.tail(scope, conversation, tokens=tokens, messages=messages)
-        return [entry_row(entry) for entry in found]
-
-
-def rows_of(store: Store) -> RowReader:
-    """The store as a reader of rows; one that has no such verbs gives rows with epoch 0."""
-    if hasattr(store, "read_rows") and hasattr(store, "tail_rows"):
-        return cast("RowReader", store)
-    return _EntryRows(store)
+Columns: TypeAlias = tuple[int, str, int, int, int, int, bytes, int, int | None]
+"""An entry as a backend reads it: the fields of `Row`, and its checksum. A plain tuple, because logs are long."""
 
 
 class Stored(NamedTuple):
@@ -175,9 +136,15 @@ def _check_ids(ids: Sequence[str], entries: int) -> None:
 
 
 def plan_append(
-    batch: Batch, head: Head, known: Mapping[str, Stored], *, created: int, expect: int | None
+    batch: Batch,
+    head: Head,
+    known: Mapping[str, Stored],
+    *,
+    created: int,
+    epoch: int,
+    expect: int | None,
 ) -> list[Row] | Stored:
-    """The rows to write, with the epoch of this write, or the first stored entry of the batch this one repeats."""
+    """The rows to write, or the first stored entry of the batch this one repeats."""
     if known:
         return _repeated(batch, known)
     if expect is not None and expect != head.seq:
@@ -185,7 +152,7 @@ def plan_append(
             f"the writer expected entry {expect} to be the newest, but it is {head.seq}: read what is new, then append"
         )
     rows: list[Row] = []
-    turn, running, epoch = head.turns, head.tokens, new_epoch()
+    turn, running = head.turns, head.tokens
     for offset, (entry, body, cost) in enumerate(
         zip(batch.entries, batch.bodies, batch.costs, strict=True), 1
     ):
@@ -222,7 +189,7 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
 
 
 def entry_row(entry: Entry) -> Row:
-    """The row behind an entry, without its epoch."""
+    """The row behind an entry."""
     return Row(
         entry.seq,
         entry.client_id,
@@ -231,21 +198,20 @@ def entry_row(entry: Entry) -> Row:
         entry.tokens,
         entry.running,
         encode_message(entry.message),
+        entry.epoch,
     )
 
 
 def row_entry(row: Row) -> Entry:
     """The entry behind a row."""
-    return Entry(
-        row.seq,
-        decode_message(row.body),
-        row.client_id,
-        row.created,
-        row.turn,
-        row.tokens,
-        row.running,
-        row.epoch,
-    )
+    seq, client_id, created, turn, tokens, running, body, epoch = row
+    return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
+
+
+def columns_entry(columns: Columns) -> Entry:
+    """The entry behind its columns."""
+    seq, client_id, created, turn, tokens, running, body, epoch, _ = columns
+    return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> None:

@@ -104,7 +104,8 @@ class MemoryStore:
         with self._writing(scope, conversation) as held:
             self._recount(held)
             known = {name: held.by_id[name] for name in batch.client_ids if name in held.by_id}
-            plan = plan_append(batch, held.head, known, created=self._clock(), expect=expect)
+            now, epoch = self._clock(), new_epoch()
+            plan = plan_append(batch, held.head, known, created=now, epoch=epoch, expect=expect)
             before = held.head.state
             if isinstance(plan, Stored):
                 last = plan.seq + len(entries) - 1
@@ -126,24 +127,12 @@ class MemoryStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
-        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
-        return [row_entry(row) for row in rows]
-
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `read`, with the epochs of the entries."""
         check_range(after, upto, limit)
         with self._lock:
             rows = self._found(scope, conversation).rows
             stop = len(rows) if upto is None else min(upto, len(rows))
-            return rows[after:stop][:limit]
+            found = rows[after:stop][:limit]
+        return [row_entry(row) for row in found]
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         check_turn(turn)
@@ -164,13 +153,6 @@ class MemoryStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
-        return [row_entry(row) for row in rows]
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `tail`, with the epochs of the entries."""
         check_budget(tokens, messages)
         with self._lock:
             held = self._found(scope, conversation)
@@ -184,7 +166,8 @@ class MemoryStore:
                 if messages and len(held.rows) - first >= messages:
                     break
                 first -= 1
-            return held.rows[first:]
+            found = held.rows[first:]
+        return [row_entry(row) for row in found]
 
     async def add_checkpoint(
         self,

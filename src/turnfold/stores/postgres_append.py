@@ -15,7 +15,7 @@ from typing import TypeAlias
 from turnfold.records import decode_message
 from turnfold.stores import postgres_rows as sql
 from turnfold.stores.findable import CALL_REACH, ToolNames, findable
-from turnfold.stores.ledger import Batch, Row, Stored, plan_append
+from turnfold.stores.ledger import Batch, Row, Stored, new_epoch, plan_append
 from turnfold.stores.postgres_engine import Link, PostgresEngine, Rows, Statement, UniqueViolation
 from turnfold.stores.postgres_heads import RememberedHeads
 from turnfold.stores.postgres_keys import Place
@@ -68,8 +68,8 @@ class Appends:
         self, place: Place, head: Head, batch: Batch, calls: _Calls
     ) -> Appended | None:
         """Append at a remembered head in one round trip; None if the conversation has moved on."""
-        now = self._clock()
-        rows = plan_append(batch, head, {}, created=now, expect=None)
+        now, epoch = self._clock(), new_epoch()
+        rows = plan_append(batch, head, {}, created=now, epoch=epoch, expect=None)
         assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)
         moved = _after(head, rows, batch)
         tools = ToolNames(after=head.seq, calls=calls)
@@ -97,8 +97,8 @@ class Appends:
         )
         head = sql.to_held(found).for_writing(place.name)
         head = await recounted(link, place, head, self._counter, clock=self._clock)
-        now = self._clock()
-        plan = plan_append(batch, head, sql.to_known(known, ids), created=now, expect=expect)
+        now, epoch, stored = self._clock(), new_epoch(), sql.to_known(place, known)
+        plan = plan_append(batch, head, stored, created=now, epoch=epoch, expect=expect)
         if isinstance(plan, Stored):
             last = plan.seq + len(ids) - 1
             return Appended(plan.seq, last, repeated=True, head=head, before=head.state)
@@ -129,7 +129,8 @@ class Appends:
             [found] = await link.finish(sql.newest_rows(place, CALL_REACH))
             return found
 
-        found = sql.to_rows(await self._engine.transact(place.tenant, work, reading=True))
+        rows = await self._engine.transact(place.tenant, work, reading=True)
+        found = sql.to_rows(place, rows)
         tools = ToolNames(after=found[0].seq - 1 if found else 0)
         for row in found:
             tools.of(decode_message(row.body))

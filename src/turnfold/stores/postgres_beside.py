@@ -12,6 +12,13 @@ import msgspec
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document
 from turnfold.stores import postgres_terms as terms
+from turnfold.stores.checksums import (
+    Mark,
+    checked_document,
+    damaged,
+    document_checksum,
+    record_checksum,
+)
 from turnfold.stores.postgres_engine import Rows, Statement
 from turnfold.stores.postgres_keys import Place, key_of, long_form
 from turnfold.stores.within import CHECKPOINT
@@ -37,13 +44,13 @@ __all__ = (
 
 _HERE = "tenant = $1 AND conversation = $2"
 _THIS = f"{_HERE} AND kind = $3 AND key = $4"
-_DOCUMENT = "coalesce(long_key, key), body, version, created, text"
+_DOCUMENT = "coalesce(long_key, key), body, version, created, text, checksum"
 
 
 def find_checkpoints(place: Place) -> Statement:
     """All checkpoints of a conversation, oldest first."""
     return Statement(
-        f"SELECT record FROM turnfold_checkpoint WHERE {_HERE} ORDER BY upto",
+        f"SELECT record, checksum FROM turnfold_checkpoint WHERE {_HERE} ORDER BY upto",
         place.keys,
     )
 
@@ -51,7 +58,7 @@ def find_checkpoints(place: Place) -> Statement:
 def find_live_checkpoint(place: Place) -> Statement:
     """The newest checkpoint of a conversation."""
     return Statement(
-        f"SELECT record FROM turnfold_checkpoint WHERE {_HERE} ORDER BY upto DESC LIMIT 1",
+        f"SELECT record, checksum FROM turnfold_checkpoint WHERE {_HERE} ORDER BY upto DESC LIMIT 1",
         place.keys,
     )
 
@@ -60,19 +67,28 @@ def insert_checkpoint(place: Place, checkpoint: Checkpoint) -> Statement:
     """Add a checkpoint; its text may have characters that only bytes can hold."""
     record = msgspec.json.encode(checkpoint)
     return Statement(
-        "INSERT INTO turnfold_checkpoint (tenant, conversation, upto, id, created, record) "
-        "VALUES ($1, $2, $3, $4, $5, $6)",
-        (*place.keys, checkpoint.upto, key_of(checkpoint.id), checkpoint.created, record),
+        "INSERT INTO turnfold_checkpoint (tenant, conversation, upto, id, created, record, checksum) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        (
+            *place.keys,
+            checkpoint.upto,
+            key_of(checkpoint.id),
+            checkpoint.created,
+            record,
+            record_checksum(record),
+        ),
     )
 
 
-def to_checkpoints(found: Rows) -> list[Checkpoint]:
-    """Checkpoints from their records."""
-    return [to_checkpoint(cast("bytes", record)) for (record,) in found]
+def to_checkpoints(place: Place, found: Rows) -> list[Checkpoint]:
+    """Checkpoints from their records and checksums."""
+    return [to_checkpoint(record, checksum, place.mark) for record, checksum in found]
 
 
-def to_checkpoint(record: bytes) -> Checkpoint:
+def to_checkpoint(record: object, checksum: object, mark: Mark) -> Checkpoint:
     """A checkpoint from its record."""
+    if type(record) is not bytes or checksum not in (None, record_checksum(record)):
+        raise damaged("a checkpoint", mark)
     try:
         return msgspec.json.decode(record, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -98,11 +114,11 @@ def put_documents(place: Place, documents: Sequence[Document]) -> Statement:
     """Write documents over what is there."""
     return Statement(
         "INSERT INTO turnfold_document "
-        "(tenant, conversation, kind, long_kind, key, long_key, version, created, body, text) "
+        "(tenant, conversation, kind, long_kind, key, long_key, version, created, body, text, checksum) "
         "SELECT $1, $2, new.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], "
-        "$8::bigint[], $9::bytea[], $10::bytea[]) AS new ON CONFLICT (tenant, conversation, kind, key) "
-        "DO UPDATE SET long_kind = excluded.long_kind, version = excluded.version, "
-        "created = excluded.created, body = excluded.body, text = excluded.text",
+        "$8::bigint[], $9::bytea[], $10::bytea[], $11::bigint[]) AS new ON CONFLICT (tenant, conversation, kind, key) "
+        "DO UPDATE SET long_kind = excluded.long_kind, version = excluded.version, created = excluded.created, "
+        "body = excluded.body, text = excluded.text, checksum = excluded.checksum",
         (
             *place.keys,
             [key_of(each.kind) for each in documents],
@@ -113,6 +129,12 @@ def put_documents(place: Place, documents: Sequence[Document]) -> Statement:
             [each.created for each in documents],
             [each.body for each in documents],
             [each.text.encode() for each in documents],
+            [
+                document_checksum(
+                    (each.kind, each.key, each.body, each.version, each.created, each.text)
+                )
+                for each in documents
+            ],
         ),
     )
 
@@ -169,20 +191,21 @@ def find_documents(place: Place, kind: str, after: str, limit: int) -> Statement
     )
 
 
-def to_document(row: Sequence[object]) -> Document:
-    """A document from its row: kind, key, body, version, created, text."""
-    *fields, text = row
-    kind, key, body, version, created = cast("tuple[str, str, bytes, int, int]", tuple(fields))
+def to_document(place: Place, row: Sequence[object]) -> Document:
+    """A document from its row: kind, key, body, version, created, text, checksum."""
+    *fields, text, checksum = row
     try:
-        said = cast("bytes", text).decode()
+        said = text.decode() if type(text) is bytes else text
     except UnicodeDecodeError as error:
-        raise InvalidRecord(f"document {kind}/{key} has a text that is not UTF-8") from error
-    return Document(kind, key, body, version, created, said)
+        raise InvalidRecord(
+            f"document {fields[0]}/{fields[1]} has a text that is not UTF-8"
+        ) from error
+    return checked_document((*fields, said, checksum), place.mark)
 
 
-def to_documents(kind: str, found: Rows) -> list[Document]:
+def to_documents(place: Place, kind: str, found: Rows) -> list[Document]:
     """Documents of a kind from their rows."""
-    return [to_document((kind, *row)) for row in found]
+    return [to_document(place, (kind, *row)) for row in found]
 
 
 def _keys(place: Place, kind: str, key: str) -> tuple[str, str, str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from turnfold.stores.log_mark import log_mark
+
 __all__ = ("LONGEST_KEY", "Place", "key_of", "long_form")
 
 LONGEST_KEY = 600
@@ -38,6 +40,10 @@ class Place:
         self.tenant = key_of(tenant)
         self.conversation = key_of(name)
         self.keys = (self.tenant, self.conversation)
+
+    def mark(self) -> str:
+        """What stands for it in log records and errors."""
+        return log_mark(self.tenant, self.name)
 
     @classmethod
     def of_keys(cls, tenant_key: str, name: str) -> Place:

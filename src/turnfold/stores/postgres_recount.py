@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from turnfold.records import decode_message
 from turnfold.stores import postgres_rows as sql
-from turnfold.stores.log_mark import log_mark
 from turnfold.stores.postgres_engine import Link
 from turnfold.stores.postgres_keys import Place
 from turnfold.stores.protocol import Head
@@ -38,7 +37,7 @@ async def recounted(
         counter.name,
         extra={
             "event": "recounting",
-            "conversation": log_mark(place.tenant, place.name),
+            "conversation": place.mark(),
             "entries": head.seq,
         },
     )
@@ -47,7 +46,7 @@ async def recounted(
     for after in range(0, head.seq, _PAGE):
         [found] = await link.ask(sql.rows_between(place, after, after + _PAGE, _PAGE))
         changed: list[tuple[int, int, int]] = []
-        for row in sql.to_rows(found):
+        for row in sql.to_rows(place, found):
             cost = counter.count_message(decode_message(row.body))
             running += cost
             changed.append((row.seq, cost, running))

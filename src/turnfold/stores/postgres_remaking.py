@@ -73,7 +73,7 @@ async def _step(link: Link, place: Place) -> int:
     upto = min(after + _STEP, newest)
     first = max(after - CALL_REACH, 0)
     [found] = await link.ask(sql.rows_between(place, first, upto, upto - first))
-    rows = sql.to_rows(found)
+    rows = sql.to_rows(place, found)
     await link.ask(
         terms.name_conversation(place),
         *_index_rows(place, [*rows], after=after),
@@ -113,8 +113,8 @@ async def _finish(link: Link, place: Place) -> None:
         beside.find_checkpoints(place), beside.find_searchable(place)
     )
     found = [
-        *map(beside.found_by, beside.to_checkpoints(checkpoints)),
-        *(beside.found_by(beside.to_document(row)) for row in documents),
+        *map(beside.found_by, beside.to_checkpoints(place, checkpoints)),
+        *(beside.found_by(beside.to_document(place, row)) for row in documents),
     ]
     await link.ask(
         Statement(f"DELETE FROM turnfold_term WHERE {_HERE} AND kind <> ''", place.keys),

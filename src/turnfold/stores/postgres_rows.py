@@ -15,6 +15,7 @@ from typing import cast
 
 from turnfold.errors import ConversationDeleted
 from turnfold.recall import TERMS_MADE_BY
+from turnfold.stores.checksums import checked_columns, entry_checksum
 from turnfold.stores.findable import Findable
 from turnfold.stores.ledger import Row, Stored, new_epoch
 from turnfold.stores.postgres_engine import Rows, Statement
@@ -50,7 +51,9 @@ __all__ = (
 )
 
 _HEAD = "seq, tokens, turns, checkpoint, revision, counter, epoch"
-_ROW = "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body, epoch"
+_ROW = (
+    "seq, coalesce(long_id, client_id, ''), created, turn, tokens, running, body, epoch, checksum"
+)
 _HERE = "tenant = $1 AND conversation = $2"
 
 
@@ -171,19 +174,19 @@ def _head(values: Sequence[object]) -> Head:
 _INSERT = """
 written AS (
     INSERT INTO turnfold_entry
-        (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body, epoch)
+        (tenant, conversation, seq, client_id, long_id, created, turn, tokens, running, body, epoch, checksum)
     SELECT $1, $2, new.* FROM moved, unnest(${0}::bigint[], ${1}::text[], ${2}::text[], ${3}::bigint[], ${4}::bigint[],
-        ${5}::bigint[], ${6}::bigint[], ${7}::bytea[], ${8}::bigint[]) AS new
+        ${5}::bigint[], ${6}::bigint[], ${7}::bytea[], ${8}::bigint[], ${9}::bigint[]) AS new
 ), indexed AS (
     INSERT INTO turnfold_term (tenant, conversation, seq, created, turn, terms)
     SELECT $1, $2, new.seq, new.created, new.turn, string_to_array(new.terms, ' ')
-    FROM moved, unnest(${0}::bigint[], ${3}::bigint[], ${4}::bigint[], ${9}::text[]) AS new (seq, created, turn, terms)
+    FROM moved, unnest(${0}::bigint[], ${3}::bigint[], ${4}::bigint[], ${10}::text[]) AS new (seq, created, turn, terms)
 )
 SELECT count(*) FROM moved
 """
 # One statement, so that entries and their terms are written only if the head moved from where it was read.
-_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(14, 24))}"
-_INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 13))}"
+_APPEND = f"WITH moved AS ({_SAVE_HEAD} RETURNING true), {_INSERT.format(*range(14, 25))}"
+_INSERT_ONLY = f"WITH moved AS (SELECT true), {_INSERT.format(*range(3, 14))}"
 
 
 def append_rows(
@@ -212,6 +215,7 @@ def _row_values(
         [row.running for row in new],
         [row.body for row in new],
         [row.epoch for row in new],
+        [entry_checksum(row.seq, (row.client_id, row.created, row.turn, row.body)) for row in new],
         [index_text(place, found) for found in found_by],
     )
 
@@ -235,15 +239,14 @@ def index_rows(place: Place, rows: Sequence[Row], found_by: Iterable[Findable]) 
 def find_known(place: Place, client_ids: Iterable[str]) -> Statement:
     """The entries that have one of these ids, by id."""
     return Statement(
-        f"SELECT client_id, seq, body FROM turnfold_entry WHERE {_HERE} AND client_id = ANY($3)",
+        f"SELECT {_ROW} FROM turnfold_entry WHERE {_HERE} AND client_id = ANY($3)",
         (*place.keys, [key_of(name) for name in client_ids]),
     )
 
 
-def to_known(found: Rows, client_ids: Iterable[str]) -> dict[str, Stored]:
-    """Which of the ids there are, and under which entries."""
-    stored = {key: Stored(*cast("tuple[int, bytes]", tuple(rest))) for key, *rest in found}
-    return {name: stored[key_of(name)] for name in client_ids if key_of(name) in stored}
+def to_known(place: Place, found: Rows) -> dict[str, Stored]:
+    """Which of the ids that were asked for there are, and under which entries."""
+    return {row.client_id: Stored(row.seq, row.body) for row in to_rows(place, found)}
 
 
 def rows_between(place: Place, after: int, upto: int, limit: int) -> Statement:
@@ -313,9 +316,9 @@ def _select_rows(where: str, values: tuple[object, ...], edges: str = "") -> Sta
     )
 
 
-def to_rows(found: Rows) -> list[Row]:
+def to_rows(place: Place, found: Rows) -> list[Row]:
     """Entries from their rows."""
-    return [Row(*cast("tuple[int, str, int, int, int, int, bytes, int]", row)) for row in found]
+    return [Row(*columns[:8]) for columns in checked_columns(found, 0, place.mark)]
 
 
 def change_costs(place: Place, changed: Sequence[tuple[int, int, int]]) -> Statement:

@@ -203,6 +203,15 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "ALTER TABLE turnfold_entry ALTER COLUMN epoch DROP DEFAULT",
         ),
     ),
+    (
+        # See checksums.py. What is there already has none: computing them now would vouch for damage of before.
+        "0007_checksums",
+        (
+            "ALTER TABLE turnfold_entry ADD COLUMN checksum bigint",
+            "ALTER TABLE turnfold_checkpoint ADD COLUMN checksum bigint",
+            "ALTER TABLE turnfold_document ADD COLUMN checksum bigint",
+        ),
+    ),
 )
 
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from turnfold.recall import AskedTerms
 from turnfold.records import decode_message
+from turnfold.stores.checksums import checked_row, damaged, is_sound_text
 from turnfold.stores.findable import required_marks
+from turnfold.stores.log_mark import log_mark
 from turnfold.stores.postgres_beside import to_checkpoint
 from turnfold.stores.postgres_engine import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.postgres_keys import Place, key_of
@@ -38,8 +41,10 @@ _ORDER = (
     'coalesce(term.long_key, term.key) COLLATE "C"'
 )
 _TEXTS = (
-    "SELECT chosen.name, chosen.seq, chosen.real_kind, chosen.real_key, entry.body, document.text, "
-    "checkpoint.record FROM chosen LEFT JOIN turnfold_entry AS entry ON chosen.kind = '' AND entry.tenant = $1 "
+    "SELECT chosen.name, chosen.seq, chosen.real_kind, chosen.real_key, entry.seq, "
+    "coalesce(entry.long_id, entry.client_id, ''), entry.created, entry.turn, entry.tokens, entry.running, entry.body, "
+    "entry.epoch, entry.checksum, document.text, document.checksum, checkpoint.record, checkpoint.checksum "
+    "FROM chosen LEFT JOIN turnfold_entry AS entry ON chosen.kind = '' AND entry.tenant = $1 "
     "AND entry.conversation = chosen.conversation AND entry.seq = chosen.seq "
     "LEFT JOIN turnfold_document AS document ON chosen.kind <> '' AND document.tenant = $1 "
     "AND document.conversation = chosen.conversation AND document.kind = chosen.kind AND document.key = chosen.key "
@@ -89,7 +94,8 @@ async def search(
         found = await engine.transact(place.tenant, ask_again, reading=True)
 
     def ranked() -> list[Hit]:
-        return rank(_candidates(found, AskedTerms(terms)), counts, total=count, limit=limit)
+        candidates = _candidates(place.tenant, found, AskedTerms(terms))
+        return rank(candidates, counts, total=count, limit=limit)
 
     # Reading that many texts takes long enough to be felt by everybody else in the event loop.
     return ranked() if engine.blocking else await asyncio.to_thread(ranked)
@@ -184,15 +190,18 @@ class Question:
         return " AND ".join(conditions), values
 
 
-def _candidates(found: Rows, asked: AskedTerms) -> Iterator[Candidate]:
+def _candidates(tenant: str, found: Rows, asked: AskedTerms) -> Iterator[Candidate]:
     """Places with what they hold of the terms."""
     for row in found:
         name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
-        body, text, record = cast("tuple[bytes | None, bytes | None, bytes | None]", tuple(row[4:]))
-        if body is not None:
-            said = decode_message(body).text
+        entry, (text, text_sum, record, record_sum) = row[4:13], row[13:]
+        mark = partial(log_mark, tenant, name)
+        if entry[0] is not None:
+            said = decode_message(checked_row(entry, 0, mark).body).text
         elif record is not None and kind == CHECKPOINT:
-            said = to_checkpoint(record).text
+            said = to_checkpoint(record, record_sum, mark).text
         else:
-            said = (text or b"").decode(errors="replace")
+            said = cast("bytes", text or b"").decode(errors="replace")
+            if not is_sound_text(said, text_sum):
+                raise damaged(f"document {kind}/{key}", mark)
         yield Candidate(name, seq, kind, key, asked.held_by(said))

@@ -19,18 +19,18 @@ from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores import postgres_beside as beside
 from turnfold.stores import postgres_rows as sql
 from turnfold.stores import postgres_terms as terms_of_place
+from turnfold.stores.checksums import checked_columns
 from turnfold.stores.ledger import (
-    Row,
     check_checkpoint,
     check_document,
     check_seen,
     check_state,
     check_succession,
     check_version,
+    columns_entry,
     known_checkpoint,
     next_version,
     prepare,
-    row_entry,
 )
 from turnfold.stores.postgres_append import Appends
 from turnfold.stores.postgres_engine import (
@@ -148,45 +148,25 @@ class PostgresStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
-        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
-        return [row_entry(row) for row in rows]
-
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `read`, with the epochs of the entries."""
         place = _place(scope, conversation)
         check_range(after, upto, limit)
         last = _LARGEST if upto is None else upto
-        return sql.to_rows(await self._read(place, sql.rows_between(place, after, last, limit)))
+        return _entries(place, await self._read(place, sql.rows_between(place, after, last, limit)))
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         place = _place(scope, conversation)
         check_turn(turn)
-        return _entries(await self._read(place, sql.rows_of_turn(place, turn)))
+        return _entries(place, await self._read(place, sql.rows_of_turn(place, turn)))
 
     async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
         place = _place(scope, conversation)
         for name in client_ids:
             check_name(name, "client id")
-        return _entries(await self._read(place, sql.rows_by_id(place, client_ids)))
+        return _entries(place, await self._read(place, sql.rows_by_id(place, client_ids)))
 
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
-        return [row_entry(row) for row in rows]
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `tail`, with the epochs of the entries."""
         place = _place(scope, conversation)
         check_budget(tokens, messages)
         wanted = sql.rows_of_tail(place, tokens, messages)
@@ -205,7 +185,7 @@ class PostgresStore:
         found, rows = await self._engine.transact(place.tenant, read, reading=True)
         if is_foreign(sql.to_held(found).head, self._counter):
             rows = await self._engine.transact(place.tenant, recount)
-        return sql.to_rows(rows)
+        return _entries(place, rows)
 
     async def add_checkpoint(
         self,
@@ -220,7 +200,7 @@ class PostgresStore:
 
         async def work(link: Link) -> Checkpoint:
             head, found = await self._lock(link, place, beside.find_checkpoints(place))
-            known = beside.to_checkpoints(found)
+            known = beside.to_checkpoints(place, found)
             repeated = known_checkpoint(checkpoint, known)
             if repeated is not None:
                 return repeated
@@ -241,12 +221,14 @@ class PostgresStore:
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
         place = _place(scope, conversation)
-        found = beside.to_checkpoints(await self._read(place, beside.find_live_checkpoint(place)))
+        found = beside.to_checkpoints(
+            place, await self._read(place, beside.find_live_checkpoint(place))
+        )
         return found[0] if found else None
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         place = _place(scope, conversation)
-        return beside.to_checkpoints(await self._read(place, beside.find_checkpoints(place)))
+        return beside.to_checkpoints(place, await self._read(place, beside.find_checkpoints(place)))
 
     async def put_document(
         self,
@@ -310,7 +292,7 @@ class PostgresStore:
         place = _place(scope, conversation)
         check_document_name(kind, key)
         found = await self._read(place, beside.find_document(place, kind, key))
-        return next(iter(beside.to_documents(kind, found)), None)
+        return next(iter(beside.to_documents(place, kind, found)), None)
 
     async def documents(
         self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
@@ -319,7 +301,7 @@ class PostgresStore:
         check_name(kind, "document kind")
         check_page(after, limit)
         found = await self._read(place, beside.find_documents(place, kind, after, limit))
-        return beside.to_documents(kind, found)
+        return beside.to_documents(place, kind, found)
 
     async def drop_document(
         self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
@@ -464,5 +446,5 @@ def _place(scope: Scope, conversation: str) -> Place:
     return Place(scope.tenant, conversation)
 
 
-def _entries(found: Rows) -> list[Entry]:
-    return [row_entry(row) for row in sql.to_rows(found)]
+def _entries(place: Place, found: Rows) -> list[Entry]:
+    return [columns_entry(columns) for columns in checked_columns(found, 0, place.mark)]

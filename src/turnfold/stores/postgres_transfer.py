@@ -63,18 +63,18 @@ async def capture(
         [page] = await link.ask(Statement(f"FETCH {many} FROM turnfold_sorted"))
         if not page:
             break
-        documents = [beside.to_document(row) for row in page]
+        documents = [beside.to_document(place, row) for row in page]
         await aside(lambda some=documents: [take(document) for document in some])
         size = sum(len(document.body) + len(document.text) for document in documents)
         many = max(1, min(_MOST_FETCHED, _FETCHED_BYTES * len(page) // max(size, 1)))
-    chain = tuple(beside.to_checkpoints(checkpoints))
+    chain = tuple(beside.to_checkpoints(place, checkpoints))
     return Captured(_to_opening(place, opening), held.head, chain)
 
 
 def _sort(place: Place) -> Statement:
     return Statement(
         "DECLARE turnfold_sorted NO SCROLL CURSOR FOR SELECT coalesce(long_kind, kind) AS kind, "
-        "coalesce(long_key, key) AS key, body, version, created, text FROM turnfold_document "
+        "coalesce(long_key, key) AS key, body, version, created, text, checksum FROM turnfold_document "
         f'WHERE {_HERE} ORDER BY coalesce(long_kind, kind) COLLATE "C", coalesce(long_key, key) COLLATE "C"',
         place.keys,
     )
@@ -113,7 +113,7 @@ async def restore(link: Link, tenant: str, stream: Pieces, aside: Aside) -> Rest
 async def _write(link: Link, place: Place, stream: Pieces, opening: Opening, aside: Aside) -> None:
     while (batch := await aside(stream.next_batch)) is not None:
         [known] = await link.ask(sql.find_known(place, batch.client_ids))
-        check_new(place.name, batch, sql.to_known(known, batch.client_ids))
+        check_new(place.name, batch, sql.to_known(place, known))
         await link.ask(*_batch_statements(place, batch))
     order = stream.order
     counter = stream.counter if order.seq else ""
@@ -160,21 +160,21 @@ async def _known(link: Link, place: Place, batch: Batch) -> Known:
         _find_documents(place, batch.documents),
         sql.rows_between(place, first - 1, last, max(last - first + 1, 0)),
         Statement(
-            f"SELECT record FROM turnfold_checkpoint WHERE {_HERE} AND upto = ANY($3)",
+            f"SELECT record, checksum FROM turnfold_checkpoint WHERE {_HERE} AND upto = ANY($3)",
             (*place.keys, uptos),
         ),
     )
-    found = [beside.to_document(row) for row in documents]
+    found = [beside.to_document(place, row) for row in documents]
     return Known(
         {(each.kind, each.key): each for each in found},
-        {row.seq: row for row in sql.to_rows(rows)},
-        {each.upto: each for each in beside.to_checkpoints(checkpoints)},
+        {row.seq: row for row in sql.to_rows(place, rows)},
+        {each.upto: each for each in beside.to_checkpoints(place, checkpoints)},
     )
 
 
 def _find_documents(place: Place, documents: Sequence[Document]) -> Statement:
     return Statement(
-        "SELECT coalesce(long_kind, kind), coalesce(long_key, key), body, version, created, text "
+        "SELECT coalesce(long_kind, kind), coalesce(long_key, key), body, version, created, text, checksum "
         "FROM turnfold_document "
         f"JOIN unnest($3::text[], $4::text[]) AS asked (kind, key) USING (kind, key) WHERE {_HERE}",
         (

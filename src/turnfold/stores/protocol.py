@@ -164,8 +164,8 @@ class Appended:
     repeated: bool
     """Whether the batch had been stored before and nothing was written."""
     head: Head
-    before: State
-    """The state that the append followed; the head's own if it was repeated."""
+    before: State = (0, 0)
+    """The state that the append followed; the head's own if it was repeated. Older services do not tell it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores.ledger import Row, row_entry, rows_of
 from turnfold.stores.protocol import (
     Ability,
     Appended,
@@ -92,7 +91,6 @@ class CachedStore:
         self.abilities = inner.abilities & {Ability.DURABLE, Ability.SHARED, Ability.SEARCH}
         self.blocking = blocking and inner.blocking
         self._inner = inner
-        self._rows = rows_of(inner)
         self._monotonic = monotonic
         self._counter: str | None = None
         engine = RedisEngine(
@@ -139,18 +137,6 @@ class CachedStore:
     ) -> list[Entry]:
         return await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
 
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `read`, with the epochs of the entries."""
-        return await self._rows.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
-
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         return await self._inner.read_turn(scope, conversation, turn)
 
@@ -160,19 +146,6 @@ class CachedStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        _, entries = await self._tail(scope, conversation, tokens, messages)
-        return entries
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `tail`, with the epochs of the entries."""
-        rows, _ = await self._tail(scope, conversation, tokens, messages)
-        return list(rows)
-
-    async def _tail(
-        self, scope: Scope, conversation: str, tokens: int, messages: int
-    ) -> tuple[Sequence[Row], list[Entry]]:
         began = self._monotonic()
         head = await self._inner.head(scope, conversation)
         # A store recounts a conversation that was written with another counter; a cache must not hide that.
@@ -180,17 +153,16 @@ class CachedStore:
             window = await self._current_window(scope, conversation, head)
             rows = window and tail_of(window, tokens=tokens, messages=messages)
             entries = None if rows is None else entries_of(rows)
-            if rows is not None and entries is not None:
-                return rows, entries
+            if entries is not None:
+                return entries
         self._shelf.counts.misses += 1
-        found = await self._rows.tail_rows(scope, conversation, tokens=tokens, messages=messages)
-        entries = [row_entry(row) for row in found]
+        found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
         if self._counter is not None and not self._shelf.answers:
-            return found, entries
+            return found
         window = window_of(head, found, tokens=tokens, messages=messages)
         if window is not None and await self._is_ours(scope, conversation, head, began):
             await self._shelf.put(scope, conversation, _WINDOW, window, head.generation)
-        return found, entries
+        return found
 
     async def add_checkpoint(
         self,
@@ -324,7 +296,7 @@ class CachedStore:
         if not 0 <= behind <= _MOST_NEW or kept.head.counter != head.counter:
             return None
         newest = kept.head.seq
-        newer = await self._rows.read_rows(scope, conversation, after=newest - 1, upto=head.seq)
+        newer = await self._inner.read(scope, conversation, after=newest - 1, upto=head.seq)
         window = joined(kept, head, newer)
         if window is not None:
             self._shelf.counts.joined += 1

@@ -23,7 +23,7 @@ import msgspec
 
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry
-from turnfold.stores.ledger import Row, row_entry
+from turnfold.stores.ledger import Row, entry_row, row_entry
 from turnfold.stores.protocol import Head, Scope
 
 __all__ = (
@@ -140,14 +140,15 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
         return None
 
 
-def window_of(head: Head, rows: Sequence[Row], *, tokens: int, messages: int) -> Window | None:
+def window_of(head: Head, entries: Sequence[Entry], *, tokens: int, messages: int) -> Window | None:
     """What a tail that was read after `head` can answer under it; None when the two do not belong together."""
-    kept = tuple(row for row in rows if row.seq <= head.seq)
+    kept = [entry for entry in entries if entry.seq <= head.seq]
     if not kept or not _ends_at(head, kept[-1]):
         return None
-    spent_later = rows[-1].running - head.tokens
-    cut_by_count = messages and len(rows) >= messages
-    return Window(head, _UNKNOWN if cut_by_count else tokens - spent_later, kept)
+    spent_later = entries[-1].running - head.tokens
+    cut_by_count = messages and len(entries) >= messages
+    rows = tuple(entry_row(entry) for entry in kept)
+    return Window(head, _UNKNOWN if cut_by_count else tokens - spent_later, rows)
 
 
 def tail_of(window: Window, *, tokens: int, messages: int) -> Sequence[Row] | None:
@@ -165,9 +166,9 @@ def tail_of(window: Window, *, tokens: int, messages: int) -> Sequence[Row] | No
     return rows if reaches else None
 
 
-def joined(window: Window, head: Head, newer: Sequence[Row]) -> Window | None:
-    """The window under a later head: `newer` are the rows from the window's newest on, as the log has them now."""
-    rows = tuple(newer)
+def joined(window: Window, head: Head, newer: Sequence[Entry]) -> Window | None:
+    """The window under a later head: `newer` are the entries from the window's newest on, as the log has them now."""
+    rows = tuple(entry_row(entry) for entry in newer)
     if not rows or not window.rows or rows[0] != window.rows[-1] or not _ends_at(head, rows[-1]):
         return None
     if not rows[0].epoch:
@@ -186,5 +187,5 @@ def _trimmed(window: Window, count: int) -> Window | None:
     return Window(window.head, window.budget, tuple(rows)) if rows else None
 
 
-def _ends_at(head: Head, row: Row) -> bool:
+def _ends_at(head: Head, row: Row | Entry) -> bool:
     return row.seq == head.seq and row.running == head.tokens

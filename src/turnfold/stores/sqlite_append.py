@@ -60,8 +60,8 @@ class Appends:
         held = sql.find_conversation(connection, tenant, name, writing=True)
         self._recount(connection, tenant, name, held)
         known = sql.known_ids(connection, held.key, batch.client_ids) if held.key else {}
-        now = self._clock()
-        plan = plan_append(batch, held.head, known, created=now, expect=expect)
+        now, epoch = self._clock(), sql.new_epoch()
+        plan = plan_append(batch, held.head, known, created=now, epoch=epoch, expect=expect)
         if isinstance(plan, Stored):
             last = plan.seq + len(batch.bodies) - 1
             return Appended(plan.seq, last, repeated=True, head=held.head, before=held.head.state)
@@ -81,7 +81,8 @@ class Appends:
         head, expect = held.head, item.expect
         if expect is not None and expect != head.seq:
             raise TryAlone
-        plan = plan_append(item.batch, head, {}, created=now, expect=None)
+        epoch = sql.new_epoch()
+        plan = plan_append(item.batch, head, {}, created=now, epoch=epoch, expect=None)
         if isinstance(plan, Stored):
             raise TryAlone
         _move(connection, item, held, plan[-1], now)

@@ -9,6 +9,7 @@ from typing import cast
 from turnfold.records import Checkpoint, Document
 from turnfold.stores import sqlite_index as index
 from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.checksums import checkpoint_checksum, document_checksum
 from turnfold.stores.ledger import (
     check_seen,
     check_state,
@@ -33,7 +34,9 @@ __all__ = (
     "put_document",
 )
 
-_DOCUMENTS = "SELECT kind, key, body, version, created, text FROM document WHERE conversation = ?"
+_DOCUMENTS = (
+    "SELECT kind, key, body, version, created, text, checksum FROM document WHERE conversation = ?"
+)
 
 
 def add_checkpoint(
@@ -64,8 +67,8 @@ def add_checkpoint(
 def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoint]) -> None:
     """Write checkpoints as they are."""
     connection.executemany(
-        "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created, "
+        "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 key,
@@ -78,6 +81,7 @@ def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoin
                 each.trust,
                 each.fidelity,
                 each.created,
+                checkpoint_checksum(each),
             )
             for each in new
         ),
@@ -120,11 +124,22 @@ def put_document(
 def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:
     """Write documents as they are, over what is there; what is there must not be found any more."""
     connection.executemany(
-        "INSERT INTO document (conversation, kind, key, version, created, body, text) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET version = excluded.version, created = excluded.created, body = excluded.body, "
-        "text = excluded.text",
+        "INSERT INTO document (conversation, kind, key, version, created, body, text, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET version = excluded.version, "
+        "created = excluded.created, body = excluded.body, text = excluded.text, checksum = excluded.checksum",
         (
-            (key, each.kind, each.key, each.version, each.created, each.body, each.text)
+            (
+                key,
+                each.kind,
+                each.key,
+                each.version,
+                each.created,
+                each.body,
+                each.text,
+                document_checksum(
+                    (each.kind, each.key, each.body, each.version, each.created, each.text)
+                ),
+            )
             for each in new
         ),
     )
@@ -168,7 +183,7 @@ def dropped_version(connection: Connection, key: int) -> int:
 def find_document(connection: Connection, key: int, place: tuple[str, str]) -> Document | None:
     """One document."""
     found = connection.execute(f"{_DOCUMENTS} AND kind = ? AND key = ?", (key, *place)).fetchone()
-    return sql.to_document(found) if found is not None else None
+    return sql.to_document(connection, key, found) if found is not None else None
 
 
 def documents_after(
@@ -178,10 +193,10 @@ def documents_after(
     found = connection.execute(
         f"{_DOCUMENTS} AND kind = ? AND key > ? ORDER BY key LIMIT ?", (key, kind, after, limit)
     )
-    return [sql.to_document(row) for row in found]
+    return [sql.to_document(connection, key, row) for row in found]
 
 
 def all_documents(connection: Connection, key: int) -> Iterator[Document]:
     """Every document, by kind and key, one at a time."""
     for row in connection.execute(f"{_DOCUMENTS} ORDER BY kind, key", (key,)):
-        yield sql.to_document(row)
+        yield sql.to_document(connection, key, row)

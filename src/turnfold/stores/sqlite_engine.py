@@ -177,6 +177,8 @@ class SqliteEngine(Writer):
             self._writer.close()
             if isinstance(error, apsw.Error):
                 raise StoreUnavailable(f"cannot use {self.path!r}: {error}") from error
+            if isinstance(error, DAMAGE):
+                raise damaged(error) from None
             raise
 
     def check_log(self) -> None:

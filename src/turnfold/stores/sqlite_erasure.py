@@ -42,10 +42,11 @@ _MANY = 200
 _STEPS_AT_OPENING = 4
 _NOBODY = ""
 _SECURE, _MERGE, _MERGING = "", "merge", "merging"
+# What is damaged can lack a body, and is deleted like everything else.
 _ROWS = (
     ("beside", "id", "0"),
-    ("document", "kind, key", "length(body)"),
-    ("checkpoint", "id", "length(text)"),
+    ("document", "kind, key", "coalesce(length(body), 0)"),
+    ("checkpoint", "id", "coalesce(length(text), 0)"),
 )
 
 
@@ -181,7 +182,7 @@ def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
     # The newest first: what an entry is found by depends on the calls before it, which must still be there.
     key = erasing.key
     newest = connection.execute(
-        "SELECT seq, length(body) FROM entry WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT ?",
+        "SELECT seq, coalesce(length(body), 0) FROM entry WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT ?",
         (sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ), _most(erasing)),
     ).fetchall()
     if not newest:

@@ -19,6 +19,7 @@ from turnfold.errors import InvalidRecord
 from turnfold.recall import TERMS_MADE_BY
 from turnfold.records import Message, decode_message
 from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.checksums import is_sound_text
 from turnfold.stores.findable import CALL_REACH, Findable, ToolNames, findable, marks_of_text
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_filling import Filling, Index, Placed
@@ -51,7 +52,8 @@ _REMOVED_AT_ONCE = 8
 """Steps in which an index is taken apart when the file is opened: that of a new file is then gone."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 _BESIDE_TEXT = (
-    "SELECT beside.id, coalesce(document.text, checkpoint.text, '') FROM beside "
+    "SELECT beside.id, coalesce(document.text, checkpoint.text, ''), "
+    "iif(document.text IS NULL, checkpoint.checksum, document.checksum) FROM beside "
     "LEFT JOIN document ON document.conversation = beside.conversation "
     "AND document.kind = beside.kind AND document.key = beside.key "
     "LEFT JOIN checkpoint ON beside.kind = 'checkpoint' "
@@ -262,28 +264,28 @@ def _entries(
 ) -> Iterator[Placed]:
     """Entries with what they are found by. One that is damaged is found by nothing."""
     tools = ToolNames(after=after, earlier=lambda: _messages_before(connection, key, after))
-    for row in sql.rows(connection, key, after=after, upto=upto, limit=limit):
-        message = _message(row.body)
+    for columns in sql.raw_rows(connection, key, after=after, upto=upto, limit=limit):
+        seq, message = cast("int", columns[0]), _message(connection, key, columns)
         found = None if message is None else findable(message, tools.of(message))
         if message is None:
             # It must not end all searches of its scope; whoever reads the entry itself is told.
             _log.warning(
                 "entry %d cannot be read and is not indexed",
-                row.seq,
-                extra={"event": "unreadable_entry", "seq": row.seq},
+                seq,
+                extra={"event": "unreadable_entry", "seq": seq},
             )
             tools.skip()
-        yield sql.row_id(key, row.seq), found
+        yield sql.row_id(key, seq), found
 
 
 def _messages_before(connection: Connection, key: int, seq: int) -> Sequence[Message | None]:
-    rows = sql.rows(connection, key, after=max(seq - CALL_REACH, 0), upto=seq)
-    return [_message(row.body) for row in rows]
+    found = sql.raw_rows(connection, key, after=max(seq - CALL_REACH, 0), upto=seq)
+    return [_message(connection, key, columns) for columns in found]
 
 
-def _message(body: bytes) -> Message | None:
+def _message(connection: Connection, key: int, columns: tuple[object, ...]) -> Message | None:
     try:
-        return decode_message(body)
+        return decode_message(sql.to_row(connection, key, columns).body)
     except InvalidRecord:
         return None
 
@@ -292,9 +294,10 @@ def _message(body: bytes) -> Message | None:
 
 
 def _beside(connection: Connection, key: int, which: str, *values: object) -> Iterator[Placed]:
-    for place, text in connection.execute(f"{_BESIDE_TEXT} {which}", (key, *values)):
-        said = cast("str", text)
-        yield cast("int", place), Findable(said, marks_of_text(said))
+    for row in connection.execute(f"{_BESIDE_TEXT} {which}", (key, *values)):
+        place, said, checksum = cast("tuple[int, str, int | None]", row)
+        sound = is_sound_text(said, checksum)
+        yield place, Findable(said, marks_of_text(said)) if sound else None
 
 
 def place_beside(connection: Connection, key: int, kind: str, name: str) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from turnfold.records import Document
 from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.checksums import document_checksum
 from turnfold.stores.ledger import check_state, check_version, next_version
 from turnfold.stores.protocol import State
 from turnfold.stores.sqlite_beside import insert_documents
@@ -64,18 +65,14 @@ class Notes:
         held = self._remembered.held(connection, item.tenant, item.conversation)
         if not held.key or held.head.state != item.state or item.document.text:
             raise TryAlone
-        document = item.document
+        kind, key, body = item.document.kind, item.document.key, item.document.body
+        version = next_version(0, held.dropped)
+        checksum = document_checksum((kind, key, body, version, now, ""))
         sql.raise_generation(connection, held, now=now)
         # A document that is there already breaks the key, and the note is refused step by step.
         connection.execute(
-            "INSERT INTO document (conversation, kind, key, version, created, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                held.key,
-                document.kind,
-                document.key,
-                next_version(0, held.dropped),
-                now,
-                document.body,
-            ),
+            "INSERT INTO document (conversation, kind, key, version, created, body, checksum) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (held.key, kind, key, version, now, body, checksum),
         )
         return held.head.state

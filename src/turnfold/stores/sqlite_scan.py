@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
 from turnfold.errors import InvalidRecord
 from turnfold.recall import AskedTerms
@@ -19,6 +19,7 @@ from turnfold.stores.within import ENTRY, Within
 
 __all__ = ("Scanned", "scan_newest")
 
+_Columns: TypeAlias = tuple[object, ...]
 NEWEST = 1000
 """Entries that are looked through in one search."""
 _CONVERSATIONS = 16
@@ -54,10 +55,9 @@ def scan_newest(
     ).fetchall()
     for key, name, indexed in cast("list[tuple[int, str, int]]", waiting):
         left = NEWEST - scanned.entries
-        newest = sql.rows(connection, key, after=indexed, limit=left, newest_first=True)
-        rows = list(newest)[::-1]
-        scanned.entries += len(rows)
-        for row, found in _found(connection, key, rows):
+        newest = list(sql.raw_rows(connection, key, after=indexed, limit=left, newest_first=True))
+        scanned.entries += len(newest)
+        for row, found in _found(connection, key, newest[::-1]):
             candidate = Candidate(name, row.seq, ENTRY, "", asked.held_by(found.text))
             scanned.holding.update(candidate.held.counts.keys())
             if candidate.held.counts and _passes(row, found, within):
@@ -65,21 +65,23 @@ def scan_newest(
     return scanned
 
 
-def _found(connection: Connection, key: int, rows: list[Row]) -> Iterator[tuple[Row, Findable]]:
-    """Each entry that can be read, with what it is found by."""
-    after = rows[0].seq - 1 if rows else 0
-    tools = ToolNames(
-        after=after,
-        earlier=lambda: [
-            _message(row.body)
-            for row in sql.rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
-        ],
-    )
-    for row in rows:
-        message = _message(row.body)
-        if message is None:
+def _found(
+    connection: Connection, key: int, entries: list[_Columns]
+) -> Iterator[tuple[Row, Findable]]:
+    """Each entry that can be read, with what it is found by; a damaged one is logged when it is to be indexed."""
+    after = cast("int", entries[0][0]) - 1 if entries else 0
+
+    def earlier() -> list[Message | None]:
+        before = sql.raw_rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
+        return [read[1] if (read := _read(connection, key, each)) else None for each in before]
+
+    tools = ToolNames(after=after, earlier=earlier)
+    for columns in entries:
+        read = _read(connection, key, columns)
+        if read is None:
             tools.skip()
         else:
+            row, message = read
             yield row, findable(message, tools.of(message))
 
 
@@ -92,8 +94,9 @@ def _passes(row: Row, found: Findable, within: Within) -> bool:
     )
 
 
-def _message(body: bytes) -> Message | None:
+def _read(connection: Connection, key: int, columns: _Columns) -> tuple[Row, Message] | None:
     try:
-        return decode_message(body)
+        row = sql.to_row(connection, key, columns)
+        return row, decode_message(row.body)
     except InvalidRecord:
         return None

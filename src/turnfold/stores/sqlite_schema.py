@@ -181,6 +181,26 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ALTER TABLE entry ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
         """,
     ),
+    (
+        # `entry.epoch` stands after the body, so whoever asks for a head reads through the newest body. The epoch moves
+        # into the upper 31 bits of `revision`, which stands before it; only conversations whose newest entry has one
+        # are looked through. Dropping the column would rewrite every log, so it becomes that of the checksums (see
+        # checksums.py), where 0 means none. What is stored already gets none: it may be damaged. Statements of the step
+        # before name `epoch`, and fail.
+        "0008_checksums",
+        """
+        UPDATE entry SET revision = (entry.epoch & 2147483647) << 32 | entry.revision, epoch = 0
+            FROM conversation JOIN entry AS last ON last.id = (SELECT max(id) FROM entry
+                WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295)
+            WHERE last.epoch AND entry.epoch
+                AND entry.id > conversation.key << 32 AND entry.id <= conversation.key << 32 | 4294967295;
+        UPDATE conversation SET revision = (epoch & 2147483647) << 32 | revision WHERE epoch;
+        ALTER TABLE conversation DROP COLUMN epoch;
+        ALTER TABLE entry RENAME COLUMN epoch TO checksum;
+        ALTER TABLE checkpoint ADD COLUMN checksum INTEGER;
+        ALTER TABLE document ADD COLUMN checksum INTEGER;
+        """,
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any, cast
 
@@ -19,7 +20,9 @@ import msgspec
 from turnfold.recall import AskedTerms
 from turnfold.records import decode_message
 from turnfold.stores import sqlite_rows as sql
+from turnfold.stores.checksums import damaged, is_sound_entry, is_sound_text
 from turnfold.stores.findable import required_marks
+from turnfold.stores.log_mark import log_mark
 from turnfold.stores.ranking import MOST_CANDIDATES, Candidate, Choosing, Hit, choosing_terms, rank
 from turnfold.stores.sqlite_engine import Connection
 from turnfold.stores.sqlite_erasure import erasing_keys
@@ -42,11 +45,13 @@ LEFT JOIN checkpoint ON beside.kind = 'checkpoint'
     AND checkpoint.conversation = beside.conversation AND checkpoint.id = beside.key
 """
 _ENTRIES_READ = """
-SELECT conversation.name, entry.seq, entry.body FROM json_each(?) AS chosen JOIN entry ON entry.id = chosen.value
+SELECT conversation.name, entry.id, coalesce(entry.client_id, ''), entry.created, entry.turn, entry.body, entry.checksum
+FROM json_each(?) AS chosen JOIN entry ON entry.id = chosen.value
 JOIN conversation ON conversation.key = entry.id >> 32 AND conversation.tenant = ?
 """
 _BESIDE_READ = f"""
-SELECT conversation.name, beside.kind, beside.key, coalesce(document.text, checkpoint.text, '')
+SELECT conversation.name, beside.kind, beside.key, coalesce(document.text, checkpoint.text, ''),
+    iif(document.text IS NULL, checkpoint.checksum, document.checksum)
 FROM json_each(?) AS chosen JOIN beside ON beside.id = chosen.value
 JOIN conversation ON conversation.key = beside.conversation AND conversation.tenant = ? {_TEXTS_BESIDE}
 """
@@ -114,11 +119,18 @@ def _read(
     """The chosen places with what they hold of the terms."""
     entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
     beside = msgspec.json.encode([place for place in chosen if place < 0]).decode()
-    for name, seq, body in connection.execute(_ENTRIES_READ, (entries, tenant)):
-        said = decode_message(cast("bytes", body)).text
-        yield Candidate(cast("str", name), cast("int", seq), ENTRY, "", asked.held_by(said))
+    for row in connection.execute(_ENTRIES_READ, (entries, tenant)):
+        name, place, client_id, created, turn, body, checksum = cast(
+            "tuple[str, int, str, int, int, bytes, int | None]", row
+        )
+        seq = place & sql.LAST_SEQ
+        if not is_sound_entry(place, (client_id, created, turn, body), checksum):
+            raise damaged(f"entry {seq}", partial(log_mark, tenant, name))
+        yield Candidate(name, seq, ENTRY, "", asked.held_by(decode_message(body).text))
     for row in connection.execute(_BESIDE_READ, (beside, tenant)):
-        name, kind, key, text = cast("tuple[str, str, str, str]", row)
+        name, kind, key, text, checksum = cast("tuple[str, str, str, str, int | None]", row)
+        if not is_sound_text(text, checksum):
+            raise damaged(f"{kind} {key}", partial(log_mark, tenant, name))
         yield Candidate(name, 0, kind, key, asked.held_by(text))
 
 

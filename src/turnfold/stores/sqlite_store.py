@@ -19,11 +19,11 @@ from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_messa
 from turnfold.stores import sqlite_beside as beside
 from turnfold.stores import sqlite_rows as sql
 from turnfold.stores.ledger import (
-    Row,
+    Columns,
     check_checkpoint,
     check_document,
+    columns_entry,
     prepare,
-    row_entry,
 )
 from turnfold.stores.log_mark import log_mark
 from turnfold.stores.protocol import (
@@ -137,76 +137,57 @@ class SqliteStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
-        rows = await self.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
-        return [row_entry(row) for row in rows]
-
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `read`, with the epochs of the entries."""
         check_range(after, upto, limit)
         last = sql.LAST_SEQ if upto is None else upto
 
-        def job(connection: Connection, held: sql.Held) -> list[Row]:
-            return list(sql.rows(connection, held.key, after=after, upto=last, limit=limit))
+        def job(connection: Connection, held: sql.Held) -> list[Columns]:
+            return list(sql.entries(connection, held.key, after=after, upto=last, limit=limit))
 
-        return await self._reading(scope, conversation, job)
+        return [columns_entry(each) for each in await self._reading(scope, conversation, job)]
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         check_turn(turn)
 
-        def job(connection: Connection, held: sql.Held) -> list[Row]:
+        def job(connection: Connection, held: sql.Held) -> list[Columns]:
             # Turns grow with seq, so their edges are found by halving, not by an index of their own.
             first = sql.first_of_turn(connection, held, turn)
             stop = sql.first_of_turn(connection, held, turn + 1)
-            return list(sql.rows(connection, held.key, after=first - 1, upto=stop - 1))
+            return list(sql.entries(connection, held.key, after=first - 1, upto=stop - 1))
 
-        return [row_entry(row) for row in await self._reading(scope, conversation, job)]
+        return [columns_entry(each) for each in await self._reading(scope, conversation, job)]
 
     async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
         for name in client_ids:
             check_name(name, "client id")
 
-        def job(connection: Connection, held: sql.Held) -> list[Row]:
+        def job(connection: Connection, held: sql.Held) -> list[Columns]:
             found = sql.known_ids(connection, held.key, sorted(set(client_ids)))
             return [
-                row
+                each
                 for seq in sorted(stored.seq for stored in found.values())
-                for row in sql.rows(connection, held.key, after=seq - 1, upto=seq)
+                for each in sql.entries(connection, held.key, after=seq - 1, upto=seq)
             ]
 
-        return [row_entry(row) for row in await self._reading(scope, conversation, job)]
+        return [columns_entry(each) for each in await self._reading(scope, conversation, job)]
 
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        rows = await self.tail_rows(scope, conversation, tokens=tokens, messages=messages)
-        return [row_entry(row) for row in rows]
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `tail`, with the epochs of the entries."""
         check_budget(tokens, messages)
         await self._ensure_counted(scope, conversation)
 
-        def job(connection: Connection, held: sql.Held) -> list[Row]:
-            kept: list[Row] = []
-            for row in sql.rows(connection, held.key, newest_first=True):
-                if held.head.tokens - row.running + row.tokens > tokens:
+        def job(connection: Connection, held: sql.Held) -> list[Columns]:
+            kept: list[Columns] = []
+            for each in sql.newest_entries(connection, held.key):
+                cost, running = each[4:6]
+                if held.head.tokens - running + cost > tokens:
                     break
                 if messages and len(kept) >= messages:
                     break
-                kept.append(row)
+                kept.append(each)
             return kept[::-1]
 
-        return await self._reading(scope, conversation, job)
+        return [columns_entry(each) for each in await self._reading(scope, conversation, job)]
 
     async def add_checkpoint(
         self,
@@ -315,7 +296,7 @@ class SqliteStore:
                 "WHERE tenant = ? AND name > ? AND NOT deleted ORDER BY name LIMIT ?",
                 (scope.tenant, after, limit),
             )
-            return [sql.to_info(row) for row in found]
+            return [sql.to_info(scope.tenant, row) for row in found]
 
         return await self._engine.read(job)
 

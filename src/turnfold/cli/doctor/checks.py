@@ -18,9 +18,9 @@ from importlib import metadata
 
 import turnfold
 from turnfold.cli.store_address import address_of, file_of, shown_address
-from turnfold.errors import TurnfoldError
+from turnfold.errors import InvalidRecord, TurnfoldError
 from turnfold.memory.drive import drive
-from turnfold.stores import Ability, Scope, open_store
+from turnfold.stores import Ability, ConversationInfo, Scope, Store, open_store
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, sqlite_version
 from turnfold.tokens import ENCODINGS, Encoding
 from turnfold.tokens.prices import shipped_prices
@@ -30,6 +30,9 @@ __all__ = ("Finding", "State", "examine")
 _SENTENCE = "The deposit is 4,471.50 EUR. 定金是 4471.50 欧元。"
 _OLDEST_PYTHON = (3, 11)
 _SPARE_BYTES = 200 << 20
+_MOST_READ = 50_000
+"""Entries that are read to see whether they are sound: a few seconds."""
+_SHOWN_FAULTS = 5
 
 
 class State(StrEnum):
@@ -175,7 +178,7 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[Findin
     held = open_store(address, cache=cache, blocking=True)
     try:
         health = drive(held.health())
-        drive(held.conversations(Scope(tenant), limit=1))
+        contents = _contents(held, Scope(tenant))
     finally:
         drive(held.close())
     facts = ", ".join(f"{name} {value}" for name, value in sorted(health.details.items()))
@@ -186,6 +189,38 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[Findin
     )
     for warning in health.warnings:
         yield Finding(name="store", state=State.BAD, detail=warning)
+    yield contents
+
+
+def _contents(held: Store, scope: Scope) -> Finding:
+    """Whether what is stored can be read: every body has a checksum."""
+    read, after, faults = 0, "", list[str]()
+    while read < _MOST_READ and (page := drive(held.conversations(scope, after=after))):
+        for info in page:
+            after = info.conversation
+            try:
+                read += _read_whole(held, scope, info)
+            except InvalidRecord as error:
+                faults.append(str(error))
+            if read >= _MOST_READ:
+                break
+    more = f"; no more than {_MOST_READ:,} are read" if read >= _MOST_READ else ""
+    return Finding(
+        name="contents",
+        state=State.BAD if faults else State.OK,
+        detail="; ".join(faults[:_SHOWN_FAULTS])
+        or f"{read:,} entries are as they were written{more}",
+        remedy="Restore the store from a backup, and look at the disk it is on" if faults else "",
+    )
+
+
+def _read_whole(held: Store, scope: Scope, info: ConversationInfo) -> int:
+    """Read a conversation; how many entries it has."""
+    drive(held.capture(scope, info.conversation, lambda _: None))
+    after = 0
+    while page := drive(held.read(scope, info.conversation, after=after)):
+        after = page[-1].seq
+    return after
 
 
 def _disk(store: str | None) -> Iterator[Finding]:

@@ -21,7 +21,6 @@ from turnfold.errors import (
 )
 from turnfold.memory.metrics.meter import Meter
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores.ledger import Row, rows_of
 from turnfold.stores.protocol import (
     Appended,
     Captured,
@@ -66,7 +65,6 @@ class MeteredStore:
         self.abilities = inner.abilities
         self.blocking = inner.blocking
         self._inner = inner
-        self._rows = rows_of(inner)
         self._meter = meter
 
     async def append(
@@ -97,20 +95,6 @@ class MeteredStore:
             _READ, self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
         )
 
-    async def read_rows(
-        self,
-        scope: Scope,
-        conversation: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int = 1000,
-    ) -> list[Row]:
-        """Like `read`, with the epochs of the entries."""
-        return await self._timed(
-            _READ, self._rows.read_rows(scope, conversation, after=after, upto=upto, limit=limit)
-        )
-
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         return await self._timed(_READ, self._inner.read_turn(scope, conversation, turn))
 
@@ -122,14 +106,6 @@ class MeteredStore:
     ) -> list[Entry]:
         return await self._timed(
             _READ, self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
-        )
-
-    async def tail_rows(
-        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
-    ) -> list[Row]:
-        """Like `tail`, with the epochs of the entries."""
-        return await self._timed(
-            _READ, self._rows.tail_rows(scope, conversation, tokens=tokens, messages=messages)
         )
 
     async def add_checkpoint(

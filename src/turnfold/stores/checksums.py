@@ -1,0 +1,164 @@
+"""Checksums of what is stored, so that damage on the disk is told, and never served as text.
+
+A checksum covers what a caller is given, and the place it was written to; costs are left out, because they are counted
+anew when the counter changes. What a release before checksums wrote has none (NULL; 0 for an entry of a SQLite file)
+and is served unchecked. The columns of a damaged row can have any type: that is told in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, cast
+from zlib import crc32
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import Checkpoint, Document
+from turnfold.stores.ledger import Columns, Row
+
+__all__ = (
+    "Mark",
+    "checked_checkpoint",
+    "checked_columns",
+    "checked_document",
+    "checked_row",
+    "checkpoint_checksum",
+    "damaged",
+    "document_checksum",
+    "entry_checksum",
+    "is_sound_entry",
+    "is_sound_text",
+    "record_checksum",
+)
+
+Mark: TypeAlias = Callable[[], str]
+"""Tells the log mark of the conversation that is read; asked only where something is damaged."""
+
+_PRIME = 4294967291
+_SPREAD = 961
+_DOCUMENT = [str, str, bytes, int, int, str]
+_CHECKPOINT = [str, str, int, str, str, str, str, float, int]
+
+
+def damaged(what: str, mark: Mark) -> InvalidRecord:
+    """The error for something that is not as it was written."""
+    return InvalidRecord(
+        f"{what} of conversation {mark()} is not what was written: the storage is damaged",
+        remedy="Restore the store from a backup; `turnfold doctor` finds what else is damaged",
+    )
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+def entry_checksum(place: int, fields: tuple[str, int, int, bytes]) -> int:
+    """The checksum of an entry by its fields (client id, created, turn, body).
+
+    `place` is its number among those it could be mistaken for.
+    """
+    client_id, created, turn, body = fields
+    # Arithmetic and not text before the body: this is run for every entry that is written.
+    start = (place * _SPREAD + created + turn * 31) % _PRIME
+    return crc32(body, crc32(client_id.encode(), start) if client_id else start)
+
+
+def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: int | None) -> bool:
+    """Whether an entry is what was written: for who reads nothing else of it."""
+    try:
+        sound = entry_checksum(place, fields)
+    except (TypeError, AttributeError):
+        return False
+    return sound == checksum or (not checksum and type(fields[3]) is bytes)
+
+
+def checked_columns(
+    found: Iterable[Sequence[object]], base: int, mark: Mark, *, first: int = 0, step: int = 0
+) -> Iterator[Columns]:
+    """Entries as their columns, each compared with its checksum; the place of each is `base | seq`.
+
+    With a `step` their seqs are to follow each other, from `first` on unless that is 0: none may be missing.
+    """
+    start = base * _SPREAD % _PRIME
+    for columns in cast("Iterable[Columns]", found):
+        seq, client_id, created, turn, tokens, running, body, epoch, checksum = columns
+        try:
+            _ = tokens - running - epoch  # numbers, whatever the row says they are
+            # `entry_checksum`, without a call for each entry that is read.
+            placed = (start + seq * _SPREAD + created + turn * 31) % _PRIME
+            if client_id:
+                placed = crc32(client_id.encode(), placed)
+            if crc32(body, placed) != checksum and (checksum or type(body) is not bytes):
+                raise damaged(f"entry {seq}", mark)
+        except (TypeError, AttributeError):
+            raise damaged(f"entry {seq}", mark) from None
+        if step:
+            if seq != first and first:
+                raise damaged(f"the entry before or after {seq}", mark)
+            first = seq + step
+        yield columns
+
+
+def checked_row(found: Sequence[object], base: int, mark: Mark) -> Row:
+    """An entry from its columns, as `checked_columns` has it."""
+    [columns] = checked_columns((found,), base, mark)
+    return Row(*columns[:8])
+
+
+# ------------------------------------------------------------------- checkpoints and documents, beside the log
+
+
+def _text_checksum(text: str) -> int:
+    """The upper half of a checksum: a search reads texts, and nothing else of what they belong to."""
+    return crc32(text.encode()) & 0x7FFFFFFF
+
+
+def is_sound_text(text: object, checksum: object) -> bool:
+    """Whether the text of a checkpoint or a document is what was written."""
+    if type(text) is not str:
+        return False
+    return checksum is None or (type(checksum) is int and checksum >> 32 == _text_checksum(text))
+
+
+def document_checksum(fields: tuple[str, str, bytes, int, int, str]) -> int:
+    """The checksum of a document by its fields (kind, key, body, version, created, text)."""
+    kind, key, body, version, created, text = fields
+    named = crc32(f"{kind}:{key}".encode(), (version * 31 + created) % _PRIME)
+    return (_text_checksum(text) << 32 if text else 0) | crc32(body, named)
+
+
+def checked_document(found: Sequence[object], mark: Mark) -> Document:
+    """A document from its columns (kind, key, body, version, created, text) and its checksum."""
+    kind, key, body, version, created, text, checksum = cast(
+        "tuple[str, str, bytes, int, int, str, int | None]", found
+    )
+    try:
+        sound = document_checksum((kind, key, body, version, created, text))
+    except (TypeError, AttributeError):
+        sound = -1
+    if sound != checksum and (checksum is not None or [*map(type, found[:6])] != _DOCUMENT):
+        raise damaged(f"document {kind}/{key}", mark)
+    return Document(kind, key, body, version, created, text)
+
+
+def checkpoint_checksum(checkpoint: Checkpoint) -> int:
+    """The checksum of a checkpoint."""
+    known = (
+        f"{checkpoint.upto}:{checkpoint.created}:{float(checkpoint.fidelity)!r}:{checkpoint.id}:"
+        f"{checkpoint.previous}:{checkpoint.digest}:{checkpoint.model}:{checkpoint.trust}"
+    )
+    return _text_checksum(checkpoint.text) << 32 | crc32(known.encode())
+
+
+def record_checksum(record: bytes) -> int:
+    """The checksum of a checkpoint that is stored as one record."""
+    return crc32(record)
+
+
+def checked_checkpoint(found: Sequence[object], mark: Mark) -> Checkpoint:
+    """A checkpoint from its columns, in the order of its fields, and its checksum."""
+    *values, checksum = found
+    if [*map(type, values)] != _CHECKPOINT:
+        raise damaged(f"checkpoint {values[0]!r}", mark)
+    checkpoint = Checkpoint(*cast("list[str]", values))  # pyright: ignore[reportArgumentType] (as just seen)
+    if checksum is not None and checksum != checkpoint_checksum(checkpoint):
+        raise damaged(f"checkpoint {checkpoint.id!r}", mark)
+    return checkpoint
