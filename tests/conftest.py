@@ -1,4 +1,8 @@
-"""What holds for every test."""
+"""Settings that hold for every test.
+
+Properties have no deadline: how long one example takes is a fact of the machine and of what else runs on it, and a
+test that fails because of that says nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
+try:
+    from hypothesis import settings
+except ImportError:  # an environment that checks the pins alone
+    pass
+else:
+    settings.register_profile("turnfold", deadline=None)
+    settings.load_profile("turnfold")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,7 @@ pytest.importorskip(
     reason="the extra claude-agent-sdk is not installed; make test-claude has it",
 )
 
+from tests.agent.hostile_values import RETURNING, UNAWAITED
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.claude_agent_sdk import (
     RECALL_TOOL,
@@ -175,3 +176,60 @@ def test_what_would_have_to_be_replaced_is_refused() -> None:
                 turnfold_options(memory, "s", recall_tokens=10)
 
     asyncio.run(main())
+
+
+# ---------------------------------------------------------------------------------- whatever a tool responds
+
+
+async def logged(session: AsyncSession) -> list[str]:
+    """The one call of a session, and the text of its result."""
+    [call] = [call for one in await session.history() for call in one.message.calls]
+    [result] = [result for one in await session.history() for result in one.message.results]
+    assert (call.name, result.call_id) == ("look", call.id)
+    return [call.arguments, result.text]
+
+
+AROUND: dict[str, Callable[[object], object]] = {
+    "alone": lambda value: value,
+    "in a block": lambda value: {"content": [{"type": "text", "text": value}]},
+    "in a field": lambda value: {"value": [value]},
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("name", sorted(RETURNING.keys() - UNAWAITED))
+def test_every_response_of_a_tool_is_logged(name: str, around: str) -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        response = AROUND[around](RETURNING[name]())
+        await hooks.tool_used(used("look", "t1", response), "t1", None)
+        assert (await logged(memory.session("s")))[0] == '{"at": 1}'
+
+    with_hooks(work, findings=[FindingRule("look")])
+
+
+@pytest.mark.parametrize("name", sorted(RETURNING.keys() - UNAWAITED))
+def test_every_input_of_a_tool_is_logged(name: str) -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        given = used("look", "t1", "seen 看", tool_input={"at": RETURNING[name]()})
+        await hooks.tool_used(given, "t1", None)
+        assert (await logged(memory.session("s")))[1] == "seen 看"
+
+    with_hooks(work)
+
+
+def test_half_a_character_is_logged_escaped() -> None:
+    half = "half \ud83d"
+
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        await hooks.prompt_submitted({"prompt": half, "prompt_id": "p"}, None, None)
+        failed = {"tool_name": "look", "tool_input": {"at": half}, "error": half}
+        await hooks.tool_failed(failed, "t\udc00", None)
+        await hooks.stopped({"last_assistant_message": half, "prompt_id": "p"}, None, None)
+        assert await spoken(memory.session("s")) == [
+            ("user", "half \\ud83d"),
+            ("assistant", ""),
+            ("tool", "half \\ud83d"),
+            ("assistant", "half \\ud83d"),
+        ]
+
+    with_hooks(work)

@@ -111,7 +111,9 @@ def test_a_run_goes_on_whatever_its_model_and_its_tools_say() -> None:
         results = [one for one in state["messages"] if isinstance(one, ToolMessage)]
         assert [one.text for one in results] == [f"nan: {HALF}"] * 2  # the second is no repetition
         shown = model.prompts[-1].messages
-        assert [one.text for one in shown] == [HALF, HALF, HALF, f"nan: {HALF}", "", f"nan: {HALF}"]
+        assert [one.text for one in shown if not isinstance(one, ToolMessage)] == [HALF] * 3 + [""]
+        told = [one.text for one in shown if isinstance(one, ToolMessage)]
+        assert [text.partition("\n")[2] for text in told] == ["nan: half a \\ud83d pair"] * 2
 
 
 def test_sabotage_without_it_the_run_stops_and_the_error_names_the_message(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-__all__ = ("RAISING", "RETURNING", "Unprintable", "made", "recipes")
+__all__ = ("RAISING", "RETURNING", "UNAWAITED", "Unprintable", "call_ids", "made", "recipes")
 
 
 class Stop(BaseException):
@@ -103,6 +104,13 @@ def _lying(kind: object) -> object:
     return Liar()
 
 
+class Undumpable:
+    """Looks like a pydantic model."""
+
+    def model_dump(self, *_: object, **__: object) -> object:
+        raise Stop("no fields")
+
+
 class Waiting:
     """Something to await, and no coroutine."""
 
@@ -158,6 +166,8 @@ RETURNING: dict[str, Callable[[], object]] = {
     "cycle": _cycle,
     "nan": lambda: {"a": float("nan"), "b": [float("-inf")]},
     "bytes": lambda: b"\x00\xff\x89PNG",
+    "bytes inside": lambda: {"b": [b"\xff"]},
+    "model_dump raises": Undumpable,
     "huge int": lambda: 10**5_000,
     "huge int inside": lambda: [{"n": -(10**5_000)}],
     "keys of many types": lambda: {(1, 2): 3, None: 4, b"k": 5},
@@ -173,6 +183,15 @@ RETURNING: dict[str, Callable[[], object]] = {
     "not implemented": lambda: NotImplemented,
 }
 """Functions that return what is hard to write as text."""
+
+
+UNAWAITED = frozenset({"coroutine", "coroutine that returns a coroutine"})
+"""Those of which Python complains where a framework does not await them."""
+
+
+def call_ids(names: Iterable[str]) -> dict[str, str]:
+    """Name of a value -> an id for the call that returns it, which every provider takes."""
+    return {name: re.sub("[^a-z]+", "_", name) for name in names}
 
 
 def _closed() -> object:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 
 from tests.service.running import PATIENCE, Running, running
 from turnfold.memory import Memory
+from turnfold.memory.front_door import make_setting
+from turnfold.memory.waiting import AwaitingWay
+from turnfold.service import events as events_module
+from turnfold.service.events import _of_tenant, _Stream
 from turnfold.service.running import ServiceOptions
+from turnfold.service.state import ServiceState
+from turnfold.service.tokens import Caller
 
 
 class Served:
@@ -160,3 +169,99 @@ def test_an_id_of_another_stream_is_refused(served: Served) -> None:
     with served.service.client() as client:
         answer = client.get("/v1/events", headers={"last-event-id": "not one"})
     assert answer.status_code == 422
+
+
+# ---------------------------------------------------------------------------------- what is remembered is bounded
+
+
+HOUR = 3_600_000_000
+"""In microseconds."""
+
+
+class Streamed:
+    """A tenant's stream over a store whose clock is told what time it is."""
+
+    def __init__(self, since: int) -> None:
+        self.now = since
+        way = AwaitingWay()
+        setting = make_setting("sqlite://", way, blocking=False, clock=lambda: self.now)
+        self.state = ServiceState(setting)
+        self.stream = _Stream(self.state, Caller("default", frozenset(), ""), since=since)
+        self.frames = cast("AsyncGenerator[bytes]", _of_tenant(self.stream))
+
+    async def call(self, name: str) -> str:
+        """One call in a session, an hour after the one before."""
+        self.now += HOUR
+        session = self.state.memory("default").session(name)
+        await session.user("hi 你好")
+        await session.context()
+        self.state.ring("default")
+        return f"{name} {session.last_call}"
+
+    async def heard(self) -> str:
+        frame = await anext(self.frames)
+        data = json.loads(frame.split(b"data: ")[1])
+        return f"{data['conversation']} {data['manifest']['call']}"
+
+
+@pytest.mark.parametrize(("most", "sent", "largest"), [(4, 1, 5), (10_000, 10_000, 20)])
+def test_a_stream_remembers_a_bounded_number_of_sessions_and_hears_every_call_once(
+    most: int, sent: int, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "_FOLLOWED", most)
+    # A stream that forgets has nothing but the calls' own times to tell them apart.
+    monkeypatch.setattr(events_module, "_SENT", sent)
+    monkeypatch.setattr(events_module, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(events_module, "_SHARE", 0)
+
+    async def listen() -> tuple[list[str], list[str], int]:
+        # Long ago, so that every session but the newest has been quiet for a while.
+        streamed = Streamed(since=HOUR)
+        made: list[str] = []
+        heard: list[str] = []
+        followed = 0
+        for number in range(60):
+            made.append(await streamed.call(f"s{number % 20}"))
+            heard.append(await streamed.heard())
+            followed = max(followed, len(streamed.stream.followed))
+        await streamed.frames.aclose()
+        await streamed.state.close()
+        return made, heard, followed
+
+    made, heard, followed = asyncio.run(listen())
+    assert heard == made
+    assert followed == largest
+
+
+def test_sabotage_a_stream_that_only_forgets_repeats_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forget(self: _Stream, looked: int) -> None:
+        del looked
+        self.followed.clear()
+
+    monkeypatch.setattr(_Stream, "forget_quiet", forget)
+    with pytest.raises(AssertionError):
+        test_a_stream_remembers_a_bounded_number_of_sessions_and_hears_every_call_once(
+            4, 1, 5, monkeypatch
+        )
+
+
+def test_a_service_forgets_tenants_and_tokens_that_no_longer_listen(served: Served) -> None:
+    state = served.service.state
+    for tenant in range(50):
+        state.ring(f"t{tenant}")
+        state.bell(f"t{tenant}")
+    gc.collect()
+    assert list(state._bells) == []
+    with listening(served, "/v1/events") as heard:
+        served.call("a")
+        next(heard)
+        assert list(state._bells) == ["default"]
+        assert dict(state.streams) == {"": 1}
+    limit = time.monotonic() + PATIENCE
+    while state.streams:  # the service notices that nobody listens
+        assert time.monotonic() < limit
+        served.call("a")
+    gc.collect()
+    assert list(state._bells) == []

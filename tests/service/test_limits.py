@@ -9,11 +9,15 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.service.running import make_tokens, running
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
 from turnfold.records import Document, Entry, NewEntry, encode_message, user
+from turnfold.service import limits as limits_module
+from turnfold.service import quota as quota_module
 from turnfold.service.limits import Limits, Pace
 from turnfold.service.quota import Quota
 from turnfold.service.running import ServiceOptions
@@ -237,3 +241,101 @@ def test_a_token_has_so_many_streams(tmp_path: Path) -> None:
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption):
         Limits(**wrong)
+
+
+# ---------------------------------------------------------------------------------- what is remembered is bounded
+
+
+def test_a_quota_remembers_a_bounded_number_of_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_module, "_TENANTS", 8)
+
+    async def sums() -> tuple[int, int, int]:
+        store = open_store("sqlite://")
+        quota = Quota(store, tokens=1_000)
+        for number in range(100):
+            await quota.check(f"t{number}")
+        sizes = len(quota._used), len(quota._looking)
+        await asyncio.gather(*(quota.check(f"t{number % 20}") for number in range(200)))
+        await store.close()
+        return *sizes, len(quota._looking)
+
+    assert asyncio.run(sums()) == (8, 0, 0)
+
+
+def test_a_quota_remembers_a_bounded_number_of_conversations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quota_module, "_CONVERSATIONS", 10)
+
+    async def sums() -> list[int]:
+        store, found = open_store("sqlite://"), list[int]()
+        quota = Quota(store, tokens=1_000_000)
+        for tenant, conversations in (("a", 4), ("b", 4), ("c", 4), ("huge", 30), ("a", 0)):
+            for number in range(conversations):
+                await store.append(Scope(tenant), f"c{number}", [NewEntry(user("词"))])
+            await quota.check(tenant)
+            found.append(sum(len(each.held) for each in quota._used.values()))
+        await store.close()
+        return found
+
+    # One tenant is always remembered, however much it holds.
+    assert asyncio.run(sums()) == [4, 8, 8, 30, 4]
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["say", "check", "erase"]), st.integers(0, 5), st.integers(0, 2)),
+        max_size=40,
+    )
+)
+def test_a_quota_that_forgets_answers_as_one_that_does_not(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    async def answers(most: int) -> list[int]:
+        store, found = open_store("sqlite://"), list[int]()
+        erased: set[tuple[str, str]] = set()
+        quota = Quota(store, tokens=1, clock=lambda: 0.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quota_module, "_TENANTS", most)
+            for what, number, at in steps:
+                tenant, conversation = f"t{number}", f"c{at}"
+                if what == "say" and (tenant, conversation) in erased:
+                    continue
+                if what == "say":
+                    await store.append(Scope(tenant), conversation, [NewEntry(user("词 word"))])
+                    head = await store.head(Scope(tenant), conversation)
+                    quota.wrote(tenant, conversation, head.tokens)
+                elif what == "erase":
+                    await store.delete(Scope(tenant), conversation)
+                    quota.erased(tenant, conversation)
+                    erased.add((tenant, conversation))
+                else:
+                    try:
+                        await quota.check(tenant)
+                        found.append(0)
+                    except LimitExceeded as full:
+                        found.append(int(full.used))
+        await store.close()
+        return found
+
+    assert asyncio.run(answers(2)) == asyncio.run(answers(1_000))
+
+
+def test_a_pace_remembers_a_bounded_number_of_tokens_and_no_less_of_who_asks_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits_module, "_MOST_BUCKETS", 10)
+    now = [0.0]
+    pace = Pace(rate=1.0, burst=2, clock=lambda: now[0])
+    refused = 0
+    for number in range(200):
+        now[0] += 0.25
+        pace.take(f"once {number}")
+        try:
+            pace.take("greedy")
+        except LimitExceeded:
+            refused += 1
+        assert len(pace._buckets) <= 10
+    # Two at once and one a second for 50 s: the other 148 are refused, whoever else asks.
+    assert refused == 200 - 2 - 50 + 1

@@ -42,6 +42,8 @@ def assert_hidden(text: str) -> None:
         ("postgresql://bob:hu%zz7531@db.internal/some", None),
         ("postgresql://bob:hush 7531@db.internal/some", None),
         ("postgresql://bob:hush@db.internal/some?unknown=7531", None),
+        ("sqlite://bob:[hush7531@db", None),
+        ("sqlite://", "redis://:[hush7531]@cache.internal"),
         ("postgresqll://bob:hush7531@db.internal/some", None),
         ("user=bob password=hush7531 dbname=some", None),
         ("//bob:hush7531@db.internal/some", None),

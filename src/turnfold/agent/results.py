@@ -9,26 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import cast
 
 from turnfold.agent.tools import Tool, ToolRefused
+from turnfold.wire.tool_text import ENDING, Outcome, described, encodable, outcome_of
 
-__all__ = ("Outcome", "ToolRun", "failure", "outcome_of")
-
-_ENDING = (KeyboardInterrupt, SystemExit)
-"""What ends the run even when a tool raises it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one tool call, as it is logged."""
-
-    text: str
-    failed: bool = False
+__all__ = ("Outcome", "ToolRun", "failure")
 
 
 class ToolRun:
@@ -68,7 +56,7 @@ class ToolRun:
             found = self._start()
             if not _is_awaitable(found):
                 return outcome_of(found)
-        except _ENDING:
+        except ENDING:
             raise
         except BaseException as error:
             return failure(error)
@@ -85,7 +73,7 @@ class ToolRun:
     async def _awaited(self, made: Callable[[], Awaitable[object]]) -> Outcome:
         try:
             found = await made()
-        except _ENDING:
+        except ENDING:
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -110,70 +98,8 @@ def _is_awaitable(found: object) -> bool:
     return hasattr(type(found), "__await__")
 
 
-def outcome_of(found: object) -> Outcome:
-    """What a tool returned, as text: a string as it is, anything else as JSON or as `str()` writes it."""
-    try:
-        text = _text(found)
-    except _ENDING:
-        raise
-    except BaseException as error:
-        return Outcome(
-            f"error: the tool returned a value of type {_type_name(found)}, which cannot be written as text: "
-            f"{_described(error)}",
-            failed=True,
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        where = f"U+{ord(text[error.start]):04X} at character {error.start}"
-        return Outcome(
-            f"error: the result holds a lone surrogate ({where}), which no provider takes; "
-            f"with such characters escaped it is:\n{_encodable(text)}",
-            failed=True,
-        )
-    return Outcome(text)
-
-
 def failure(error: BaseException) -> Outcome:
     """What a tool raised, as text."""
     if isinstance(error, ToolRefused):
-        return Outcome(_encodable(f"error: {error}"), failed=True)
-    return Outcome(f"error: {_described(error)}", failed=True)
-
-
-def _text(found: object) -> str:
-    if issubclass(type(found), str):  # isinstance would believe an object that lies about its class
-        return str.__str__(cast("str", found))
-    if type(found) is GeneratorType or type(found) is AsyncGeneratorType:
-        raise TypeError("the tool must return the items, as a list")
-    if type(found) is CoroutineType:
-        cast("Coroutine[object, object, object]", found).close()
-        raise TypeError("the tool must await it and return its result")
-    try:
-        return json.dumps(found, ensure_ascii=False, default=str)
-    except _ENDING:
-        raise
-    except BaseException:  # a cycle, a key that is no text, an object without str(): repr may do
-        return str.__str__(str(found))
-
-
-def _described(error: BaseException) -> str:
-    """An exception as text, even one whose own methods raise."""
-    try:
-        message = _encodable(str.__str__(str(error)))
-    except _ENDING:
-        raise
-    except BaseException:
-        message = "(its message cannot be read)"
-    return f"{_type_name(error)}: {message}" if message else _type_name(error)
-
-
-def _type_name(value: object) -> str:
-    """The name of a value's type, read past whatever a metaclass says."""
-    name = cast("object", type.__dict__["__name__"].__get__(type(value)))
-    return _encodable(str.__str__(cast("str", name)))
-
-
-def _encodable(text: str) -> str:
-    """The text with lone surrogates escaped."""
-    return text.encode("utf-8", "backslashreplace").decode()
+        return Outcome(encodable(f"error: {error}"), failed=True)
+    return Outcome(f"error: {described(error)}", failed=True)

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from turnfold.cli.opened_store import all_conversations, open_at
 from turnfold.cli.screen import as_json, make_console
-from turnfold.cli.store_address import address_of, file_of, require_there, shown_address
+from turnfold.cli.store_address import address_of, file_of, require_there
 from turnfold.errors import InvalidOption
 from turnfold.memory.drive import drive
+from turnfold.stores.addresses import shown_address
 from turnfold.stores.sqlite_status import SqliteStatus, sqlite_status
 from turnfold.stores.sqlite_store import SqliteStore
 

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from turnfold.budget import Budget
-from turnfold.cli.store_address import address_of, require_there, shown_address
+from turnfold.cli.store_address import address_of, require_there
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import Memory, Session
 from turnfold.memory.drive import drive
 from turnfold.memory.manifests import Manifest, budget_of, call_key
 from turnfold.memory.recent_calls import recent_calls
 from turnfold.stores import ConversationInfo, Head, Scope, Store, open_store
+from turnfold.stores.addresses import shown_address
 from turnfold.tokens import (
     TokenCounter,
     cautious_counter,

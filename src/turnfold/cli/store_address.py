@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
-from turnfold.errors import NotFound
+from turnfold.errors import InvalidOption, NotFound
+from turnfold.stores.addresses import divided, may_hold_password, shown_address
 
-__all__ = ("address_of", "default_store", "file_of", "require_there", "shown_address")
+__all__ = ("address_of", "default_store", "file_of", "require_there")
 
 
 def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
@@ -34,13 +35,18 @@ def address_of(store: str | None) -> str:
         return default_store(make_folder=False)
     if "://" in store:
         return store
+    if may_hold_password(store):
+        raise InvalidOption(
+            "the store is named by what seems to be an address without a scheme: write "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or sqlite:///PATH for a file of such a name"
+        )
     return f"sqlite:///{quote(Path(store).as_posix())}"
 
 
 def file_of(address: str) -> Path | None:
     """The SQLite file behind an address; None for any other store, and for one in memory."""
-    parts = urlsplit(address)
-    if parts.scheme.lower() != "sqlite" or parts.netloc or len(parts.path) < 2:
+    parts = divided(address)
+    if parts.scheme.lower() != "sqlite" or parts.authority or len(parts.path) < 2:
         return None
     return Path(unquote(parts.path[1:]))
 
@@ -50,15 +56,6 @@ def require_there(address: str) -> None:
     path = file_of(address)
     if path is not None and not path.exists():
         raise NotFound(
-            f"there is no store at {path}. Name one with --store or TURNFOLD_STORE; `turnfold chat` and "
-            "`turnfold import` make one"
+            f"there is no store at {shown_address(str(path))}. Name one with --store or TURNFOLD_STORE; "
+            "`turnfold chat` and `turnfold import` make one"
         )
-
-
-def shown_address(address: str) -> str:
-    """The address as it may be shown: without a password."""
-    parts = urlsplit(address)
-    if parts.password is None:
-        return address
-    where = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username or ''}:***@{where}").geturl()

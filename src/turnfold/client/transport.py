@@ -10,9 +10,11 @@ import asyncio
 import time
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
 from turnfold.models.loop_clients import LoopClients
+from turnfold.stores.addresses import shown_address
 
 try:
     import httpx2
@@ -53,10 +55,11 @@ class AwaitingTransport:
     """For programs with an event loop, or several: each loop has connections of its own."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
-        base, given = _checked(url), dict(headers)
+        (base, auth), given = _checked(url), dict(headers)
         self._clients = LoopClients(
             lambda: _LoopClient(
                 base_url=base,
+                auth=auth,
                 headers=given,
                 timeout=timeout,
                 trust_env=False,
@@ -101,12 +104,14 @@ class BlockingTransport:
     """For programs without an event loop: nothing in it suspends."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
+        base, auth = _checked(url)
         self._client = httpx2.Client(
-            base_url=_checked(url),
+            base_url=base,
+            auth=auth,
             headers=dict(headers),
             timeout=timeout,
             trust_env=False,
-            verify=_needs_certificates(url),
+            verify=_needs_certificates(base),
         )
 
     async def send(
@@ -134,10 +139,24 @@ class BlockingTransport:
         self._client.close()
 
 
-def _checked(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise InvalidOption(f"{url!r} is no address of a service: http://HOST:PORT or https://...")
-    return url.rstrip("/")
+def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
+    """The address without a user and a password, and these: httpx2 logs the address of every request."""
+    try:
+        parts = urlsplit(url)
+        named = parts.username is not None or parts.password is not None
+        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        readable = bool(httpx2.URL(where).host) and "@" not in where
+    except (ValueError, httpx2.InvalidURL):  # their own words may show a part of a password
+        pass
+    else:
+        asks = parts.query or parts.fragment
+        if readable and parts.scheme in ("http", "https") and not asks:
+            user = (unquote(parts.username or ""), unquote(parts.password or ""))
+            return where.rstrip("/"), user if named else None
+    raise InvalidOption(
+        f"{shown_address(url)!r} is no address of a service: http://HOST:PORT or https://...; a password with one of "
+        "@ : / ? # % in it writes them as %40 %3A %2F %3F %23 %25"
+    )
 
 
 def _needs_certificates(url: str) -> bool:

@@ -117,9 +117,10 @@ def _members(item: Mapping[object, object], path: str) -> Iterator[tuple[object,
 
 
 def _check_leaf(item: object, path: str) -> None:
+    if issubclass(type(item), str):  # isinstance would believe an object that lies about its class
+        _check_encodable(cast("str", item), path)
+        return
     match item:
-        case str():
-            _check_encodable(item, path)
         case bool() | int() | None:
             pass
         case float():
@@ -136,10 +137,10 @@ def _check_leaf(item: object, path: str) -> None:
 
 
 def _check_encodable(text: str, path: str) -> None:
-    if text.isascii():
+    if str.isascii(text):  # of str itself: a subclass may have changed its own
         return
     try:
-        text.encode("utf-8")
+        str.encode(text, "utf-8")
     except UnicodeEncodeError as error:
         raise InvalidRecord(
             f"lone surrogate U+{ord(text[error.start]):04X} at character {error.start}",

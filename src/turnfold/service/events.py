@@ -4,7 +4,8 @@ A call may be made by any process on the store, so a stream asks the store; call
 bell and arrive at once, the others within a second. Nothing is asked beyond the head of a conversation that did not
 change. An event's id resumes the stream where it broke off (`Last-Event-ID`). A session's stream then goes on after
 that call. A tenant's stream has no one order, so it goes on from a moment before that event and may repeat some: ids
-tell.
+tell. A stream remembers a bounded number of conversations: those that have been quiet for longest are forgotten, and
+looked at anew when they change.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ _PAGE: Final = 200
 _SENT: Final = 10_000
 _MARGIN: Final = 2_000_000
 """Microseconds by which clocks of processes may differ without a call being missed."""
+_FOLLOWED: Final = 10_000
+"""Conversations that one stream remembers; more only while more than that change within seconds."""
+_LONGEST_CALL: Final = 600_000_000
+"""Microseconds that may lie between the beginning of a call and its being stored."""
 
 
 class CallEvent(msgspec.Struct, kw_only=True):
@@ -57,6 +62,9 @@ class _Followed:
 
     state: State = (-1, 0)
     seq: int = 0
+    updated: int = 0
+    since: int = 0
+    """Calls made before it are not sent, in microseconds since 1970."""
 
 
 @dataclass(slots=True)
@@ -69,12 +77,36 @@ class _Stream:
     """Calls up to this name are not sent."""
     since: int = 0
     """Nor are calls made before it, in microseconds since 1970."""
+    quiet: int = 0
+    """Conversations that were last changed before it and are not followed have nothing new."""
     followed: dict[str, _Followed] = field(default_factory=dict[str, _Followed])
     sent: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
 
-    async def fresh(self, conversation: str, head: Head) -> list[tuple[str, Manifest]]:
+    def is_quiet(self, conversation: str, updated: int) -> bool:
+        """Whether a conversation need not be looked at: nothing was called since the stream began, or last looked."""
+        return updated < max(self.since, self.quiet) and conversation not in self.followed
+
+    def forget_quiet(self, looked: int) -> None:
+        """Forget the conversations that have been quiet for longest, after all were looked at from `looked` on.
+
+        What is stored from now on is stamped at most a margin before that moment, by whatever clock.
+        """
+        if len(self.followed) <= _FOLLOWED:
+            return
+        longest = sorted(self.followed.items(), key=lambda each: each[1].updated)
+        for conversation, known in longest[: -_FOLLOWED // 2]:
+            if known.updated >= looked - 2 * _MARGIN:
+                break
+            self.quiet = max(self.quiet, known.updated + 1)
+            del self.followed[conversation]
+
+    async def fresh(
+        self, conversation: str, head: Head, updated: int = 0
+    ) -> list[tuple[str, Manifest]]:
         """The calls of a conversation that were not sent yet, with their ids."""
-        known = self.followed.setdefault(conversation, _Followed())
+        since = max(self.since, self.quiet - _LONGEST_CALL)
+        known = self.followed.setdefault(conversation, _Followed(since=since))
+        known.updated = updated
         if known.state == head.state:
             return []
         # From a little before: a call that was begun earlier may be stored later.
@@ -83,15 +115,16 @@ class _Stream:
         found: list[tuple[str, Manifest]] = []
         while True:
             page = await session.calls(after=after, limit=_PAGE)
-            found += [(self._id(conversation, each), each) for each in page if self._wanted(each)]
+            found += [
+                (self._id(conversation, each), each)
+                for each in page
+                if each.call > self.floor and each.created >= known.since
+            ]
             if len(page) < _PAGE:
                 break
             after = page[-1].call
         known.state, known.seq = head.state, head.seq
         return [each for each in found if self._first(f"{conversation}\0{each[1].call}")]
-
-    def _wanted(self, call: Manifest) -> bool:
-        return call.call > self.floor and call.created >= self.since
 
     def _first(self, name: str) -> bool:
         if name in self.sent:
@@ -152,6 +185,8 @@ async def _counted(
             yield frame
     finally:
         state.streams[name] -= 1
+        if not state.streams[name]:
+            del state.streams[name]
 
 
 async def _of_session(stream: _Stream, session: str) -> AsyncIterator[bytes]:
@@ -184,20 +219,21 @@ async def _of_tenant(stream: _Stream) -> AsyncIterator[bytes]:
     state, bell = stream.state, stream.state.bell(stream.caller.tenant)
     memory, beat = state.memory(stream.caller.tenant), time.monotonic()
     while not state.stopping:
-        began, after = time.monotonic(), ""
+        began, looked, after = time.monotonic(), time.time_ns() // 1000, ""
         while not state.stopping:
             page = await memory.conversations(after=after, limit=_PAGE)
             for each in page:
-                if each.updated < stream.since and each.conversation not in stream.followed:
+                if stream.is_quiet(each.conversation, each.updated):
                     continue
                 try:
-                    fresh = await stream.fresh(each.conversation, each.head)
+                    fresh = await stream.fresh(each.conversation, each.head, each.updated)
                 except ConversationDeleted:
                     continue
                 for name, call in fresh:
                     yield _frame(name, each.conversation, call)
                     beat = time.monotonic()
             if len(page) < _PAGE:
+                stream.forget_quiet(looked)
                 break
             after = page[-1].conversation
         if time.monotonic() - beat > _BEAT:

@@ -80,6 +80,18 @@ class Pace:
                 asked=1,
                 again=again,
             )
-        if len(self._buckets) >= _MOST_BUCKETS:
-            self._buckets.clear()
         self._buckets[name] = held - 1.0, now
+        if len(self._buckets) > _MOST_BUCKETS:
+            self._forget_idle(now)
+
+    def _forget_idle(self, now: float) -> None:
+        """Forget the buckets that are full again, which are as good as new, or else the fullest ones."""
+
+        def room(name: str) -> float:
+            held, at = self._buckets[name]
+            return max(0.0, self.burst - held - (now - at) * self.rate)
+
+        by_room = sorted(self._buckets, key=room)
+        full = sum(not room(name) for name in by_room)
+        for name in by_room[: max(full, len(by_room) - _MOST_BUCKETS // 2)]:
+            del self._buckets[name]

@@ -7,12 +7,16 @@ reads all of it once: that is the price of the byte quota, and nobody pays it wh
 
 Between two looks this process adds what it takes in itself, so several processes together may pass the limit by what
 they write in that time.
+
+What is known of tenants is bounded: of those that have not asked for longest it is forgotten, and their next request
+looks at the store first, as the first one did.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -24,6 +28,10 @@ from turnfold.stores.protocol import ConversationInfo, Scope, State, Store
 __all__ = ("Quota",)
 
 _PAGE: Final = 1_000
+_TENANTS: Final = 1_024
+"""Tenants of which it is known what they hold."""
+_CONVERSATIONS: Final = 200_000
+"""Conversations of which it is known what they hold, of all tenants but the newest together."""
 
 
 @dataclass(slots=True)
@@ -58,6 +66,15 @@ class _Used:
 
 
 @dataclass(slots=True)
+class _Turn:
+    """One request looks at a tenant at a time."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: int = 0
+    """Requests that look or wait for it."""
+
+
+@dataclass(slots=True)
 class Quota:
     """How much each tenant may keep; 0 for no limit."""
 
@@ -66,8 +83,9 @@ class Quota:
     bytes: int = 0
     look_again: float = 60.0
     clock: Callable[[], float] = time.monotonic
-    _used: dict[str, _Used] = field(default_factory=dict[str, _Used])
-    _looking: dict[str, asyncio.Lock] = field(default_factory=dict[str, asyncio.Lock])
+    _used: OrderedDict[str, _Used] = field(default_factory=OrderedDict[str, _Used])
+    """By tenant, the one that asked last at the end."""
+    _looking: dict[str, _Turn] = field(default_factory=dict[str, _Turn])
 
     async def check(self, tenant: str, *, brings: int = 0) -> None:
         """Refuse to write where the tenant has used up its room, or would with so many bytes more."""
@@ -115,11 +133,29 @@ class Quota:
 
     async def _known(self, tenant: str) -> _Used:
         """What a tenant uses; where it is time to look again one request looks and the others wait for it."""
-        async with self._looking.setdefault(tenant, asyncio.Lock()):
-            used = self._used.get(tenant)
-            if used is None or self.clock() - used.at >= self.look_again:
-                used = self._used[tenant] = await self._look(tenant, used)
-            return used
+        turn = self._looking.setdefault(tenant, _Turn())
+        turn.asking += 1
+        try:
+            async with turn.lock:
+                used = self._used.get(tenant)
+                if used is None or self.clock() - used.at >= self.look_again:
+                    used = await self._look(tenant, used)
+                self._keep(tenant, used)
+                return used
+        finally:
+            turn.asking -= 1
+            if not turn.asking:
+                del self._looking[tenant]
+
+    def _keep(self, tenant: str, used: _Used) -> None:
+        known, self._used[tenant] = self._used.get(tenant), used
+        self._used.move_to_end(tenant)
+        if known is used:
+            return
+        held = sum(len(each.held) for each in self._used.values())
+        while len(self._used) > 1 and (len(self._used) > _TENANTS or held > _CONVERSATIONS):
+            _, gone = self._used.popitem(last=False)
+            held -= len(gone.held)
 
     async def _look(self, tenant: str, before: _Used | None) -> _Used:
         at = self.clock()

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Final
+from weakref import WeakValueDictionary
 
 from turnfold.memory import AsyncMemory, AsyncSession, AsyncShortMemory
 from turnfold.memory.calibrating import Calibrating
@@ -70,7 +71,8 @@ class ServiceState:
     _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
         default_factory=OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]]
     )
-    _bells: dict[str, Bell] = field(default_factory=dict[str, Bell])
+    _bells: WeakValueDictionary[str, Bell] = field(default_factory=WeakValueDictionary[str, Bell])
+    """By tenant, as long as a stream holds one."""
 
     def __post_init__(self) -> None:
         store, limits = self.setting.store, self.limits
@@ -91,17 +93,21 @@ class ServiceState:
 
     def bell(self, tenant: str) -> Bell:
         """What rings when a call was made for a tenant through this process."""
-        return self._bells.setdefault(tenant, Bell())
+        bell = self._bells.get(tenant)
+        if bell is None:
+            self._bells[tenant] = bell = Bell()
+        return bell
 
     def ring(self, tenant: str) -> None:
         """A call was made."""
-        if tenant in self._bells:
-            self._bells[tenant].ring()
+        bell = self._bells.get(tenant)
+        if bell is not None:
+            bell.ring()
 
     def stop(self) -> None:
         """Let everything end that would not end by itself."""
         self.stopping = True
-        for bell in self._bells.values():
+        for bell in list(self._bells.values()):
             bell.ring()
 
     async def close(self, *, cancel: bool = False) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.stores.addresses import divided, shown_address
 from turnfold.stores.protocol import Store
 from turnfold.tokens import TokenCounter
 
@@ -34,7 +35,7 @@ def open_store(
     `counter` counts what is stored. `blocking` is for programs without an event loop: every verb then finishes before
     its coroutine suspends. `clock` tells the microseconds since 1970 that entries are stamped with.
     """
-    scheme = urlsplit(url).scheme.lower()
+    scheme = divided(url).scheme.lower()
     if scheme == "sqlite":
         store = _open_sqlite(url, counter, clock, blocking=blocking)
     elif scheme in ("postgresql", "postgres"):
@@ -44,7 +45,7 @@ def open_store(
             f"{scheme}:// cannot be the store: Redis may forget. Use it as cache=, in front of one of {_KNOWN}"
         )
     else:
-        raise InvalidOption(f"unknown store {scheme or _shown(url)!r}; known: {_KNOWN}")
+        raise InvalidOption(f"unknown store {shown_address(url)!r}; known: {_KNOWN}")
     return store if cache is None else with_cache(store, cache, blocking=blocking)
 
 
@@ -55,15 +56,15 @@ def _open_sqlite(
         from turnfold.stores.sqlite_store import SqliteStore
     except ImportError as missing:
         raise MissingExtra(package="apsw", extra="sqlite", purpose="SqliteStore") from missing
-    address = urlsplit(url)
-    if address.netloc:
-        host = _shown(address.netloc)
+    address = divided(url)
+    if address.authority:
         raise InvalidOption(
-            f"{_shown(url)!r} names a host ({host!r}); a relative path takes three slashes: sqlite:///{host}"
+            f"{shown_address(url)!r} names a host; a relative path takes three slashes: "
+            f"{shown_address(f'sqlite:///{address.authority}')}"
         )
-    if address.query or address.fragment:
+    if address.options.strip("?#"):
         raise InvalidOption(
-            f"{_shown(url)!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
+            f"{shown_address(url)!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
         )
     path = unquote(address.path[1:])
     return SqliteStore(path or None, counter=counter, blocking=blocking, clock=clock)
@@ -88,18 +89,10 @@ def with_cache(
 
     `on_answer` is told of each question to Redis how many seconds it took and whether it was answered.
     """
-    if urlsplit(cache).scheme.lower() not in _REDIS:
-        raise InvalidOption(f"cache={_shown(cache)!r} is not a redis:// address")
+    if divided(cache).scheme.lower() not in _REDIS:
+        raise InvalidOption(f"cache={shown_address(cache)!r} is not a redis:// address")
     from turnfold.stores.redis_cache import CachedStore
 
     cluster = "+cluster://" in cache
     address = cache.replace("+cluster://", "://", 1)
     return CachedStore(store, address, blocking=blocking, cluster=cluster, on_answer=on_answer)
-
-
-def _shown(address: str) -> str:
-    """An address as an error may show it: whatever might hold a password is left out."""
-    if "@" not in address and "=" not in address:
-        return address
-    scheme, apart, _ = address.partition("://")
-    return f"{scheme}://..." if apart else "..."

@@ -18,6 +18,9 @@ from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.recall.findings import FindingRule
 from turnfold.records import NewEntry, ToolCall, assistant, tool, user
 from turnfold.window import Section
+from turnfold.wire.tool_text import ENDING, Outcome, encodable, outcome_of
+from turnfold.wire.unwritable import writable
+from turnfold.wire.values import list_of, object_of
 
 __all__ = ("HookFunction", "HookInput", "HookOutput", "SessionHooks")
 
@@ -78,7 +81,7 @@ class SessionHooks:
         """Log a call with its result, and keep what it found."""
         del context
         result = _spelled(given.get("tool_response"))
-        await self._called(given, tool_use_id, result, failed=False)
+        await self._called(given, tool_use_id, result.text, failed=result.failed)
         return {}
 
     async def tool_failed(
@@ -122,8 +125,8 @@ class SessionHooks:
         if name in self._unlogged:
             return
         session = self._session(given)
-        call_id = tool_use_id or _text(given, "tool_use_id")
-        arguments = json.dumps(given.get("tool_input") or {}, ensure_ascii=False)
+        call_id = encodable(tool_use_id or _text(given, "tool_use_id"))
+        arguments = _arguments(given.get("tool_input"))
         call = ToolCall(call_id, name, arguments)
         spoken = assistant(tool_calls=[{"id": call_id, "function": _function(name, arguments)}])
         answer = tool(result, tool_call_id=call_id, name=name)
@@ -164,25 +167,47 @@ def _function(name: str, arguments: str) -> dict[str, object]:
 
 
 def _text(given: HookInput, name: str) -> str:
+    """The text under a name, with half a character escaped: a hook has nobody to refuse it to."""
     value = given.get(name)
-    return value if isinstance(value, str) else ""
+    if not issubclass(
+        type(value), str
+    ):  # isinstance would believe an object that lies about its class
+        return ""
+    return encodable(str.__str__(cast("str", value)))
 
 
-def _spelled(response: object) -> str:
-    """A tool's response as text: the text of its blocks, or its JSON."""
-    if isinstance(response, str):
-        return response
-    fields = cast("dict[str, object]", response) if isinstance(response, dict) else {}
-    blocks = fields.get("content", cast("object", response))
-    if isinstance(blocks, list):
-        listed = cast("list[object]", blocks)
-        texts = [_block_text(block) for block in listed]
-        if listed and all(text is not None for text in texts):
-            return "\n".join(cast("list[str]", texts))
-    return json.dumps(response, ensure_ascii=False, default=str)
+def _arguments(given: object) -> str:
+    """The arguments of a call as JSON; what has no JSON is written as text in their place."""
+    try:
+        return json.dumps(writable(given or {}), ensure_ascii=False)
+    except ENDING:
+        raise
+    except BaseException:  # whatever a value raises while it is written
+        return json.dumps({"input": outcome_of(given).text}, ensure_ascii=False)
+
+
+def _spelled(response: object) -> Outcome:
+    """A tool's response as text: the text of its blocks, or its JSON; an error that says so where it has neither."""
+    try:
+        texts = _block_texts(response)
+        return outcome_of(response if texts is None else "\n".join(texts))
+    except ENDING:
+        raise
+    except BaseException:
+        return outcome_of(response)
+
+
+def _block_texts(response: object) -> list[str] | None:
+    """The texts of a response that is nothing but blocks of text; None for any other."""
+    fields = object_of(response) or {}
+    blocks = list_of(fields.get("content", response))
+    texts = [_block_text(block) for block in blocks or ()]
+    if not texts or None in texts:
+        return None
+    return cast("list[str]", texts)
 
 
 def _block_text(block: object) -> str | None:
-    fields = cast("dict[str, object]", block) if isinstance(block, dict) else {}
+    fields = object_of(block) or {}
     text = fields.get("text")
     return text if fields.get("type") == "text" and isinstance(text, str) else None

@@ -3,7 +3,8 @@
 One message is one record, whose parts are what was said; how LangChain wrote it (its ids, metadata, the fields of its
 provider) is in the form beside it. Each message is read back the moment it is written: where the lean form would not
 give it back exactly, all of it is kept; where JSON cannot carry it, it is packed. The artifact of a tool is not kept:
-it is the program's, not the model's, and may be anything.
+it is the program's, not the model's, and may be anything. What a tool returned and nothing can carry (an object without
+a JSON form, a cycle) is told as text, to the log and to the model, and the run goes on.
 
 A record's name is made of the message's id and of what it says, so that a message is stored once however often a run
 shows it, and one that was changed under the same id is another. Messages without an id that say the same are told apart
@@ -33,16 +34,80 @@ from turnfold.records import (
     encode_message,
 )
 from turnfold.records.json_text import freeze
+from turnfold.wire.tool_text import ENDING, Outcome, encodable, outcome_of
 from turnfold.wire.unwritable import packed, with_numbers, writable
+from turnfold.wire.values import list_of, object_of
 
-__all__ = ("call_of", "numbered", "record_of", "said_again", "said_digest")
+__all__ = ("call_of", "numbered", "record_of", "recorded", "said_again", "said_digest")
 
 _Said: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
 _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
 
 
 def record_of(message: BaseMessage) -> Message:
-    """A message as a record; `langchain_messages` gives it back."""
+    """A message as a record; `langchain_messages` gives it back, with texts for what of a tool has no form at all."""
+    return recorded(message)[0]
+
+
+def recorded(message: BaseMessage) -> tuple[Message, BaseMessage]:
+    """The record of a message, and what a model is shown: the message, or a text for a tool's answer without a form."""
+    try:
+        return _recorded(message), _sendable(message)
+    except ENDING:
+        raise
+    except BaseException:  # a value of a tool may raise anything while it is written
+        if not isinstance(message, ToolMessage):
+            raise
+    told = _told(message)
+    return _recorded(told), told
+
+
+def _sendable(message: BaseMessage) -> BaseMessage:
+    """The message, or a text for a tool's answer that no provider takes (half a character, NaN in a block)."""
+    content = cast("object", message.content)
+    if not isinstance(message, ToolMessage) or writable(content) == content:
+        return message
+    return _with_content(message, outcome_of(content))
+
+
+def _with_content(message: ToolMessage, told: Outcome) -> ToolMessage:
+    status = "error" if told.failed else message.status
+    return message.model_copy(update={"content": told.text, "status": status})
+
+
+def _told(message: ToolMessage) -> ToolMessage:
+    """The answer with texts for the values that nothing can carry; where that does not do, one text for all of it."""
+    for field in ("additional_kwargs", "response_metadata"):
+        given = cast("dict[str, object]", getattr(message, field))
+        message = message.model_copy(update={field: _told_fields(given)})
+    content = cast("object", message.content)
+    blocks = list_of(content)
+    if blocks is not None:
+        told = [_told_fields(fields) if (fields := object_of(one)) else one for one in blocks]
+        message = message.model_copy(update={"content": told})
+    return message if _is_recordable(message) else _with_content(message, outcome_of(content))
+
+
+def _told_fields(fields: dict[str, object]) -> dict[str, object]:
+    return {encodable(key): _told_value(value) for key, value in fields.items()}
+
+
+def _told_value(value: object) -> object:
+    alone = ToolMessage("", tool_call_id="alone", additional_kwargs={"value": value})
+    return value if _is_recordable(alone) else outcome_of(value).text
+
+
+def _is_recordable(message: BaseMessage) -> bool:
+    try:
+        _recorded(message)
+    except ENDING:
+        raise
+    except BaseException:
+        return False
+    return True
+
+
+def _recorded(message: BaseMessage) -> Message:
     dumped = _dumped(message)
     try:
         return _written(message, dumped)

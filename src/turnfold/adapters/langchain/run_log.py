@@ -17,7 +17,7 @@ import msgspec
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from turnfold.adapters.langchain.content import PROVIDER
-from turnfold.adapters.langchain.recording import numbered, record_of, said_again, said_digest
+from turnfold.adapters.langchain.recording import numbered, recorded, said_again, said_digest
 from turnfold.adapters.langchain.restoring import own_of
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.memory import AsyncSession
@@ -37,6 +37,8 @@ _SLACK = 64
 class _Made(NamedTuple):
     message: BaseMessage
     """Kept, so that nothing else can have its identity meanwhile."""
+    shown: BaseMessage
+    """What a model is shown for it: the message, unless a tool's answer could not be written."""
     record: Message
     name: str
     number: int = 1
@@ -97,6 +99,10 @@ class RunLog:
     def record(self, message: BaseMessage) -> Message:
         """The record of a message."""
         return self._make(message).record
+
+    def shown(self, message: BaseMessage) -> BaseMessage:
+        """What a model is shown for a message."""
+        return self._make(message).shown
 
     def seq(self, name: str) -> int:
         """The entry of this name; 0 where none is known."""
@@ -172,11 +178,11 @@ class RunLog:
         known = self._made.get(id(message))
         if known is not None and number in (0, known.number):
             return known
-        record = record_of(message)
+        record, shown = recorded(message)
         if number > 1:
             record = numbered(record, number)
         own = own_of(record)
-        made = _Made(message, record, own.name if own is not None else "", number or 1)
+        made = _Made(message, shown, record, own.name if own is not None else "", number or 1)
         self._made[id(message)] = made
         return made
 

@@ -10,7 +10,7 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages import ToolCall as LangChainCall
 
-from turnfold.adapters.langchain.recording import call_of
+from turnfold.adapters.langchain.recording import call_of, recorded
 from turnfold.adapters.langchain.run_log import RunLog
 from turnfold.adapters.langchain.view import View, history_of
 from turnfold.memory import AsyncSession
@@ -90,7 +90,9 @@ class Talk:
         """Remember what a tool found, once the log shows it."""
         rules = self._session.findings.rules if self._remembers else ()
         if asked.seq and asked.call.name in rules and isinstance(result, ToolMessage):
-            self._unnoted.append((asked, str(writable(str(result.text)))))
+            _, shown = recorded(result)
+            if shown.content is result.content:  # else it has no text of its own
+                self._unnoted.append((asked, str(writable(str(shown.text)))))
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
         """Store what a run ended with."""

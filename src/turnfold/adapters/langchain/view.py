@@ -169,9 +169,9 @@ class View:
                 shown += messages_of(record)
             elif own.name == self.log.name(current):
                 as_it_is = record.origin is not None and bool(record.origin.form)
-                shown += [current] if as_it_is else messages_of(record)
+                shown += [self.log.shown(current)] if as_it_is else messages_of(record)
             else:
-                shown.append(current)
+                shown.append(self.log.shown(current))
                 grown += self._cost(current) - context.costs[at]
         return _Body(shown, grown, placed.left, lost=placed.has_lost_question(context, history))
 

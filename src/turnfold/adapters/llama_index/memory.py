@@ -17,7 +17,7 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import BaseTool
 
-from turnfold.adapters.llama_index.messages import chat_messages, record_of
+from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.memory.chosen_session import chosen_session
@@ -158,7 +158,7 @@ class TurnfoldMemory(BaseMemory):
             tools=self._schemas,
             max_tokens=allowed - spent if spent else 0,
         )
-        return chat_messages(context.messages)
+        return [sendable(message) for message in chat_messages(context.messages)]
 
     async def _all(self) -> list[ChatMessage]:
         shown = await ShownLog(self._session).entries()

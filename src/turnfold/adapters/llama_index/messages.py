@@ -2,7 +2,8 @@
 
 A record holds what was said: text, media, thoughts, calls and results, wherever LlamaIndex wrote them (blocks, or
 `additional_kwargs`). How it was written is kept beside it as the difference from how the record alone would be written,
-so that what comes back is what was put, and a message that had to be shortened still says the same.
+so that what comes back is what was put, and a message that had to be shortened still says the same. Two things come
+back otherwise: a file that a block named is its bytes, and what a tool gave and nothing can carry is told as text.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ from typing import Final, cast
 
 from llama_index.core.llms import ChatMessage
 
-from turnfold.adapters.llama_index.blocks import PROVIDER, block_of, part_of
+from turnfold.adapters.llama_index.blocks import (
+    PROVIDER,
+    block_of,
+    part_of,
+    with_files_read,
+    without_local_files,
+)
 from turnfold.errors import InvalidRecord
 from turnfold.records import ContentPart, Message, Origin, Part, TextPart, ToolCall, ToolResult
 from turnfold.records.json_text import freeze, thaw_object
 from turnfold.wire.residue import RESTORE_FAULTS, difference, restored, unreadable_form
+from turnfold.wire.tool_text import ENDING, described, encodable, outcome_of
 from turnfold.wire.unwritable import packed, unpacked, with_numbers, writable
 from turnfold.wire.values import JsonObject, list_at, object_at, object_of, text_at
 
-__all__ = ("chat_messages", "record_of")
+__all__ = ("chat_messages", "record_of", "sendable")
 
 _ROLES: Final = {
     "user": "user",
@@ -37,8 +45,7 @@ _ROLES: Final = {
 
 def record_of(message: ChatMessage) -> Message:
     """A message as a record; `chat_messages` gives it back."""
-    written = message.model_dump(mode="json")
-    fields = cast("JsonObject", with_numbers(written, message.model_dump()))
+    fields = _dumped(message)
     try:
         record = _spoken(fields)
         [base] = _written(record)
@@ -48,6 +55,56 @@ def record_of(message: ChatMessage) -> Message:
     except (InvalidRecord, ValueError):
         pass  # no counterpart: all of it is kept
     return _kept_whole(fields, cast("JsonObject", writable(fields)))
+
+
+def sendable(message: ChatMessage) -> ChatMessage:
+    """The message, or for a tool's answer that holds half a character one that says so: no provider takes it."""
+    if _ROLES[str(message.role.value)] != "tool":
+        return message
+    text = message.content or ""
+    told = outcome_of(text)
+    if told.text == text:
+        return message
+    return ChatMessage(
+        role=message.role, content=told.text, additional_kwargs=message.additional_kwargs
+    )
+
+
+def _dumped(message: ChatMessage) -> JsonObject:
+    try:
+        return _fields_of(message)
+    except InvalidRecord:
+        raise
+    except ENDING:
+        raise
+    except BaseException as error:  # a value inside may raise anything while it is written
+        fault = described(error)
+    if _ROLES[str(message.role.value)] == "tool":
+        beside = {
+            encodable(key): _told_value(value) for key, value in message.additional_kwargs.items()
+        }
+        return _fields_of(message.model_copy(update={"additional_kwargs": beside}))
+    raise InvalidRecord(
+        f"a message of role {message.role.value!r} that LlamaIndex cannot write as JSON: {fault}",
+        remedy="Let additional_kwargs and the arguments of calls hold JSON values",
+    )
+
+
+def _fields_of(message: ChatMessage) -> JsonObject:
+    written = message.model_dump(mode="json")
+    fields = cast("JsonObject", with_numbers(written, message.model_dump()))
+    json.dumps(fields)  # refuses an integer of more digits than Python writes
+    return {**fields, "blocks": with_files_read(fields["blocks"])}
+
+
+def _told_value(value: object) -> object:
+    try:
+        _fields_of(ChatMessage(role="tool", additional_kwargs={"value": value}))
+    except ENDING:
+        raise
+    except BaseException:
+        return outcome_of(value).text
+    return value
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
@@ -61,7 +118,7 @@ def _restored(record: Message) -> list[ChatMessage]:
         form = _form(record)
         if form is not None and len(written) == 1:
             written = [object_of(restored(written[0], form)) or {}]
-        return [ChatMessage.model_validate(fields) for fields in written]
+        return [ChatMessage.model_validate(without_local_files(fields)) for fields in written]
     except RESTORE_FAULTS as error:
         raise unreadable_form("LlamaIndex", error) from None
 

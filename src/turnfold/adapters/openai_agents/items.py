@@ -17,10 +17,20 @@ from typing import Final, cast
 from agents import TResponseInputItem
 
 from turnfold.errors import InvalidRecord
-from turnfold.records import Message, OpaquePart, Origin, Part, TextPart, encode_message
+from turnfold.records import (
+    Message,
+    OpaquePart,
+    Origin,
+    Part,
+    TextPart,
+    ToolResult,
+    encode_message,
+)
 from turnfold.records.json_text import freeze
 from turnfold.wire import openai_responses
 from turnfold.wire.residue import RESTORE_FAULTS, unreadable_form
+from turnfold.wire.tool_text import ENDING, outcome_of
+from turnfold.wire.unwritable import writable
 from turnfold.wire.values import JsonObject, list_of, object_of, plain_object, text_at
 
 __all__ = ("as_sent", "item_key", "items_of", "name_of", "records_of", "text_of")
@@ -36,7 +46,7 @@ _PRIVATE: Final = "_agents_"
 
 def records_of(items: Iterable[object]) -> list[Message]:
     """Items as records; `items_of` of each gives them back, in order."""
-    given = [plain_object(item) for item in items]
+    given = [_told(plain_object(item)) for item in items]
     return _split(given, _speaks_as_system, _together)
 
 
@@ -53,7 +63,10 @@ def items_of(record: Message) -> list[TResponseInputItem]:
 
 def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
     """An item as it goes to a model: without what only the SDK's stores need, and reasoning ids if so wanted."""
-    fields = _unescaped(item)
+    given = object_of(item) or {}
+    fields = _unescaped(given)
+    if given.get("type") == _ESCAPED and text_at(fields, "type").endswith("_output"):
+        fields = {**fields, "output": _told_output(fields.get("output"))}
     left = (
         {"created_by", "id"} if omit_ids and fields.get("type") == "reasoning" else {"created_by"}
     )
@@ -95,6 +108,26 @@ def item_key(item: Mapping[str, object]) -> str:
 def name_of(record: Message) -> str:
     """What a record is called in the log: a digest of what it says and how it was written."""
     return _digest(encode_message(record).decode())
+
+
+def _told(item: JsonObject) -> JsonObject:
+    """The item, with a text for a tool's output that nothing can carry: the run goes on and the model is told."""
+    output = item.get("output")
+    if output is None or type(output) is str or not text_at(item, "type").endswith("_output"):
+        return item
+    return item if _is_json(output) else {**item, "output": _told_output(output)}
+
+
+def _is_json(output: object) -> bool:
+    if issubclass(type(output), str):  # a subclass, whose methods may be anything
+        return False
+    try:
+        json.dumps(output)
+    except ENDING:
+        raise
+    except BaseException:  # a value of a tool may raise anything while it is written
+        return False
+    return True
 
 
 def _split(
@@ -150,6 +183,8 @@ def _kept_whole(item: JsonObject) -> Message:
     except InvalidRecord:
         block = {"type": _ESCAPED, "text": json.dumps(item)}
         form = freeze({"=": [block]}, path="form")
+        if item.get("type") == "function_call_output" and text_at(item, "call_id"):
+            return _escaped_result(item, form)
         return Message.of(
             "user", (OpaquePart(freeze(block, path="item"), PROVIDER),), origin=_origin(form)
         )
@@ -157,6 +192,19 @@ def _kept_whole(item: JsonObject) -> Message:
     whole = freeze(item or {"type": ""}, path="item")
     said: Part = TextPart(words) if words else OpaquePart(whole, PROVIDER)
     return Message.of("user", (said,), origin=_origin(form))
+
+
+def _escaped_result(item: JsonObject, form: str) -> Message:
+    """A tool's output with half a character in it, as the result of its call."""
+    said = cast("JsonObject", writable(item))
+    told = TextPart(_told_output(item.get("output")))
+    result = ToolResult(text_at(said, "call_id"), (told,), is_error=True)
+    return Message.of("tool", (result,), origin=_origin(form))
+
+
+def _told_output(output: object) -> str:
+    """What a model is told in place of an output that no provider takes."""
+    return outcome_of(output).text
 
 
 def _origin(form: str) -> Origin:

@@ -7,16 +7,23 @@ the log before a model is asked and before a tool runs; a run that is cancelled 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+)
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
-from pydantic_core import to_json
 
+from turnfold.adapters.pydantic_ai.recording import records_of
 from turnfold.adapters.pydantic_ai.restoring import Restorer
 from turnfold.adapters.pydantic_ai.run_log import RunLog
 from turnfold.adapters.pydantic_ai.view import View
@@ -25,7 +32,7 @@ from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.memory.off_loop import OffLoop
 from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
 from turnfold.recall.findings import FindingRule, served_text
-from turnfold.records import ToolCall, Usage
+from turnfold.records import ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.capabilities import (
@@ -216,8 +223,8 @@ class _Run:
         self._messages: Sequence[ModelMessage] = ()
         """The run's history: PydanticAI's own list, which goes on growing."""
         self._call = ""
-        self._unnoted: list[tuple[ToolCall, str, int]] = []
-        """Calls with what they found and the newest seq when they were made; noted once the log holds the results."""
+        self._unnoted: list[tuple[ToolCall, object, int]] = []
+        """Calls with what they returned and the newest seq before them; noted once the log holds the results."""
 
     async def prepare(
         self, messages: Sequence[ModelMessage], request: ModelRequestContext
@@ -259,14 +266,24 @@ class _Run:
         finally:
             await off_loop(findings.ran(call.tool_name))
         if call.tool_name in findings.rules:
-            value = getattr(result, "return_value", result)
-            text = value if isinstance(value, str) else to_json(value, fallback=str).decode()
-            self._unnoted.append((named, text, asked))
+            self._unnoted.append((named, result, asked))
         return result
 
     async def _note(self) -> None:
         """Remember what was found, with the entry that shows it: nothing is then shown twice."""
         while self._unnoted:
-            call, text, asked = self._unnoted.pop(0)
+            call, result, asked = self._unnoted.pop(0)
             seq = await self._log.result_seq(call.id)
-            await self._session.findings.note(call, text, seq=seq, asked=asked)
+            shown = self._log.result(call.id) or _written_result(call, result)
+            if not shown.is_error:
+                await self._session.findings.note(call, shown.text, seq=seq, asked=asked)
+
+
+def _written_result(call: ToolCall, result: object) -> ToolResult:
+    """A result that the run ended too early to show."""
+    value = result
+    if issubclass(type(result), ToolReturn):
+        value = cast("ToolReturn[object]", result).return_value
+    [record] = records_of(ModelRequest([ToolReturnPart(call.name, value, call.id)]))
+    [written] = record.results
+    return written

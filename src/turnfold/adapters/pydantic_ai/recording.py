@@ -3,7 +3,8 @@
 A response becomes one record. A request becomes one record per part, because turnfold keeps a tool's answer with its
 call and a user's words as the start of a turn; which request they came in, and everything PydanticAI wrote around
 them, is in the envelope beside the record. Each message is read back the moment it is written: where the lean form
-would not give it back exactly, all of it is kept.
+would not give it back exactly, all of it is kept. A tool may return what no JSON can carry: the model and the log are
+then told so in the result's place, and the run goes on.
 
 A record's name is made of what was said and when. A history handed to a second run is therefore recognised, whichever
 part of it is handed over, and stored once.
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
+from types import AsyncGeneratorType, GeneratorType
 from typing import NamedTuple, cast
 
 from pydantic_ai.messages import (
@@ -25,6 +28,7 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     RetryFeedbackPart,
+    UserPromptPart,
 )
 from pydantic_core import PydanticSerializationError
 
@@ -34,6 +38,8 @@ from turnfold.adapters.pydantic_ai.restoring import model_messages, record_name
 from turnfold.errors import InvalidRecord
 from turnfold.records import Message, Origin, Part, Role, encode_message
 from turnfold.records.json_text import freeze
+from turnfold.wire.tool_text import ENDING, outcome_of
+from turnfold.wire.unwritable import writable
 
 __all__ = ("Named", "Namer", "records_of")
 
@@ -74,7 +80,22 @@ class Namer:
 
 
 def records_of(message: ModelMessage) -> list[Message]:
-    """A message as records; `model_messages` gives it back."""
+    """A message as records; `model_messages` gives it back, with a text for what of a tool's answer has no JSON."""
+    try:
+        if not any(map(_is_read_once, message.parts)):
+            return _written(message)
+    except ENDING:
+        raise
+    except BaseException:  # a value of a tool may raise anything while it is written
+        told = _told(message)
+        if told is None:
+            raise
+    else:
+        told = _told(message) or message
+    return _written(told)
+
+
+def _written(message: ModelMessage) -> list[Message]:
     fields = _fields(message)
     lean = _records(message, fields, whole=False)
     return lean if _leads_back(lean, fields) else _records(message, fields, whole=True)
@@ -160,6 +181,55 @@ def _record(
 ) -> Message:
     origin = Origin(PROVIDER, model, freeze(form, path="form"), freeze(envelope, path="envelope"))
     return Message.of(role, parts, name=name, origin=origin)
+
+
+# ---------------------------------------------------------------------------------- what cannot be written
+
+
+def _told(message: ModelMessage) -> ModelMessage | None:
+    """The message with texts for what cannot be written; None for a caller's own request, who is told instead."""
+    if isinstance(message, ModelResponse):
+        fields = cast("JsonObject", writable(_fields(message)))
+        [escaped] = ModelMessagesTypeAdapter.validate_python([fields])
+        return escaped
+    if not any(isinstance(part, BaseToolReturnPart) for part in message.parts):
+        return None
+    return replace(message, parts=[_told_part(part) for part in message.parts])
+
+
+def _told_part(part: ModelRequestPart) -> ModelRequestPart:
+    match part:
+        case BaseToolReturnPart():
+            if not _is_writable(replace(part, metadata=None)):
+                told = outcome_of(part.content)
+                failed = told.failed and part.outcome == "success"
+                outcome = "failed" if failed else part.outcome
+                part = replace(part, content=told.text, outcome=outcome)
+            if not _is_writable(replace(part, content="")):
+                part = replace(part, metadata=outcome_of(part.metadata).text)
+            return part
+        case UserPromptPart():  # beside a tool's return: what the tool gave for the model to read
+            return replace(part, content=writable(part.content))
+        case _:
+            return part
+
+
+def _is_writable(part: ModelRequestPart) -> bool:
+    if _is_read_once(part):
+        return False
+    try:
+        _written(ModelRequest([part]))
+    except ENDING:
+        raise
+    except BaseException:
+        return False
+    return True
+
+
+def _is_read_once(part: object) -> bool:
+    """Whether a tool returned a generator: whoever writes it first takes its items from everybody else."""
+    content = part.content if isinstance(part, BaseToolReturnPart) else None
+    return type(content) is GeneratorType or type(content) is AsyncGeneratorType
 
 
 # ---------------------------------------------------------------------------------- names

@@ -15,7 +15,7 @@ from turnfold.adapters.pydantic_ai.recording import Named, Namer, records_of
 from turnfold.adapters.pydantic_ai.restoring import record_name
 from turnfold.errors import Conflict, IdReused
 from turnfold.memory.session import AsyncSession
-from turnfold.records import Message, NewEntry
+from turnfold.records import Message, NewEntry, ToolResult
 
 __all__ = ("RunLog",)
 
@@ -33,8 +33,8 @@ class RunLog:
         self._done: list[_Made] = []
         """The beginning of the history that is stored: it is not looked at again while it stays as it is."""
         self._namer = Namer()
-        self._results: dict[str, str] = {}
-        """Call id -> name of the record that holds its result."""
+        self._results: dict[str, tuple[str, ToolResult]] = {}
+        """Call id -> name of the record that holds its result, and the result."""
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
@@ -59,9 +59,14 @@ class RunLog:
 
     async def result_seq(self, call_id: str) -> int:
         """The entry that holds the result of a call; 0 where none does yet."""
-        name = self._results.get(call_id)
-        found = await self._session.find([name]) if name else []
+        known = self._results.get(call_id)
+        found = await self._session.find([known[0]]) if known else []
         return found[-1].seq if found else 0
+
+    def result(self, call_id: str) -> ToolResult | None:
+        """The result of a call as the log has it; None where the run has shown none yet."""
+        known = self._results.get(call_id)
+        return known[1] if known else None
 
     def _make(self, message: ModelMessage) -> _Made:
         """The records of a message, made once; a request that got another part is made anew."""
@@ -71,7 +76,8 @@ class RunLog:
         records = records_of(message)
         names = frozenset(map(record_name, records))
         for record in records:
-            self._results.update((one.call_id, record_name(record)) for one in record.results)
+            named = record_name(record)
+            self._results.update((one.call_id, (named, one)) for one in record.results)
         self._made[id(message)] = made = _Made(message, len(message.parts), records, names)
         return made
 

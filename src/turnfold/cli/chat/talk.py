@@ -17,6 +17,7 @@ from turnfold.cli.store_address import default_store
 from turnfold.errors import StoreError, TurnfoldError
 from turnfold.memory import Memory
 from turnfold.models import ChatModel
+from turnfold.stores.addresses import shown_address
 from turnfold.window import Receipt
 
 __all__ = ("budget_line", "default_store", "say_once", "talk")
@@ -53,7 +54,9 @@ def talk(
         )
         for line in _lines(console):
             _one_turn(console, answerer, conversation, line)
-        again = _to_go_on(conversation, {"model": model, "base-url": base_url, "store": store})
+        shown = {"base-url": base_url, "store": store}
+        addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
+        again = _to_go_on(conversation, {"model": model, **addresses})
         console.print(Text(f"\nto go on: {again}", style="dim"))
 
 

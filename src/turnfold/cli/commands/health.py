@@ -77,7 +77,8 @@ def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> 
     """Print where the store is, whether it exists or not."""
     with telling():
         from turnfold.cli.screen import as_json as to_json
-        from turnfold.cli.store_address import address_of, file_of, shown_address
+        from turnfold.cli.store_address import address_of, file_of
+        from turnfold.stores.addresses import shown_address
 
         address = address_of(store)
         path = file_of(address)
@@ -85,7 +86,7 @@ def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> 
             there = path.exists() if path is not None else None
             typer.echo(to_json({"store": shown_address(address), "exists": there}))
             return
-        typer.echo(str(path) if path is not None else shown_address(address))
+        typer.echo(shown_address(address if path is None else str(path)))
 
 
 def status(

@@ -17,10 +17,11 @@ from enum import StrEnum
 from importlib import metadata
 
 import turnfold
-from turnfold.cli.store_address import address_of, file_of, shown_address
+from turnfold.cli.store_address import address_of, file_of
 from turnfold.errors import InvalidRecord, TurnfoldError
 from turnfold.memory.drive import drive
 from turnfold.stores import Ability, ConversationInfo, Scope, Store, open_store
+from turnfold.stores.addresses import shown_address
 from turnfold.stores.sqlite_engine import SAFE_SQLITE, sqlite_version
 from turnfold.tokens import ENCODINGS, Encoding
 from turnfold.tokens.prices import shipped_prices

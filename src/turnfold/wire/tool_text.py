@@ -1,0 +1,89 @@
+"""Turn whatever a tool returned into one text that a model can be shown.
+
+A tool is foreign code: it may return what has no text (cycles, half characters, objects that cannot be printed). None
+of that may end a run or leave a call without a result, in turnfold's own agent or under another framework, so what
+cannot be written becomes a text that begins with "error: " and says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Final, cast
+
+__all__ = ("ENDING", "Outcome", "described", "encodable", "outcome_of")
+
+ENDING: Final = (KeyboardInterrupt, SystemExit)
+"""Exceptions that end a run even when a tool, or a value it returned, raises them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one tool call, as it is logged."""
+
+    text: str
+    failed: bool = False
+
+
+def outcome_of(found: object) -> Outcome:
+    """What a tool returned, as text: a string as it is, anything else as JSON or as `str()` writes it."""
+    try:
+        text = _text(found)
+    except ENDING:
+        raise
+    except BaseException as error:
+        return Outcome(
+            f"error: the tool returned a value of type {_type_name(found)}, which cannot be written as text: "
+            f"{described(error)}",
+            failed=True,
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        where = f"U+{ord(text[error.start]):04X} at character {error.start}"
+        return Outcome(
+            f"error: the result holds a lone surrogate ({where}), which no provider takes; "
+            f"with such characters escaped it is:\n{encodable(text)}",
+            failed=True,
+        )
+    return Outcome(text)
+
+
+def described(error: BaseException) -> str:
+    """An exception as text, even one whose own methods raise."""
+    try:
+        message = encodable(str.__str__(str(error)))
+    except ENDING:
+        raise
+    except BaseException:
+        message = "(its message cannot be read)"
+    return f"{_type_name(error)}: {message}" if message else _type_name(error)
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _text(found: object) -> str:
+    if issubclass(type(found), str):  # isinstance would believe an object that lies about its class
+        return str.__str__(cast("str", found))
+    if type(found) is GeneratorType or type(found) is AsyncGeneratorType:
+        raise TypeError("the tool must return the items, as a list")
+    if type(found) is CoroutineType:
+        cast("Coroutine[object, object, object]", found).close()
+        raise TypeError("the tool must await it and return its result")
+    try:
+        return json.dumps(found, ensure_ascii=False, default=str)
+    except ENDING:
+        raise
+    except BaseException:  # a cycle, a key that is no text, an object without str(): repr may do
+        return str.__str__(str(found))
+
+
+def _type_name(value: object) -> str:
+    """The name of a value's type, read past whatever a metaclass says."""
+    name = cast("object", type.__dict__["__name__"].__get__(type(value)))
+    return encodable(str.__str__(cast("str", name)))
