@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from turnfold.budget import Budget
 from turnfold.memory import Manifest
 from turnfold.records import Checkpoint, Entry, Message
 from turnfold.tokens import TokenCounter
@@ -50,6 +49,8 @@ class Judged:
     """The newest seq that was acknowledged to anybody before the call began."""
     folds: bool = True
     """Whether nothing may be left out without something that stands for it: the memory folds and stands in."""
+    whole_turn: bool = False
+    """Whether a fold may not cut into the running turn either, as long as the turn fits the budget."""
 
 
 def faults(judged: Judged, books: Books) -> list[str]:
@@ -161,6 +162,11 @@ def _homes(judged: Judged, books: Books) -> Iterator[str]:
     }
     if manifest.cleared > books.cleared:
         yield f"cleared: up to {manifest.cleared}, the store says {books.cleared}"
+    yield from (
+        f"cleared: entry {seq} is shown, everything up to {manifest.cleared} was cleared"
+        for seq in sorted(shown)
+        if seq <= manifest.cleared
+    )
     for entry in books.entries[: manifest.seq]:
         if entry.message.role != "system":
             fault = _homeless(
@@ -190,19 +196,15 @@ def _newest(judged: Judged, books: Books) -> Iterator[str]:
     said = [entry for entry in books.entries[: manifest.seq] if entry.message.role != "system"]
     if not said or said[-1].seq <= manifest.cleared or said[-1].seq in context.positions:
         return
-    why = [
-        fate.reason
-        for fate in context.fates
-        if fate.start <= said[-1].seq < fate.stop and fate.outcome is not Outcome.ADDED
-    ]
-    if not any(reason.startswith(_MISPLACED) for reason in why):
-        yield f"newest: entry {said[-1].seq} is not shown ({'; '.join(why)})"
+    if not _is_misplaced(context, seq := said[-1].seq):
+        why = [fate.reason for fate in context.fates if fate.start <= seq < fate.stop]
+        yield f"newest: entry {seq} is not shown ({'; '.join(why)})"
 
 
 def _recency(judged: Judged, books: Books) -> Iterator[str]:
-    """Of the running turn, at least what a recency window of the depth that a fold leaves would hold."""
+    """Check that every message of the running turn that a recency window would hold is shown, at least shortened."""
     manifest, context = judged.manifest, judged.context
-    room = _recency_room(context.budget, context, judged.counter)
+    room = _recency_room(judged)
     shown = {seq for seq in context.positions if seq >= 0}
     for entry in reversed(books.entries[: manifest.seq]):
         if entry.message.role == "system":
@@ -210,16 +212,32 @@ def _recency(judged: Judged, books: Books) -> Iterator[str]:
         room -= judged.counter.count_message(entry.message)
         if room < 0 or entry.seq <= manifest.cleared:
             return
-        if entry.seq not in shown and entry.message.role != "tool" and not entry.message.calls:
+        if entry.seq not in shown and not _is_misplaced(context, entry.seq):
             yield f"recency: entry {entry.seq} of the running turn fits and is not shown"
         if entry.message.role == "user":
             return
 
 
-def _recency_room(budget: Budget, context: Context, counter: TokenCounter) -> int:
-    """Tokens a recency window may hold: what a fold leaves beside the largest sections around it."""
-    marks = budget.marks
-    system = sum(map(counter.count_message, context.section(Section.SYSTEM)))
-    around = system + context.tools + counter.reply + budget.share("summary") + budget.share("tail")
-    free = (budget.tokens - around) * min(marks.low, marks.folded)
-    return math.floor(free) - budget.share("summary") if budget.tokens > around else 0
+def _is_misplaced(context: Context, seq: int) -> bool:
+    """Whether a message is left out because no provider would take it where it stands."""
+    return any(
+        fate.start <= seq < fate.stop
+        and fate.outcome is not Outcome.ADDED
+        and fate.reason.startswith(_MISPLACED)
+        for fate in context.fates
+    )
+
+
+def _recency_room(judged: Judged) -> int:
+    """Tokens of a recency window: the whole budget beside what is sent around it, or the depth that a fold leaves."""
+    context, count = judged.context, judged.counter.count_message
+    budget, marks = context.budget, context.budget.marks
+
+    def cost(section: Section) -> int:
+        return sum(map(count, context.section(section)))
+
+    room = budget.tokens - cost(Section.SYSTEM) - context.tools - judged.counter.reply
+    if judged.whole_turn:
+        return room - cost(Section.SUMMARY) - cost(Section.TAIL)
+    room -= budget.share("summary") + budget.share("tail")
+    return math.floor(room * min(marks.low, marks.folded)) - budget.share("summary")

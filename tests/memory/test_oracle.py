@@ -6,11 +6,12 @@ back one by one at the end, and it must find each of them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,30 +19,52 @@ from tests.memory.fold_actors import COUNTER, NOW
 from tests.memory.schedules import Kind, run_schedule, run_schedules
 from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
-from turnfold.memory import fold_keeper, follower
+from turnfold.memory import AsyncMemory, fold_keeper, follower
 from turnfold.memory.assembling import Assembler
 from turnfold.memory.drive import drive
 from turnfold.memory.fold_keeper import FoldKeeper
-from turnfold.memory.follower import StateLock
+from turnfold.memory.follower import Follower, StateLock
+from turnfold.memory.manifests import CALL
+from turnfold.records import Document, Usage
 from turnfold.stores import open_store
-from turnfold.stores.protocol import Store
+from turnfold.stores.protocol import Scope, Store, Written
 
+TALK = ("turn", "turn", "loop")
 KINDS = {
     kind.name: kind
     for kind in (
         Kind("plain"),
-        Kind("crowd", handles=3, acts=4),
-        Kind("long", acts=10),
+        Kind("crowd", handles=3),
+        Kind("long", acts=8),
         Kind("cancelled", interrupts=0.4),
-        Kind("interrupted", interrupts=0.4, lines=True),
+        Kind("interrupted", handles=1, acts=6, interrupts=0.4, lines=True),
+        Kind("interrupted pair", acts=4, interrupts=0.4, lines=True),
         Kind("killed", kills=0.2),
         Kind("failed over", failovers=1),
         Kind("huge", huge=0.8),
-        Kind("reports", acts=5, reports=True),
+        Kind("reports", handles=1, acts=6, does=(*TALK, "look", "look"), reports=True),
     )
 }
+PERCENT = {
+    "plain": 16,
+    "crowd": 7,
+    "long": 2,
+    "cancelled": 20,
+    "interrupted": 14,
+    "interrupted pair": 3,
+    "killed": 14,
+    "failed over": 12,
+    "huge": 5,
+    "reports": 7,
+}
+"""How many of a hundred schedules of the slow suite are of each kind: the longer they take, the fewer."""
+NOT_YET = {
+    "cleared": Kind("cleared", does=(*TALK, "look", "clear")),
+    "whole turn": Kind("whole turn", whole_turn=True),
+}
+"""Kinds that find faults: a question is shown again that was cleared, and folds cut into a turn that fits."""
 _SHARDS = 4
-_EACH = int(os.environ.get("TURNFOLD_SCHEDULES", "0"))
+_SCHEDULES = int(os.environ.get("TURNFOLD_SCHEDULES", "1000000"))
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
 
@@ -59,7 +82,14 @@ def told(found: Mapping[int, Sequence[str]]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_context_is_right(kind: str) -> None:
-    found = run_schedules(range(250), KINDS[kind])
+    found = run_schedules(range(60 * PERCENT[kind]), KINDS[kind])
+    assert not found, told(found)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="see NOT_YET")
+@pytest.mark.parametrize("kind", NOT_YET)
+def test_every_context_will_be_right(kind: str) -> None:
+    found = run_schedules(range(100), NOT_YET[kind])
     assert not found, told(found)
 
 
@@ -68,8 +98,8 @@ def test_every_context_is_right(kind: str) -> None:
 @pytest.mark.parametrize("shard", range(_SHARDS))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_context_of_a_million_schedules_is_right(kind: str, shard: int) -> None:
-    """1,000,000 schedules over all kinds and shards; TURNFOLD_SCHEDULES sets another number for each."""
-    each = _EACH or -(-1_000_000 // (len(KINDS) * _SHARDS))
+    """1,000,000 schedules over all kinds and shards; TURNFOLD_SCHEDULES sets another number."""
+    each = -(-_SCHEDULES * PERCENT[kind] // (100 * _SHARDS))
     first = 1_000_000 + shard * each
     found = run_schedules(range(first, first + each), KINDS[kind])
     assert not found, told(found)
@@ -79,7 +109,7 @@ def _opened(url: str, **options: Any) -> Store:
     return open_store(url, counter=COUNTER, blocking=True, clock=lambda: NOW, **options)
 
 
-@pytest.mark.parametrize("kind", ["crowd", "interrupted", "killed", "huge"])
+@pytest.mark.parametrize("kind", ["crowd", "interrupted pair", "killed", "huge"])
 def test_every_context_is_right_on_sqlite(kind: str, tmp_path: Path) -> None:
     store = _opened(f"sqlite:///{tmp_path}/schedules.db")
     for seed in range(12):
@@ -151,6 +181,79 @@ def test_c2_messages_nowhere_while_a_fold_is_slow_are_found(
 
     monkeypatch.setattr(FoldKeeper, "stand_in", never)
     assert "nowhere" in found_with("plain")
+
+
+def count_reports_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back what a report of usage did before: one generation more, whatever was read, and no epoch to compare."""
+
+    def told(self: Follower, written: Written) -> None:
+        del written
+        self._state = (self._state[0] + 1, self._state[1])
+
+    monkeypatch.setattr(Follower, "told", told)
+    draw_one_epoch(monkeypatch)
+
+
+class LateReply:
+    """A store whose reply to a report of usage waits until it is let go; the report itself is committed."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.committed, self.let_go = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._inner, verb)
+
+    async def put_document(
+        self, scope: Scope, conversation: str, document: Document, **options: Any
+    ) -> Written:
+        written = await self._inner.put_document(scope, conversation, document, **options)
+        if document.kind == CALL and options.get("expect"):
+            self.committed.set()
+            await self.let_go.wait()
+        return written
+
+
+async def shown_after_a_late_reply(url: str, refreshes: str) -> list[str]:
+    """The context after a question, where something was read between a report of usage and the reply to it."""
+    store = LateReply(open_store(url))
+    async with AsyncMemory(cast("Store", store), budget=Budget(max_tokens=4_000)) as memory:
+        session = memory.session("talk")
+        await session.user("first question")
+        await session.context()
+        await session.assistant("first answer")
+        report = asyncio.create_task(session.record_usage(Usage(input=10, output=1)))
+        await store.committed.wait()
+        await getattr(session, refreshes)()
+        store.let_go.set()
+        await report
+        await session.user("second question")
+        return [message.text for message in (await session.context()).messages]
+
+
+_REFRESHING = ["status", "pins", "context", "checkpoint"]
+
+
+@pytest.mark.parametrize("refreshes", _REFRESHING)
+def test_a_late_reply_to_a_report_of_usage_hides_no_question(
+    refreshes: str, tmp_path: Path
+) -> None:
+    shown = asyncio.run(shown_after_a_late_reply(f"sqlite:///{tmp_path}/late.db", refreshes))
+    assert shown[-1] == "second question"
+
+
+@pytest.mark.parametrize("refreshes", _REFRESHING)
+def test_c3_a_report_that_is_counted_twice_hides_the_next_question(
+    refreshes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_reports_twice(monkeypatch)
+    shown = asyncio.run(shown_after_a_late_reply(f"sqlite:///{tmp_path}/late.db", refreshes))
+    assert "second question" not in shown
+
+
+def test_c3_a_report_that_is_counted_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_reports_twice(monkeypatch)
+    assert {"stale", "nowhere"} & found_with("reports")
 
 
 def test_c4_a_lost_history_that_is_taken_for_this_one_is_found(
