@@ -49,8 +49,6 @@ class Judged:
     """The newest seq that was acknowledged to anybody before the call began."""
     folds: bool = True
     """Whether nothing may be left out without something that stands for it: the memory folds and stands in."""
-    whole_turn: bool = False
-    """Whether a fold may not cut into the running turn either, as long as the turn fits the budget."""
 
 
 def faults(judged: Judged, books: Books) -> list[str]:
@@ -202,20 +200,28 @@ def _newest(judged: Judged, books: Books) -> Iterator[str]:
 
 
 def _recency(judged: Judged, books: Books) -> Iterator[str]:
-    """Check that every message of the running turn that a recency window would hold is shown, at least shortened."""
-    manifest, context = judged.manifest, judged.context
-    room = _recency_room(judged)
+    """Check that the running turn is shown: all of it where it fits, else what the low mark holds of it.
+
+    A message counts as shown when it is shortened.
+    """
+    manifest, context, count = judged.manifest, judged.context, judged.counter.count_message
+    whole, low = _recency_rooms(judged)
     shown = {seq for seq in context.positions if seq >= 0}
+    turn: list[Entry] = []
     for entry in reversed(books.entries[: manifest.seq]):
-        if entry.message.role == "system":
-            continue
-        room -= judged.counter.count_message(entry.message)
-        if room < 0 or entry.seq <= manifest.cleared:
+        if entry.seq <= manifest.cleared:
+            break
+        if entry.message.role != "system":
+            turn.append(entry)
+        if entry.message.role == "user":
+            break
+    room = whole if sum(count(entry.message) for entry in turn) <= whole else low
+    for entry in turn:
+        room -= count(entry.message)
+        if room < 0:
             return
         if entry.seq not in shown and not _is_misplaced(context, entry.seq):
             yield f"recency: entry {entry.seq} of the running turn fits and is not shown"
-        if entry.message.role == "user":
-            return
 
 
 def _is_misplaced(context: Context, seq: int) -> bool:
@@ -228,16 +234,11 @@ def _is_misplaced(context: Context, seq: int) -> bool:
     )
 
 
-def _recency_room(judged: Judged) -> int:
-    """Tokens of a recency window: the whole budget beside what is sent around it, or the depth that a fold leaves."""
+def _recency_rooms(judged: Judged) -> tuple[int, int]:
+    """Tokens for the conversation beside the longest summary and tail: all of them, and what a fold leaves."""
     context, count = judged.context, judged.counter.count_message
     budget, marks = context.budget, context.budget.marks
-
-    def cost(section: Section) -> int:
-        return sum(map(count, context.section(section)))
-
-    room = budget.tokens - cost(Section.SYSTEM) - context.tools - judged.counter.reply
-    if judged.whole_turn:
-        return room - cost(Section.SUMMARY) - cost(Section.TAIL)
+    system = sum(map(count, context.section(Section.SYSTEM)))
+    room = budget.tokens - system - context.tools - judged.counter.reply
     room -= budget.share("summary") + budget.share("tail")
-    return math.floor(room * min(marks.low, marks.folded)) - budget.share("summary")
+    return room, math.floor(room * min(marks.low, marks.folded)) - budget.share("summary")

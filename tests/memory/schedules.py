@@ -75,8 +75,6 @@ class Kind:
     failovers: int = 0
     reports: bool = False
     """Whether usage is reported after each call, by a program that does not wait for it."""
-    whole_turn: bool = False
-    """Whether contexts must hold as much of the running turn as a recency window of the same budget."""
     huge: float = 0.15
     """Share of the tool results that are larger than the budget."""
 
@@ -529,7 +527,6 @@ class _World:
             read_manifest(document),
             COUNTER,
             known if where == history else 0,
-            whole_turn=self.kind.whole_turn,
         )
         self.found += faults(judged, books)
         if self.kind.reports:

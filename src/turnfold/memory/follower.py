@@ -444,6 +444,7 @@ class Follower:
             if window is not None:
                 return _Opened(window, stored, version, self.covered, self.head.seq)
         head = stored.head if first == stored.anchor else await self._opener(first)
+        head = head if head > self.cleared else 0
         caps = tuple((seq, cap) for seq, cap in stored.caps if seq >= first or seq == head)
         reason = stored.reason if first == stored.anchor else _FOLDED
         note = WindowNote(anchor=first, head=head, caps=caps, reason=reason)
@@ -507,7 +508,7 @@ class Follower:
             middle = (low + high) // 2
             entry = await self._at(middle)
             low, high = (low, middle) if entry.turn == at[0].turn else (middle + 1, high)
-        return low
+        return low if low > self.cleared else 0
 
     async def _tokens_after(self, seq: int) -> int:
         if seq <= 0 or seq >= self.head.seq:

@@ -212,7 +212,10 @@ def _moved(view: SpanView, choice: Choice) -> SpanView:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """The first span of a window cut to the low mark, on to the next turn where enough of it remains."""
+    """The first span of a window cut to the low mark, on to the next turn where enough of it remains.
+
+    The running turn is kept whole as long as it fits: who works on a task needs the steps of it most.
+    """
     transcript = view.transcript
     low = room.low - aside
     start = max(view.start, transcript.first_span_within(low + view.saved))
@@ -221,6 +224,11 @@ def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
     start = view.first_within(
         min(start, view.last), tokens=low, messages=room.low_messages, size=room.low_bytes
     )
+    running = transcript.grouper.turns[-1] if transcript.grouper.turns else start
+    if view.start <= running < start and view.within(
+        running, tokens=room.tokens - aside, messages=room.messages, size=room.bytes
+    ):
+        return running
     turn = transcript.turn_from(start)
     if turn <= view.last and transcript.tokens_from(turn) >= room.snap * low:
         return turn
