@@ -8,6 +8,10 @@ Two things make all orders affordable, and neither leaves any out. What a proces
 it has seen (nothing in it looks at a clock or a die), so it is run once per row of outcomes and remembered. And two
 orders that lead to the same content of the store with the same rows of outcomes have the same future, so that they are
 followed once. How many orders that future stands for is counted exactly: a share of orders is a share of all of them.
+
+Where a process has several strands (a call and the fold it began in the background), `merged` takes the order among its
+own strands for no matter: strands that share nothing but the store and their locks are the same after the same outcomes
+of each. That is an argument about the code, so a test counts with it and without where both are cheap.
 """
 
 from __future__ import annotations
@@ -185,6 +189,10 @@ class _Process:
                 found.append((number, Step("enter")))
         return found
 
+    def waits(self) -> bool:
+        """Whether a strand waits for another."""
+        return any(isinstance(strand.asks, _Turnstile) for strand in self.strands)
+
     def finished(self) -> Finished:
         main = self.strands[0]
         errors = [strand.error for strand in self.strands if strand.error is not None]
@@ -257,9 +265,14 @@ class _Behaviour:
 
     _HELD = 256
 
-    def __init__(self, program: Program, world: _World, steps: dict[Hashable, int]) -> None:
-        self._program, self._world, self._steps = program, world, steps
+    def __init__(
+        self, program: Program, world: _World, steps: dict[Hashable, int], *, merged: bool
+    ) -> None:
+        self._program, self._world, self._steps, self._merged = program, world, steps, merged
         self._live: dict[int, _Process] = {}
+        self._alike: dict[Hashable, int] = {}
+        """Nodes by what their strands have seen and, where strands wait for each other, by what each asks."""
+        self._waited = False
         self.nodes: list[_Node] = []
         self._add((), _Process(program))
 
@@ -267,6 +280,11 @@ class _Behaviour:
         known = self.nodes[node].after.get((strand, outcome))
         if known is None:
             history = (*self.nodes[node].history, (strand, outcome))
+            if self._merged and not self._waited:
+                alike = self._alike.get((_rows(history), ()))
+                if alike is not None:
+                    self.nodes[node].after[strand, outcome] = alike
+                    return alike
             process = self._live.pop(node, None)
             if process is None:
                 process = _Process(self._program)
@@ -281,6 +299,13 @@ class _Behaviour:
             (strand, self._steps.setdefault(fingerprint(step), len(self._steps)), step)
             for strand, step in process.moves()
         )
+        if self._merged:
+            self._waited = self._waited or process.waits()
+            alike = (_rows(history), tuple(move[:2] for move in moves) if self._waited else ())
+            known = self._alike.setdefault(alike, len(self.nodes))
+            if known < len(self.nodes):
+                process.leave()
+                return known
         self.nodes.append(_Node(history, moves, process.finished()))
         self._live[len(self.nodes) - 1] = process
         if len(self._live) > self._HELD:
@@ -291,6 +316,14 @@ class _Behaviour:
         """Keep what is known, and no process."""
         while self._live:
             self._live.popitem()[1].leave()
+
+
+def _rows(history: Sequence[tuple[int, int]]) -> Hashable:
+    """The outcomes of each strand, without the order in which different strands had theirs."""
+    rows: dict[int, list[int]] = {}
+    for strand, outcome in history:
+        rows.setdefault(strand, []).append(outcome)
+    return tuple((strand, *rows[strand]) for strand in sorted(rows))
 
 
 @dataclass(slots=True)
@@ -339,10 +372,19 @@ def _no_collector() -> Generator[None]:
 class Interleavings:
     """The orders of some programs over one store."""
 
-    def __init__(self, store: MemoryStore, programs: Sequence[Program], judge: Judge) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        programs: Sequence[Program],
+        judge: Judge,
+        *,
+        merged: bool = False,
+    ) -> None:
         self._world = _World(copied(store))
         steps: dict[Hashable, int] = {}
-        self._behaviours = [_Behaviour(program, self._world, steps) for program in programs]
+        self._behaviours = [
+            _Behaviour(program, self._world, steps, merged=merged) for program in programs
+        ]
         self._judge = judge
         self._verdicts: dict[_State, tuple[str, ...]] = {}
         self._start: _State = (self._world.first, *(0 for _ in programs))

@@ -30,6 +30,7 @@ from tests.memory.fold_actors import (
     writers,
 )
 from tests.memory.interleaving import Explored, Interleavings, Program
+from turnfold.memory import assembling
 from turnfold.memory.folding import Folder, FoldRange
 from turnfold.memory.waiting import Way
 from turnfold.records import Checkpoint, Entry
@@ -41,8 +42,18 @@ LONG = 600
 SMALL = 700
 
 
-def every_order(*programs: Program, store: MemoryStore | None = None) -> Explored:
-    return Interleavings(store or begun(3), programs, Judge()).all()
+def every_order(
+    *programs: Program, store: MemoryStore | None = None, merged: bool = False
+) -> Explored:
+    return Interleavings(store or begun(3), programs, Judge(), merged=merged).all()
+
+
+def build_again(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """Bound how often a context is built anew because anything changed meanwhile, before it is taken as last seen.
+
+    Each time is another 14 calls of the store for all others to come between. The second is the same code as the first.
+    """
+    monkeypatch.setattr(assembling, "_FENCED", times + 1)
 
 
 def crowd(*, deleted: bool) -> list[Program]:
@@ -77,20 +88,39 @@ def test_a_writer_who_is_told_nothing_and_tries_again_in_every_order() -> None:
 
 
 @pytest.mark.slow
-def test_a_fold_in_the_background_and_a_summariser_in_every_order() -> None:
+def test_a_fold_in_the_background_and_a_summariser_in_every_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build_again(monkeypatch, times=1)
     store = begun(3, long=LONG)
     calling = reader("background", checkpoint="background", budget=SMALL)
-    found = every_order(calling, summariser("a"), store=store)
+    found = every_order(calling, summariser("a"), store=store, merged=True)
     assert found.faults == {}, found
-    assert found.orders > 10**7
+    assert found.orders > 10**15
 
 
 @pytest.mark.slow
-def test_a_process_that_writes_while_it_folds_and_a_summariser_in_every_order() -> None:
+def test_a_process_that_writes_while_it_folds_and_a_summariser_in_every_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build_again(monkeypatch, times=1)
     store = begun(3, long=LONG)
-    found = every_order(agent("agent", turns=1, budget=SMALL), summariser("a"), store=store)
+    writing = agent("agent", turns=1, budget=SMALL)
+    found = every_order(writing, summariser("a"), store=store, merged=True)
     assert found.faults == {}, found
-    assert found.orders > 10**8
+    assert found.orders > 10**16
+
+
+def test_strands_that_share_only_the_store_may_be_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many orders, and as many of them with faults, where the order among strands of a process is kept."""
+    build_again(monkeypatch, times=0)
+    store = begun(3, long=LONG)
+    programs = [reader("background", checkpoint="background", budget=SMALL), summariser("a")]
+    kept = every_order(*programs, store=store)
+    merged = every_order(*programs, store=store, merged=True)
+    assert kept.orders == merged.orders > 10**8
+    assert kept.faults == merged.faults == {}
+    assert merged.states < kept.states
 
 
 def test_an_inline_fold_a_summariser_and_a_clearer_in_every_order() -> None:
@@ -143,6 +173,18 @@ def test_writers_summarisers_and_deleters_in_random_orders(runs: int, erasers: i
 
 
 # What the scheduler finds where there is something to find.
+
+
+@pytest.mark.slow
+def test_merged_strands_hide_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that compares nothing: the same share of orders ends with two folds that overlap."""
+    build_again(monkeypatch, times=0)
+    store = begun(3, store=Careless, long=LONG)
+    programs = [reader("background", checkpoint="background", budget=SMALL), summariser("a")]
+    kept = every_order(*programs, store=store)
+    merged = every_order(*programs, store=store, merged=True)
+    assert kept.faults == merged.faults
+    assert merged.faults["audit tiled"] > 0
 
 
 def test_the_documented_protocol_loses_and_doubles_turns() -> None:
