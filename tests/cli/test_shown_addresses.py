@@ -155,7 +155,7 @@ def test_no_address_is_shown_with_its_password(made: tuple[str, str]) -> None:
         ("host=h password=p", "..."),
         ("u:p@h", "..."),
         ("sqlite://", "sqlite://"),
-        ("sqlite:////home/a@b/my%20chats%20%E4%BC%9A%E8%AF%9D.db", None),
+        ("sqlite:////srv/a@b/my%20chats%20%E4%BC%9A%E8%AF%9D.db", None),
         ("/data/run=3/chats 会话.db", None),
         ("./chats/a@b.db", None),
     ],
