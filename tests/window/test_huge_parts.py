@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.window.transcripts import CharacterText, UnevenText, WordText
+from tests.window.transcripts import CharacterText, UnevenText, WordText, answers, asks
 from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall
 from turnfold.records import (
     ContentPart,
     Message,
@@ -33,7 +35,7 @@ from turnfold.tokens import (
     count_upto,
     counter_for,
 )
-from turnfold.window import Transcript, assemble, shrink_message, shrink_text
+from turnfold.window import Anchor, Transcript, assemble, check, shrink_message, shrink_text
 from turnfold.window.shrink import shrinkable_costs
 
 ENGLISH = "Fold the old turns, keep the new ones; 3.14159 is not a budget. "
@@ -230,3 +232,33 @@ def test_arguments_of_numbers_alone_are_given_up_at_once() -> None:
     [call] = shrink_message(message, 100, TokenCounter(reader)).calls
     assert call.arguments == "{}"
     assert max(reader.lengths) < 10_000
+
+
+def _least_budget(summary: str) -> int:
+    """The smallest budget in which a turn of many parallel calls is sent beside this summary."""
+    counter = counter_for("gpt-4o")
+    names = [f"call_{number}" for number in range(20)]
+    transcript = Transcript(counter)
+    for message in (
+        user("查一下 look them all up"),
+        asks(*names),
+        answers(*names, text="found " * 40),
+    ):
+        transcript.add(message)
+
+    def fits(tokens: int) -> bool:
+        anchor = Anchor(summary=summary)
+        try:
+            context = assemble(transcript, Budget(max_tokens=tokens), anchor=anchor)
+        except BudgetTooSmall:
+            return False
+        assert not check(context)
+        return True
+
+    return bisect_left(range(100, 4_000), 1, key=fits) + 100
+
+
+def test_a_long_summary_makes_room_for_a_turn_that_cannot_be_shortened() -> None:
+    short = _least_budget("They agreed on Bergen. 定在卑尔根。")
+    long = _least_budget("They agreed on Bergen. 定在卑尔根。\n" * 60)
+    assert long - short < 40

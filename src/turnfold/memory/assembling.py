@@ -49,7 +49,7 @@ Tools = Sequence[Mapping[str, object]]
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRIES = 8
 """Times a context is built anew because another process moved its window meanwhile."""
-_FENCED = 4
+_FENCED = 12
 """Times a context is built anew because anything changed while it was: where others never stop writing, it is then
 taken as of the last look."""
 _FOLDS = 6

@@ -26,8 +26,8 @@ __all__ = ("SQUEEZES", "anchored_view", "assemble", "fits", "next_anchor")
 
 
 SQUEEZES = 3
-"""Times the system's share, and every share of bytes, is halved before a newest turn that does not fit beside them is
-given up."""
+"""Times the shares of system and summary, and every share of bytes, are halved before a newest turn that does not fit
+beside them is given up."""
 
 
 class _Window(NamedTuple):
@@ -53,7 +53,7 @@ def assemble(
     """
     _require_plain(tail)
     before = anchor or Anchor()
-    squeezes = SQUEEZES if transcript.system or budget.max_bytes else 0
+    squeezes = SQUEEZES if transcript.system or before.summary or budget.max_bytes else 0
     extras = _Extras(tail, tools, squeezes)
     context = _materialise(*_decide(transcript, budget, before, strategy, extras), budget, before)
     if previous is not None:
@@ -74,7 +74,7 @@ class _Extras(NamedTuple):
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]
     squeezes: int
-    """How often the system's share may be halved."""
+    """How often the shares of system and summary may be halved."""
 
 
 def next_anchor(
@@ -98,7 +98,7 @@ def _decide(
     view = anchored_view(transcript, before)
     summary = before.summary
     choice: Choice | None = None
-    squeeze = 0
+    squeeze, refusal = 0, None
     while True:
         try:
             fixed = fixed_with(summary, squeeze)
@@ -110,10 +110,10 @@ def _decide(
                     fixed = fixed_with(summary, squeeze)
                     room = fixed.room(budget)
             return _enforce(view, choice, room, fixed, budget), fixed
-        except BudgetTooSmall:
-            squeeze += 1
+        except BudgetTooSmall as error:
+            squeeze, refusal = squeeze + 1, refusal or error
             if squeeze > extras.squeezes:
-                raise
+                raise refusal from None  # what was needed before anything was halved
 
 
 def anchored_view(transcript: Transcript, anchor: Anchor) -> SpanView:

@@ -104,7 +104,7 @@ def price(
     tools: Sequence[Mapping[str, object]] = (),
     squeeze: int = 0,
 ) -> Fixed:
-    """The fixed parts of a context, each within its share; each `squeeze` halves the share of the system."""
+    """The fixed parts of a context, each within its share; each `squeeze` halves those of system and summary."""
     given = (
         tuple(transcript.system),
         summary,
@@ -144,9 +144,14 @@ def _priced(
             lambda share: _within(messages, share, name, counter, squeeze=squeeze),
         )
 
+    fence_cost = _remembered(transcript, "fence", lambda: _fence_cost(counter))
+
+    def squeezed(share: int) -> int:
+        return max(share >> squeeze, min(share, fence_cost + SMALLEST_CAP))
+
     sections = (
         section(system, "system", squeeze=squeeze),
-        held("summary", summary, lambda share: _summary_within(summary, share, counter)),
+        held("summary", summary, lambda share: _summary_within(summary, squeezed(share), counter)),
         held("tail", tail, lambda share: _tail_within(tail, share, counter)),
     )
     tool_tokens = _remembered(transcript, spelled, lambda: counter.count_tools(tools))
@@ -156,7 +161,7 @@ def _priced(
         tools=tool_tokens,
         reply=counter.reply,
         tokens=total + tool_tokens + counter.reply,
-        fence=_remembered(transcript, "fence", lambda: _fence_cost(counter)),
+        fence=fence_cost,
         shortened=tuple(note for each in sections for note in each.shortened),
     )
     _require_room(fixed, budget, conversation=conversation)
