@@ -174,6 +174,7 @@ def run_command(
 
 
 @examples(40)
+@example(made=("sqlite://bob:99q?@host/some", "99q?"), command="doctor", more=[])
 @given(made=addresses, command=st.sampled_from(COMMANDS), more=st.sampled_from([[], ["--json"]]))
 @example(
     made=("postgresql://bob@127.0.0.1:1/some?password=ZqЖ99", "ZqЖ99"),

@@ -58,9 +58,11 @@ def _open_sqlite(
         raise MissingExtra(package="apsw", extra="sqlite", purpose="SqliteStore") from missing
     address = divided(url)
     if address.authority:
+        # A file is named in the remedy; what may hold a password is not repeated.
+        is_file = "@" not in url and ":" not in address.authority
+        name = address.authority if is_file else "name.db"
         raise InvalidOption(
-            f"{shown_address(url)!r} names a host; a relative path takes three slashes: "
-            f"{shown_address(f'sqlite:///{address.authority}')}"
+            f"{shown_address(url)!r} names a host; a relative path takes three slashes: sqlite:///{name}"
         )
     if address.options.strip("?#"):
         raise InvalidOption(
