@@ -24,7 +24,7 @@ import pytest
 
 redis = pytest.importorskip("redis", reason="the cache tests need the extra 'redis'")
 
-__all__ = ("PATIENCE", "RedisServer", "ServerCluster", "free_port", "shared_url")
+__all__ = ("PATIENCE", "RedisServer", "ServerCluster", "closed_port", "free_port", "shared_url")
 
 PATIENCE = 10.0
 """A time limit for a server under test that is only reached when the machine itself stands still."""
@@ -37,6 +37,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return cast("int", probe.getsockname()[1])
+
+
+_closed: list[socket.socket] = []
+
+
+def closed_port() -> int:
+    """A port that nobody listens on as long as this process lives: no other test can be given it."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    _closed.append(held)
+    return cast("int", held.getsockname()[1])
 
 
 class RedisServer:

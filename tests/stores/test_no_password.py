@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("psycopg", reason="needs psycopg")
 pytest.importorskip("redis", reason="needs redis")
 
-from tests.stores.redis_server import free_port
+from tests.stores.redis_server import closed_port
 from turnfold.errors import InvalidOption, StoreUnavailable
 from turnfold.records import NewEntry, user
 from turnfold.stores import Scope, open_store
@@ -70,7 +70,7 @@ def test_a_server_that_cannot_be_reached_is_told_of_without_the_password(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    port = free_port()
+    port = closed_port()
     store = open_store(
         f"postgresql://bob:hush7531@127.0.0.1:{port}/some?connect_timeout=2",
         cache=f"redis://:hush7531@127.0.0.1:{port}/0",

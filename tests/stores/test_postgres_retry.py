@@ -35,6 +35,7 @@ class PostgresCaller(Caller):
         super().__init__()
 
     def opened(self) -> Store:
+        self.wire.lose = ""
         store = PostgresStore(self.wire.url, blocking=True)
         drive(store.head(ALICE, "talk"))  # so that the next commit is the append's
         if not self._cache:
@@ -76,7 +77,8 @@ def test_lost_answers_neither_lose_nor_double_an_entry(
     caller = PostgresCaller(wire, cache=shared_url() if cached else "")
     told, held = told_and_held(caller, batches)
     assert held == told
-    assert caller.lost["reply"] > 200 * batches // 160
+    # Far from what the dice give: a failure of another kind shifts them all.
+    assert caller.lost["reply"] > batches // 2
     assert caller.lost["request"] > batches // 4
     assert caller.restarts > batches // 20
 

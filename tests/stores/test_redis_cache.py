@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.stores.fault_proxy import FaultProxy
-from tests.stores.redis_server import PATIENCE, RedisServer, free_port
+from tests.stores.redis_server import PATIENCE, RedisServer, closed_port
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
 from turnfold.stores import Ability, MemoryStore, Scope, Store
@@ -203,9 +203,7 @@ def test_erasing_drops_everything_of_the_conversation_and_nothing_else(
 def test_an_erasure_during_an_outage_is_done_when_it_ends(server: RedisServer) -> None:
     proxy = FaultProxy(server.port)
     now = [0.0]
-    store = cached(
-        SqliteStore(blocking=True), proxy.url, timeout_seconds=0.2, monotonic=lambda: now[0]
-    )
+    store = cached(SqliteStore(blocking=True), proxy.url, monotonic=lambda: now[0])
     say(store, "sentinel")
     say(store, "stays", talk="other")
     tail(store)
@@ -241,7 +239,7 @@ def test_what_is_too_large_is_not_kept(server: RedisServer) -> None:
 def test_an_outage_is_seen_in_health_and_once_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = cached(SqliteStore(blocking=True), f"redis://:hidden@127.0.0.1:{free_port()}/0")
+    store = cached(SqliteStore(blocking=True), f"redis://:hidden@127.0.0.1:{closed_port()}/0")
     say(store, "private words")
     with caplog.at_level(logging.INFO, logger="turnfold"):
         for _ in range(20):

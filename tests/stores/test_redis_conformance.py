@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.stores.redis_server import PATIENCE, ServerCluster, free_port, shared_url
+from tests.stores.redis_server import PATIENCE, ServerCluster, closed_port, shared_url
 from turnfold.stores import Store
 from turnfold.stores.redis_cache import CachedStore
 from turnfold.stores.sqlite_store import SqliteStore
@@ -55,7 +55,7 @@ class TestCachedWithoutServer(CachedConformance):
 
     blocking = True
     examples = 2
-    _port = free_port()
+    _port = closed_port()
 
     def url(self) -> str:
         return f"redis://127.0.0.1:{self._port}/0"
