@@ -19,7 +19,7 @@ from typing import Any
 from turnfold import Memory, Message
 from turnfold.memory import Session
 from turnfold.models import Embedder
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
 from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("Asked", "Talk", "data_folder", "exact", "logged", "talks")

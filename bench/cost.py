@@ -17,7 +17,7 @@ from bench.judge import PER_ANSWER
 from bench.lanes.replay import Choice, Sent, Tally
 from bench.replays import everybody, replayed, sample_size
 from bench.report import Plot, Report, Table, Target
-from turnfold.tokens.prices import Charge, PriceTable, shipped_prices
+from turnfold.tokens import Charge, PriceTable, shipped_prices
 
 __all__ = ("QUESTION", "charged", "run")
 

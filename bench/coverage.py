@@ -23,11 +23,12 @@ from bench.conversations import Asked, Talk, data_folder, exact, logged, talks
 from bench.probes import Outcome, chinese
 from bench.report import Report, Table, Target
 from turnfold.errors import MissingExtra
-from turnfold.memory import Session
-from turnfold.memory.tail import recalled_text, tail_message
+from turnfold.memory import Session, recalled_text
+from turnfold.memory.tail import tail_message
 from turnfold.models import Embedder, LocalEmbedder
-from turnfold.recall import Recalled, asked_terms, fill
 from turnfold.records import Entry
+from turnfold.search import Recalled, fill
+from turnfold.text import search_terms
 
 __all__ = ("QUESTION", "run")
 
@@ -156,7 +157,7 @@ def _matches_alone(log: _Log, question: str, limit: int) -> Iterable[Recalled]:
     return fill(
         log.matches(question),
         entries,
-        terms=asked_terms(question),
+        terms=search_terms(question),
         tokens=limit,
         count=exact().count_text,
         measure=_sent,

@@ -20,9 +20,8 @@ from typing import Any, cast
 
 from splintr import Tokenizer
 
-from turnfold.summary.extract import Passage, extract_summary
-from turnfold.summary.fidelity import check_fidelity
-from turnfold.summary.fitting import cut_to_fit
+from turnfold.fold import Passage, check_fidelity, extract_summary
+from turnfold.text import cut_to_fit
 
 SETS = (
     "conversations/cmtmedqa_zh",

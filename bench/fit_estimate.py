@@ -23,8 +23,7 @@ from typing import Any
 
 from splintr import AnyTokenizer, Tokenizer
 
-from turnfold.tokens import familiar
-from turnfold.tokens.estimate import (
+from turnfold.tokens import (
     CL100K_LIKE,
     ENVELOPE,
     MODERN,
@@ -32,6 +31,7 @@ from turnfold.tokens.estimate import (
     EstimateProfile,
     estimate_text,
 )
+from turnfold.tokens import estimate_profile as familiar
 
 SHOWN = (
     (MODERN, "o200k_base"),

@@ -26,11 +26,11 @@ from bench.stores_turns import SCOPE, TALK, counter, scratch
 from bench.timing import Samples, frozen_heap
 from bench.workload import stretch
 from turnfold import Message, Session
-from turnfold.memory.drive import drive
-from turnfold.memory.manifests import Manifest, write_manifest
-from turnfold.records import NewEntry, encode_message
-from turnfold.records.parts import Part
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.memory import Manifest
+from turnfold.memory.call_log import write_manifest
+from turnfold.records import NewEntry, Part, encode_message
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 
 __all__ = ("QUESTION", "run")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from bench.conversations import Talk, logged, talks
-from turnfold.recall.stop_words import FUNCTION_CHARACTERS
+from turnfold.text.stop_words import SEARCH_FUNCTION_CHARACTERS
 
 __all__ = ("Outcome", "Probe", "chinese", "found_share", "joined", "probes")
 
@@ -65,7 +65,7 @@ def probes(texts: Sequence[str], *, many: int, seed: int = 77) -> dict[str, list
     for kind, found in kinds.items():
         places: defaultdict[str, set[int]] = defaultdict(set)
         for word, seq in found:
-            if not FUNCTION_CHARACTERS & {word[0], word[-1]}:
+            if not SEARCH_FUNCTION_CHARACTERS & {word[0], word[-1]}:
                 places[word].add(seq)
         least = 1 if kind == "mixed" else 2
         words = sorted(word for word, at in places.items() if least <= len(at) <= _MOST_PLACES)

@@ -18,9 +18,9 @@ from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, counter, fill, named, scratch, turns
 from bench.timing import Samples
 from turnfold import Message
-from turnfold.memory.drive import drive
-from turnfold.recall import asked_terms
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
+from turnfold.text import search_terms
 
 __all__ = ("QUESTION", "run")
 
@@ -129,7 +129,7 @@ def _overhead(many: int) -> tuple[float, float]:
 def _search(store: SqliteStore, size: _Size, said: list[Message], chance: random.Random) -> None:
     number = chance.randrange(size.messages // _IN_ONE)
     start = number * _IN_ONE % (len(said) - _IN_ONE)
-    words = asked_terms(said[start + chance.randrange(_IN_ONE)].text)
+    words = search_terms(said[start + chance.randrange(_IN_ONE)].text)
     terms = chance.sample(words, min(_WORDS, len(words)))
     for name, samples in ((f"talk{number:06}", size.inside), (None, size.everywhere)):
         begin = perf_counter()

@@ -24,7 +24,8 @@ from bench.service_peer import PeerAbsent, served_peer
 from bench.stores_turns import scratch, turns
 from turnfold.budget import Budget
 from turnfold.client import AsyncRemoteMemory, AsyncRemoteShortMemory
-from turnfold.memory import AsyncMemory, AsyncShortMemory
+from turnfold.memories import AsyncShortMemory
+from turnfold.memory import AsyncMemory
 
 __all__ = ("QUESTION", "run")
 

@@ -16,7 +16,7 @@ from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, scratch, turns
 from bench.timing import Samples
 from turnfold import AsyncMemory, Budget, Message
-from turnfold.memory.session import AsyncSession
+from turnfold.memory import AsyncSession
 
 __all__ = ("QUESTION", "run")
 

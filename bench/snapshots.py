@@ -25,11 +25,10 @@ from bench.stores_turns import SCOPE, counter, scratch
 from bench.timing import Samples, ratio
 from bench.workload import transcript
 from turnfold import Snapshot
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.history import AsyncSnapshots
-from turnfold.memory.snapshots.shelf import SnapshotShelf
 from turnfold.records import Document
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
+from turnfold.stores import SqliteStore
 
 __all__ = ("QUESTION", "run")
 
@@ -149,7 +148,7 @@ def _measured(name: str, turns: int, make: Make) -> _Lane:
 
 
 def _opened(store: SqliteStore) -> AsyncSnapshots:
-    shelf = SnapshotShelf(store, SCOPE, "work")
+    shelf = SnapshotStorage(store, SCOPE, "work")
     return AsyncSnapshots(shelf, count=counter().count_text, clock=lambda: 1)
 
 

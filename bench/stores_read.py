@@ -17,8 +17,8 @@ from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, TALK, counter, fill, scratch, turns
 from bench.timing import Samples, growth, ratio, shown_sizes
 from turnfold import Message
-from turnfold.memory.drive import drive
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 
 __all__ = ("QUESTION", "run")
 

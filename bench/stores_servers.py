@@ -17,8 +17,8 @@ from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, TALK, Lane, counter, fill, named, turns
 from bench.timing import Samples, growth, ratio, shown_sizes
 from turnfold import Message
-from turnfold.memory.drive import drive
 from turnfold.records import encode_message
+from turnfold.runtime import drive
 from turnfold.stores import Store
 
 __all__ = ("QUESTION", "run")
@@ -66,7 +66,7 @@ def _left_out(report: Report, why: str) -> Report:
 
 
 def _opened(url: str) -> Store:
-    from turnfold.stores.postgres_store import PostgresStore
+    from turnfold.stores.postgres.store import PostgresStore
 
     return PostgresStore(url, blocking=True, counter=counter())
 
@@ -186,7 +186,7 @@ def _tails(report: Report, plan: _Plan, url: str) -> None:
 def _cached(report: Report, plan: _Plan, url: str, cache: str) -> None:
     import redis
 
-    from turnfold.stores.redis_cache import CachedStore
+    from turnfold.stores.redis.cache import CachedStore
 
     plain = _opened(url)
     cached = CachedStore(_opened(url), cache, blocking=True, timeout_seconds=1.0)

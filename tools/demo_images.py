@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.demo.draw import Drawing
+from turnfold.cli.demo.charts import Drawing
 from turnfold.cli.demo.replay import Step, replay
 from turnfold.cli.demo.report import MODEL
 from turnfold.cli.demo.sample import Sample, load_sample

@@ -45,7 +45,8 @@ class Face:
 
 FACES = (
     Face(
-        target="blocking.py",
+        folder="memory",
+        target="_sync.py",
         docstring="Sessions and memories for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,128 +54,126 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from turnfold.budget import Budget
-from turnfold.memory.assembling import Tools
-from turnfold.memory.drive import drive
-from turnfold.memory.findings_blocking import Findings
-from turnfold.memory.fold_keeper import FoldMode
-from turnfold.memory.front_door import AsyncMemory, make_setting
-from turnfold.memory.manifests import Difference, Explanation, Manifest
-from turnfold.memory.metrics.meter import Meter
-from turnfold.memory.searching import Found
-from turnfold.memory.session import AsyncSession, SessionStatus
-from turnfold.memory.state import AsyncState
-from turnfold.memory.tail import Recalled
+from turnfold.findings import Findings
+from turnfold.memory.call_log import Difference, Explanation, Manifest
+from turnfold.memory.config import RecallMode
+from turnfold.memory.context import Tools
+from turnfold.memory.folding import FoldMode
 from turnfold.memory.meaning import MeaningStatus
-from turnfold.memory.setting import RecallMode
-from turnfold.memory.waiting import BlockingWay, Way
-from turnfold.memory.writers import Summaries
-from turnfold.models.embedding import Embedder
+from turnfold.memory.memory import AsyncMemory, make_config
+from turnfold.memory.search import SearchResult
+from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
+from turnfold.memory.summarizers import Summaries
+from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
-from turnfold.stores.protocol import (
-    Appended,
-    ConversationInfo,
-    Erasure,
-    Health,
-    Scope,
-    Store,
-)
-from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.runtime import Runtime, SyncRuntime, drive
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.telemetry import Meter
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
 
+__all__ = (
+    "Memory",
+    "Session",
+    "State",
+)
+
+
 if TYPE_CHECKING:
-    from turnfold.memory.snapshots.blocking import Snapshots
+    from turnfold.snapshots import Snapshots
     from turnfold.wire import WireFormat
 """,
-        late={"Snapshots": "turnfold.memory.snapshots.blocking"},
+        late={"Snapshots": "turnfold.snapshots"},
         classes=(
-            ("state.py", "AsyncState", "State"),
+            ("session.py", "AsyncState", "State"),
             ("session.py", "AsyncSession", "Session"),
-            ("front_door.py", "AsyncMemory", "Memory"),
+            ("memory.py", "AsyncMemory", "Memory"),
         ),
         constructors={
-            "Memory": "setting = make_setting(store, BlockingWay(), blocking=True, {options})\n"
-            "self._awaiting = AsyncMemory.over(setting, owns=isinstance(store, str))",
+            "Memory": "config = make_config(store, SyncRuntime(), blocking=True, {options})\n"
+            "self._awaiting = AsyncMemory.over(config, owns=isinstance(store, str))",
         },
         known=(("AsyncFindings", "Findings"), ("AsyncSnapshots", "Snapshots")),
     ),
     Face(
-        target="findings_blocking.py",
+        folder="findings",
+        target="_sync.py",
         docstring="Findings for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Iterable, Mapping
 
-from turnfold.memory.drive import drive
-from turnfold.memory.findings import AsyncFindings
-from turnfold.recall.findings import FindingRule
-from turnfold.records.findings import Finding
+from turnfold.findings.rules import FindingRule
+from turnfold.findings.store import AsyncFindings
+from turnfold.records import Finding
+from turnfold.runtime import drive
 """,
-        classes=(("findings.py", "AsyncFindings", "Findings"),),
+        classes=(("store.py", "AsyncFindings", "Findings"),),
         constructors={},
     ),
     Face(
         folder="agent",
-        target="blocking.py",
+        target="_sync.py",
         docstring="The agent for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Sequence
 
-from turnfold.agent.events import Event, Reply
+from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.loop import AsyncAgent, Workspace
 from turnfold.agent.tools import Tool
-from turnfold.memory import Memory, MemoryModule, RecallMode
-from turnfold.memory.drive import drive
+from turnfold.findings import FindingRule
+from turnfold.memories import MemoryModule
+from turnfold.memory import Memory, RecallMode
 from turnfold.models import ChatModel
-from turnfold.recall.findings import FindingRule
+from turnfold.runtime import drive
 """,
         classes=(("loop.py", "AsyncAgent", "Agent"),),
         constructors={"Agent": "self._awaiting = AsyncAgent(memory.awaiting, model, {options})"},
         known=(("AsyncMemory", "Memory"), ("AsyncMemoryModule", "MemoryModule")),
     ),
     Face(
-        folder="memory/short_term",
-        target="blocking.py",
+        folder="memories/short_memory",
+        target="_sync.py",
         docstring="The short-term memory for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from types import TracebackType
 from typing import Self
 
-from turnfold.memory.drive import drive
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.metrics.meter import Meter
-from turnfold.memory.short_term.short_memory import RECENT_TURNS, AsyncShortMemory
-from turnfold.memory.short_term.values import MemoryContext, MemoryWriteResult, SessionValue
-from turnfold.memory.waiting import BlockingWay
-from turnfold.memory.writers import Summaries
+from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory
+from turnfold.memories.short_memory.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memory import Summaries, make_config
 from turnfold.records import Checkpoint
-from turnfold.stores.protocol import Erasure, Scope, Store
+from turnfold.runtime import SyncRuntime, drive
+from turnfold.stores import Erasure, Scope, Store
+from turnfold.telemetry import Meter
 from turnfold.tokens import TokenCounter
 """,
-        classes=(("short_memory.py", "AsyncShortMemory", "ShortMemory"),),
+        classes=(("memory.py", "AsyncShortMemory", "ShortMemory"),),
         constructors={
-            "ShortMemory": "setting = make_setting(url, BlockingWay(), blocking=True, {options})\n"
-            "self._awaiting = AsyncShortMemory.over(setting, owns=isinstance(url, str))",
+            "ShortMemory": "config = make_config(url, SyncRuntime(), blocking=True, {options})\n"
+            "self._awaiting = AsyncShortMemory.over(config, owns=isinstance(url, str))",
         },
     ),
     Face(
-        folder="memory/snapshots",
-        target="blocking.py",
+        folder="snapshots",
+        target="_sync.py",
         docstring="Snapshots for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Mapping
 
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.recalling import RecalledContext, SnapshotHit
-from turnfold.memory.snapshots.history import AsyncSnapshots, TakenSnapshot
-from turnfold.recall.snapshots import RecallRequest, SnapshotDiff, SnapshotHead
-from turnfold.records.snapshots import Snapshot
+from turnfold.records import Snapshot
+from turnfold.runtime import drive
+from turnfold.snapshots.diff import SnapshotDiff
+from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
+from turnfold.snapshots.storage import SnapshotHead
 """,
         classes=(("history.py", "AsyncSnapshots", "Snapshots"),),
         constructors={},
     ),
     Face(
-        folder="memory/workspace",
-        target="blocking.py",
+        folder="memories/memory_module",
+        target="_sync.py",
         docstring="The memory module for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Mapping
@@ -182,43 +181,40 @@ from types import TracebackType
 from typing import Self
 
 from turnfold.budget import Budget
-from turnfold.memory.drive import drive
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.waiting import BlockingWay
-from turnfold.memory.snapshots.blocking import Snapshots
-from turnfold.memory.workspace.context_memory_store import AsyncContextMemoryStore
-from turnfold.memory.workspace.memory_module import AsyncMemoryModule, ThinkingOptions, kept_in
-from turnfold.memory.snapshots.recalling import RecalledContext
-from turnfold.memory.workspace.values import (
+from turnfold.memories.memory_module.context_store import AsyncContextMemoryStore
+from turnfold.memories.memory_module.module import AsyncMemoryModule, ThinkingOptions, store_or_memory
+from turnfold.memories.memory_module.values import (
     ContextHit,
     ContextSnapshot,
     ImportedContexts,
     MemorySummary,
     ThinkingResult,
 )
+from turnfold.memory import make_config
 from turnfold.models import ChatModel
-from turnfold.recall.snapshots import RecallRequest
-from turnfold.records.snapshots import Snapshot
-from turnfold.stores.protocol import Scope, Store
+from turnfold.records import Snapshot
+from turnfold.runtime import SyncRuntime, drive
+from turnfold.snapshots import RecalledContext, RecallRequest, Snapshots
+from turnfold.stores import Scope, Store
 from turnfold.tokens import TokenCounter
 """,
         known=(("AsyncSnapshots", "Snapshots"),),
         classes=(
-            ("context_memory_store.py", "AsyncContextMemoryStore", "ContextMemoryStore"),
-            ("memory_module.py", "AsyncMemoryModule", "MemoryModule"),
+            ("context_store.py", "AsyncContextMemoryStore", "ContextMemoryStore"),
+            ("module.py", "AsyncMemoryModule", "MemoryModule"),
         ),
         constructors={
             "MemoryModule": "options = ThinkingOptions(model=model, "
             "enable_reflective_thinking=enable_reflective_thinking, max_thinking_rounds=max_thinking_rounds, "
             "recall_tokens=recall_tokens, model_seconds=model_seconds)\n"
-            "setting = make_setting(kept_in(store), BlockingWay(), blocking=True, scope=scope, budget=budget, "
+            "config = make_config(store_or_memory(store), SyncRuntime(), blocking=True, scope=scope, budget=budget, "
             "counter=counter, clock=clock)\n"
-            "self._awaiting = AsyncMemoryModule.over(setting, options, conversation, owns=isinstance(store, str))",
+            "self._awaiting = AsyncMemoryModule.over(config, options, conversation, owns=isinstance(store, str))",
         },
     ),
     Face(
         folder="client",
-        target="blocking.py",
+        target="_sync.py",
         docstring="A memory behind a service, for programs without an event loop; written by tools/faces.py, "
         "do not edit.",
         imports="""
@@ -226,77 +222,83 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from turnfold.api import Provider
 from turnfold.budget import Budget
-from turnfold.client.asking import open_asker
-from turnfold.client.findings import AsyncRemoteFindings
+from turnfold.client._snapshots_sync import RemoteSnapshots
 from turnfold.client.forms import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
-from turnfold.client.session import AsyncRemoteSession, AsyncRemoteState
-from turnfold.client.snapshots_blocking import RemoteSnapshots
-from turnfold.memory.drive import drive
-from turnfold.memory.manifests import Difference, Explanation, Manifest
-from turnfold.memory.session import SessionStatus
-from turnfold.memory.setting import RecallMode
-from turnfold.memory.tail import Recalled
-from turnfold.recall.findings import FindingRule
-from turnfold.records import Checkpoint, Entry
-from turnfold.records.findings import Finding
-from turnfold.memory.searching import Found
-from turnfold.service.bodies import Provider
-from turnfold.stores.protocol import Appended, ConversationInfo, Erasure, Health
-from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
+from turnfold.client.transport import open_sender
+from turnfold.findings import FindingRule
+from turnfold.memory import (
+    Difference,
+    Explanation,
+    Manifest,
+    RecallMode,
+    SearchResult,
+    SessionStatus,
+)
+from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.runtime import drive
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Appended, ConversationInfo, Erasure, Health
 from turnfold.wire import WireFormat
 """,
         classes=(
             ("session.py", "AsyncRemoteState", "RemoteState"),
-            ("findings.py", "AsyncRemoteFindings", "RemoteFindings"),
+            ("session.py", "AsyncRemoteFindings", "RemoteFindings"),
             ("session.py", "AsyncRemoteSession", "RemoteSession"),
             ("memory.py", "AsyncRemoteMemory", "RemoteMemory"),
         ),
         known=(("AsyncRemoteSnapshots", "RemoteSnapshots"),),
         constructors={
-            "RemoteMemory": "asker = open_asker(url, blocking=True, {options})\n"
-            "self._awaiting = AsyncRemoteMemory.over(asker)",
+            "RemoteMemory": "sender = open_sender(url, blocking=True, {options})\n"
+            "self._awaiting = AsyncRemoteMemory.over(sender)",
         },
     ),
     Face(
         folder="client",
-        target="snapshots_blocking.py",
+        target="_snapshots_sync.py",
         docstring="Snapshots behind a service, for programs without an event loop; written by tools/faces.py, "
         "do not edit.",
         imports="""
 from collections.abc import Mapping
 
 from turnfold.client.snapshots import AsyncRemoteSnapshots
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.history import TakenSnapshot
-from turnfold.memory.snapshots.recalling import RecalledContext, SnapshotHit
-from turnfold.recall.snapshots import RecallRequest, SnapshotDiff, SnapshotHead
-from turnfold.records.snapshots import Snapshot
+from turnfold.records import Snapshot
+from turnfold.runtime import drive
+from turnfold.snapshots import (
+    RecalledContext,
+    RecallRequest,
+    SnapshotDiff,
+    SnapshotHead,
+    SnapshotHit,
+    TakenSnapshot,
+)
 """,
         classes=(("snapshots.py", "AsyncRemoteSnapshots", "RemoteSnapshots"),),
         constructors={},
     ),
     Face(
         folder="client",
-        target="short_blocking.py",
+        target="_short_memory_sync.py",
         docstring="A short-term memory behind a service, for programs without an event loop; written by "
         "tools/faces.py, do not edit.",
         imports="""
 from types import TracebackType
 from typing import Self
 
-from turnfold.client.asking import open_asker
 from turnfold.client.short_memory import RECENT_TURNS, AsyncRemoteShortMemory
-from turnfold.memory.drive import drive
-from turnfold.memory.short_term.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.client.transport import open_sender
+from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue
 from turnfold.records import Checkpoint
-from turnfold.stores.protocol import Erasure
+from turnfold.runtime import drive
+from turnfold.stores import Erasure
 """,
         classes=(("short_memory.py", "AsyncRemoteShortMemory", "RemoteShortMemory"),),
         constructors={
-            "RemoteShortMemory": "asker = open_asker(url, blocking=True, {options})\n"
-            "self._awaiting = AsyncRemoteShortMemory.over(asker)",
+            "RemoteShortMemory": "sender = open_sender(url, blocking=True, {options})\n"
+            "self._awaiting = AsyncRemoteShortMemory.over(sender)",
         },
     ),
 )

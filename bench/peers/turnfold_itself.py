@@ -9,23 +9,13 @@ from typing import Any
 
 from bench.contender import Call, Contender, Held, Item, Reopened, Stored
 from bench.heard import can_be_heard
-from turnfold import (
-    Budget,
-    Context,
-    Memory,
-    Message,
-    MessageMemory,
-    Transcript,
-    WaterMarks,
-    assemble,
-    counter_for,
-)
-from turnfold.memory.drive import drive
+from turnfold import Budget, Context, Memory, Message, MessageMemory, counter_for
+from turnfold.budget import WaterMarks
 from turnfold.records import Checkpoint, NewEntry
-from turnfold.stores import Scope
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.tokens.encodings import Encoding
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, SqliteStore
+from turnfold.tokens import Encoding
+from turnfold.window import Transcript, assemble
 
 __all__ = (
     "CONTENDERS",

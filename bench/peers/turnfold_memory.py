@@ -10,8 +10,7 @@ from pathlib import Path
 from bench.contender import Ask, Counted, Extract, Find, Found, Item, Summarised
 from bench.peers.turnfold_itself import MODEL, STORED, SessionOnDisk, as_items, as_turnfold
 from turnfold import Budget, Memory, Message, SummaryTokenMemory, counter_for
-from turnfold.tokens import cautious_counter, estimate_text
-from turnfold.tokens.estimate_profile import CL100K_LIKE, MODERN
+from turnfold.tokens import CL100K_LIKE, MODERN, cautious_counter, estimate_text
 
 __all__ = ("COUNTED", "FOUND", "NEEDS", "SUMMARISED")
 

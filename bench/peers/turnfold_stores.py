@@ -12,10 +12,9 @@ from typing import Any
 from bench.appenders import TaskAppender, ThreadAppender
 from bench.contender import Appended, Item, Settings, Turn
 from turnfold import Memory, Message, Session, counter_for
-from turnfold.memory.drive import drive
 from turnfold.records import NewEntry
-from turnfold.stores import Scope, Store
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store
 
 __all__ = ("APPENDED",)
 
@@ -104,7 +103,7 @@ class _OnPostgres(ThreadAppender):
     """Threads that block on a store of a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        from turnfold.stores.postgres_store import PostgresStore
+        from turnfold.stores.postgres.store import PostgresStore
 
         self._url = url
         self._store = PostgresStore(url, blocking=True, counter=counter_for(MODEL))

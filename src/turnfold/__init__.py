@@ -7,147 +7,106 @@ budget: counted exactly, valid for the provider, stable for its prompt cache. No
 
 from __future__ import annotations
 
-from turnfold.late_names import late_names
+from turnfold._late_names import late_names
 
 TYPE_CHECKING = (
     False  # checkers know the name; importing it from typing would cost more than all the rest
 )
 if TYPE_CHECKING:
-    from turnfold.budget import Budget, Shares, WaterMarks
+    from turnfold.agent import Agent, AsyncAgent
+    from turnfold.budget import Budget
     from turnfold.client import AsyncRemoteMemory, RemoteMemory
     from turnfold.errors import (
         BudgetTooSmall,
-        InvalidBudget,
+        Conflict,
+        ConversationDeleted,
         InvalidOption,
         InvalidRecord,
         MissingExtra,
+        ModelFailed,
+        NotFound,
+        StoreUnavailable,
         SummaryFailed,
         TurnfoldError,
         UnknownModel,
     )
-    from turnfold.memory import (
-        MEMORY_MODE_FULL_HISTORY,
-        MEMORY_MODE_SUMMARY_N,
+    from turnfold.findings import FindingRule
+    from turnfold.inspect import simulate
+    from turnfold.memories import (
         AgentMemory,
-        AgentMemoryConfig,
-        AsyncMemory,
-        AsyncMemoryModule,
-        AsyncSession,
-        AsyncShortMemory,
         ContentChunk,
-        ContextMemoryStore,
-        ContextSnapshot,
-        FindingRule,
-        FlowContext,
-        GlobalState,
-        Memory,
-        MemoryContext,
-        MemoryMode,
         MemoryModule,
-        MemorySummary,
-        MemoryWriteResult,
-        MessageContext,
         MessageMemory,
         MessageMemoryConfig,
-        MetaInfo,
-        ModelWriter,
-        PendingAction,
-        Session,
-        SessionValue,
-        SharedEntities,
         ShortMemory,
-        Snapshot,
         SummaryTokenMemory,
         TokenMemory,
         TruncateStrategy,
-        UserProfile,
     )
-    from turnfold.memory.simulating import Simulation, simulate
+    from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
     from turnfold.models import Anthropic, LocalEmbedder, OpenAIChat, OpenAIResponses
     from turnfold.records import (
+        Checkpoint,
+        Entry,
         Finding,
         Message,
-        as_message,
-        as_messages,
+        Snapshot,
         assistant,
         system,
         tool,
         user,
     )
-    from turnfold.stores import Scope, Within, open_store
-    from turnfold.tokens import TokenCounter, counter_for, register_model, shutdown_token_executor
-    from turnfold.window import Context, Receipt, Transcript, assemble, check
+    from turnfold.stores import Scope, open_store
+    from turnfold.tokens import counter_for, shutdown_token_executor
+    from turnfold.window import Context, Receipt
 
 __all__ = (
-    "MEMORY_MODE_FULL_HISTORY",
-    "MEMORY_MODE_SUMMARY_N",
+    "Agent",
     "AgentMemory",
-    "AgentMemoryConfig",
     "Anthropic",
+    "AsyncAgent",
     "AsyncMemory",
-    "AsyncMemoryModule",
     "AsyncRemoteMemory",
     "AsyncSession",
-    "AsyncShortMemory",
     "Budget",
     "BudgetTooSmall",
+    "Checkpoint",
+    "Conflict",
     "ContentChunk",
     "Context",
-    "ContextMemoryStore",
-    "ContextSnapshot",
+    "ConversationDeleted",
+    "Entry",
     "Finding",
     "FindingRule",
-    "FlowContext",
-    "GlobalState",
-    "InvalidBudget",
     "InvalidOption",
     "InvalidRecord",
     "LocalEmbedder",
     "Memory",
-    "MemoryContext",
-    "MemoryMode",
     "MemoryModule",
-    "MemorySummary",
-    "MemoryWriteResult",
     "Message",
-    "MessageContext",
     "MessageMemory",
     "MessageMemoryConfig",
-    "MetaInfo",
     "MissingExtra",
-    "ModelWriter",
+    "ModelFailed",
+    "NotFound",
     "OpenAIChat",
     "OpenAIResponses",
-    "PendingAction",
     "Receipt",
     "RemoteMemory",
     "Scope",
     "Session",
-    "SessionValue",
-    "SharedEntities",
-    "Shares",
     "ShortMemory",
-    "Simulation",
     "Snapshot",
+    "StoreUnavailable",
     "SummaryFailed",
     "SummaryTokenMemory",
-    "TokenCounter",
     "TokenMemory",
-    "Transcript",
     "TruncateStrategy",
     "TurnfoldError",
     "UnknownModel",
-    "UserProfile",
-    "WaterMarks",
-    "Within",
-    "as_message",
-    "as_messages",
-    "assemble",
     "assistant",
-    "check",
     "counter_for",
     "open_store",
-    "register_model",
     "shutdown_token_executor",
     "simulate",
     "system",
@@ -158,22 +117,21 @@ __all__ = (
 __version__ = "0.1.0"
 
 _HOMES = {
-    "turnfold.budget": "Budget Shares WaterMarks",
+    "turnfold.agent": "Agent AsyncAgent",
+    "turnfold.budget": "Budget",
     "turnfold.client": "AsyncRemoteMemory RemoteMemory",
-    "turnfold.errors": "BudgetTooSmall InvalidBudget InvalidOption InvalidRecord MissingExtra SummaryFailed "
-    "TurnfoldError UnknownModel",
-    "turnfold.memory": "MEMORY_MODE_FULL_HISTORY MEMORY_MODE_SUMMARY_N AgentMemory AgentMemoryConfig AsyncMemory "
-    "AsyncMemoryModule AsyncSession AsyncShortMemory ContentChunk ContextMemoryStore ContextSnapshot "
-    "FindingRule FlowContext GlobalState Memory MemoryContext MemoryMode MemoryModule MemorySummary "
-    "MemoryWriteResult MessageContext MessageMemory MessageMemoryConfig MetaInfo ModelWriter PendingAction "
-    "Session SessionValue SharedEntities ShortMemory Snapshot SummaryTokenMemory TokenMemory "
-    "TruncateStrategy UserProfile",
-    "turnfold.memory.simulating": "Simulation simulate",
+    "turnfold.errors": "BudgetTooSmall Conflict ConversationDeleted InvalidOption InvalidRecord MissingExtra "
+    "ModelFailed NotFound StoreUnavailable SummaryFailed TurnfoldError UnknownModel",
+    "turnfold.findings": "FindingRule",
+    "turnfold.inspect": "simulate",
+    "turnfold.memories": "AgentMemory ContentChunk MemoryModule MessageMemory MessageMemoryConfig ShortMemory "
+    "SummaryTokenMemory TokenMemory TruncateStrategy",
+    "turnfold.memory": "AsyncMemory AsyncSession Memory Session",
     "turnfold.models": "Anthropic LocalEmbedder OpenAIChat OpenAIResponses",
-    "turnfold.records": "Finding Message as_message as_messages assistant system tool user",
-    "turnfold.stores": "Scope Within open_store",
-    "turnfold.tokens": "TokenCounter counter_for register_model shutdown_token_executor",
-    "turnfold.window": "Context Receipt Transcript assemble check",
+    "turnfold.records": "Checkpoint Entry Finding Message Snapshot assistant system tool user",
+    "turnfold.stores": "Scope open_store",
+    "turnfold.tokens": "counter_for shutdown_token_executor",
+    "turnfold.window": "Context Receipt",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

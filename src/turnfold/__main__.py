@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from turnfold.cli import main
 
-__all__ = ()
-
 if __name__ == "__main__":
     main()

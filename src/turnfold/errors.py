@@ -1,4 +1,4 @@
-"""Every error turnfold raises, as one tree.
+"""All errors turnfold raises, as one tree.
 
     TurnfoldError
     ├── InvalidRecord (ValueError)       a message or part that cannot be stored or sent as it is
@@ -6,19 +6,19 @@
     ├── BudgetTooSmall                   valid numbers, but the mandatory parts do not fit
     ├── InvalidOption (ValueError)       an option outside its documented range
     ├── InvalidExport (ValueError)       a file that cannot be imported; names the line
-    ├── NotFound (LookupError)           a conversation, call or file that was named and is not there
-    ├── UnknownModel (LookupError)       a model name the table does not know, where a guess would be wrong
-    ├── SummaryFailed                    the summariser gave nothing that can be used
+    ├── NotFound (LookupError)           a conversation, call or file that does not exist
+    ├── UnknownModel (LookupError)       a model name that is not in the table, where a guess would be wrong
+    ├── SummaryFailed                    the summariser returned nothing usable
     ├── ModelFailed                      the model gave no answer
     │   ├── ContextOverflow              the provider says the prompt is too long, whatever was counted
     │   └── ModelUnavailable             busy, unreachable or too slow; the retries are used up
-    ├── StepsExhausted                   an agent took as many steps as it may without an answer
-    ├── RequestRefused                   a service did not take the request; has its status
-    │   ├── AccessDenied                 no token, a wrong one, or one without this right
+    ├── StepsExhausted                   an agent reached its step limit without an answer
+    ├── RequestRefused                   a service rejected the request; has the HTTP status
+    │   ├── AccessDenied                 no access token, a wrong one, or one without this right
     │   └── LimitExceeded                too many requests, too large a body, or a full quota
-    ├── StoreError                       the log could not do what was asked
-    │   ├── Conflict                     somebody else was first: read again, then decide
-    │   ├── IdReused                     a client id that already names another body
+    ├── StoreError                       a store operation failed
+    │   ├── Conflict                     another writer was first: read again, then decide
+    │   ├── IdReused                     a client id that is already used with another body
     │   ├── ConversationDeleted          erased; nothing may be written to it any more
     │   ├── UnsafeStore                  a setting under which acknowledged entries could be lost
     │   ├── WrongProcess                 opened in one process, used in a fork of it
@@ -60,10 +60,10 @@ __all__ = (
 
 
 class TurnfoldError(Exception):
-    """Root of everything turnfold raises on purpose. Every error survives pickling, on its way out of a process."""
+    """Base of all errors turnfold raises on purpose. All of them can be pickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Python's own way calls the class with the finished message, which keyword-only constructors refuse.
+        # By default Python calls the class with the message, which keyword-only constructors do not accept.
         return _restored, (type(self), self.args, dict(vars(self)))
 
 
@@ -79,7 +79,7 @@ def _restored(
 class InvalidRecord(TurnfoldError, ValueError):
     """A message or part that cannot be stored or sent as it is.
 
-    `path` says where in the value the fault sits, e.g. `messages[3].content[0].text`.
+    `path` is the place in the value, e.g. `messages[3].content[0].text`.
     """
 
     def __init__(self, problem: str, *, path: str = "", remedy: str = "") -> None:
@@ -90,7 +90,7 @@ class InvalidRecord(TurnfoldError, ValueError):
         super().__init__(f"{where}{problem}{f'. {remedy}' if remedy else ''}")
 
     def within(self, outer: str) -> InvalidRecord:
-        """The same fault, located inside `outer`."""
+        """Return the same error with its path inside `outer`."""
         joint = "" if not self.path or self.path.startswith("[") else "."
         return InvalidRecord(self.problem, path=f"{outer}{joint}{self.path}", remedy=self.remedy)
 
@@ -100,7 +100,7 @@ class InvalidBudget(TurnfoldError, ValueError):
 
 
 class BudgetTooSmall(TurnfoldError):
-    """The parts that may not be left out cost more than the budget allows.
+    """The mandatory parts cost more than the budget allows.
 
     `needed` and `allowed` are in `unit`s; `parts` names each mandatory part with its cost, in order.
     """
@@ -124,7 +124,7 @@ class InvalidOption(TurnfoldError, ValueError):
 
 
 class InvalidExport(TurnfoldError, ValueError):
-    """A file that is no export of this format, or is damaged; nothing of it was written. `line` counts from 1."""
+    """A file that is not an export of this format, or is damaged; nothing was imported. `line` counts from 1."""
 
     def __init__(self, problem: str, *, line: int, remedy: str = "") -> None:
         self.problem = problem
@@ -134,19 +134,19 @@ class InvalidExport(TurnfoldError, ValueError):
 
 
 class NotFound(TurnfoldError, LookupError):
-    """A conversation, a call or a file that was named and is not there; the message says what is."""
+    """A conversation, call or file that does not exist; the message names those that do."""
 
 
 class UnknownModel(TurnfoldError, LookupError):
-    """A model name the table does not know, where guessing would give a wrong answer."""
+    """A model name that is not in the table, where a guess would be wrong."""
 
 
 class SummaryFailed(TurnfoldError):
-    """The summariser raised, timed out, or returned nothing that can be used."""
+    """The summariser raised, timed out, or returned nothing usable."""
 
 
 class ModelFailed(TurnfoldError):
-    """The model gave no answer; the log is as it was before it was asked."""
+    """The model gave no answer; the log is as it was before the call."""
 
 
 class ContextOverflow(ModelFailed):
@@ -158,11 +158,11 @@ class ModelUnavailable(ModelFailed):
 
 
 class StepsExhausted(TurnfoldError):
-    """An agent took as many steps as it may without an answer; its log is whole and can be continued."""
+    """An agent reached its step limit without an answer; its log is complete and can be continued."""
 
 
 class RequestRefused(TurnfoldError):
-    """A service did not take a request, for a reason that is none of the others here. `status` is that of HTTP."""
+    """A service rejected a request, for a reason not covered by another error. `status` is the HTTP status."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         self.status = status
@@ -170,16 +170,16 @@ class RequestRefused(TurnfoldError):
 
 
 class AccessDenied(RequestRefused):
-    """No token, one the service does not know, or one without the right this takes."""
+    """No access token, one the service does not know, or one without the right for this request."""
 
     def __init__(self, message: str, *, status: int = 401) -> None:
         super().__init__(message, status=status)
 
 
 class LimitExceeded(RequestRefused):
-    """More than a service takes. `used` + `asked` is above `allowed`; `again` says in how many seconds it may fit.
+    """A limit of a service is exceeded: `used` + `asked` is above `allowed`. `again` is the seconds to wait.
 
-    `unit` says what was counted where a limit may be one of several: "tokens" or "bytes" of a quota.
+    `unit` is what is limited, if there are several limits: "tokens" or "bytes" of a quota.
     """
 
     def __init__(
@@ -202,15 +202,15 @@ class LimitExceeded(RequestRefused):
 
 
 class StoreError(TurnfoldError):
-    """The log could not do what was asked; nothing was half done."""
+    """A store operation failed; nothing was partly done."""
 
 
 class Conflict(StoreError):
-    """Somebody else was first. Read again, then decide; nothing was written."""
+    """Another writer was first. Read again, then decide; nothing was written."""
 
 
 class IdReused(StoreError):
-    """A client id that already names an entry with another body; nothing was written."""
+    """A client id that is already used for an entry with another body; nothing was written."""
 
 
 class ConversationDeleted(StoreError):

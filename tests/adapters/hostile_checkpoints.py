@@ -25,10 +25,15 @@ from tests.adapters.langgraph_savers import (
 )
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints.documents import Held, Kept, Ref, Script
-from turnfold.memory.drive import drive
+from turnfold.adapters.langchain.checkpoints.documents import (
+    ChannelValue,
+    DeltaScript,
+    StoredCheckpoint,
+    ValueRef,
+)
 from turnfold.records import Document
-from turnfold.stores.transfer import export_to, import_from
+from turnfold.runtime import drive
+from turnfold.stores import export_to, import_from
 
 Typed = tuple[str, bytes]
 Payload = Callable[[Path], Typed]
@@ -197,24 +202,26 @@ def forge() -> Iterator[Forge]:
         yield forged
 
 
-def changed(change: Callable[[Kept], Kept]) -> Make:
+def changed(change: Callable[[StoredCheckpoint], StoredCheckpoint]) -> Make:
     """A body like the saver's own, with a good checksum, of a checkpoint that was changed."""
 
     def make(home: str, document: Document) -> bytes:
-        return BODIES.pack(change(BODIES.kept(home, document)[0]), place_of(home, document))
+        return BODIES.pack(change(BODIES.checkpoint(home, document)[0]), place_of(home, document))
 
     return make
 
 
-def holding(*scripts: Script, kind: str = "bytes") -> Make:
+def holding(*scripts: DeltaScript, kind: str = "bytes") -> Make:
     """A checkpoint whose value is made of these scripts of its own, beginning with the first."""
 
-    def change(kept: Kept) -> Kept:
+    def change(kept: StoredCheckpoint) -> StoredCheckpoint:
         own = [
-            msgspec.structs.replace(one, base=Ref(one.base.digest, kept.id)) if one.base else one
+            msgspec.structs.replace(one, base=ValueRef(one.base.digest, kept.id))
+            if one.base
+            else one
             for one in scripts
         ]
-        values = {"x": Held(1, kind, Ref(scripts[0].digest))}
+        values = {"x": ChannelValue(1, kind, ValueRef(scripts[0].digest))}
         return msgspec.structs.replace(kept, scripts=own, values=values)
 
     return changed(change)

@@ -7,12 +7,16 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 
 from turnfold import Memory
-from turnfold.adapters.langchain.checkpoints.documents import CHECKPOINT, Bodies
-from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal, DocumentPlace
-from turnfold.memory.drive import drive
+from turnfold.adapters.langchain.checkpoints.documents import (
+    CHECKPOINT,
+    BodyCodec,
+    BodySeal,
+    DocumentPlace,
+)
 from turnfold.records import Document
+from turnfold.runtime import drive
 
-BODIES = Bodies(BodySeal(key=None, max_bytes=1 << 30))
+BODIES = BodyCodec(BodySeal(key=None, max_bytes=1 << 30))
 """Makes bodies like the saver's own, with a good checksum: anybody can."""
 
 

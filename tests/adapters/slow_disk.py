@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from turnfold import Memory
-from turnfold.memory.off_loop import OffLoop
+from turnfold.adapters._common import ThreadBridge
 
 
 class SlowDisk:
@@ -71,9 +71,9 @@ def check_that_in_place_the_loop_is_held_up(
 ) -> None:
     """The sabotage of a test with a slow disk: what should leave the loop alone is done in it."""
 
-    async def in_place(_: OffLoop, work: Coroutine[Any, Any, Any]) -> Any:
+    async def in_place(_: ThreadBridge, work: Coroutine[Any, Any, Any]) -> Any:
         return await work
 
-    monkeypatch.setattr(OffLoop, "__call__", in_place)
+    monkeypatch.setattr(ThreadBridge, "__call__", in_place)
     with pytest.raises(AssertionError, match="the loop waits"):
         run()

@@ -17,7 +17,7 @@ pytest.importorskip(
 from tests.adapters.messages_api import Block, Body, MessagesApi, call, text
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.claude_agent_sdk import RECALL_TOOL, resuming_options
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
 
 pytestmark = pytest.mark.slow
 

@@ -24,8 +24,8 @@ from turnfold.adapters.claude_agent_sdk import (
 )
 from turnfold.adapters.claude_agent_sdk.hooks import SessionHooks
 from turnfold.errors import InvalidOption, SummaryFailed
+from turnfold.findings import FindingRule
 from turnfold.memory import AsyncSession
-from turnfold.recall.findings import FindingRule
 
 sdk: Any = import_module("claude_agent_sdk")
 Work = Callable[[AsyncMemory, SessionHooks], Awaitable[None]]
@@ -165,12 +165,12 @@ def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:
 def test_what_would_have_to_be_replaced_is_refused() -> None:
     async def main() -> None:
         async with AsyncMemory("sqlite://") as memory:
-            with pytest.raises(InvalidOption, match="nothing can be added"):
+            with pytest.raises(InvalidOption, match="must be a dictionary"):
                 turnfold_options(memory, "s", sdk.ClaudeAgentOptions(mcp_servers="servers.json"))
             taken = sdk.ClaudeAgentOptions(mcp_servers={"turnfold": {"command": "x"}})
             with pytest.raises(InvalidOption, match="already"):
                 turnfold_options(memory, "s", taken)
-            with pytest.raises(InvalidOption, match="conversation names it"):
+            with pytest.raises(InvalidOption, match="conversation names the session"):
                 await resuming_options(memory, "s", sdk.ClaudeAgentOptions(resume="x"))
             with pytest.raises(InvalidOption, match="max_tokens=10"):
                 turnfold_options(memory, "s", recall_tokens=10)

@@ -24,8 +24,8 @@ from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.claude_agent_sdk import TurnfoldSessionStore
 from turnfold.errors import InvalidOption
-from turnfold.memory.drive import drive
-from turnfold.stores.postgres_store import PostgresStore
+from turnfold.runtime import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -111,9 +111,10 @@ def test_sabotage_without_client_ids_a_batch_sent_again_is_doubled(
 ) -> None:
     from turnfold.adapters.claude_agent_sdk import session_store
 
-    monkeypatch.setattr(session_store, "_short", lambda name: f"{name}{uuid4().hex}"[:60])
-    monkeypatch.setattr(TurnfoldSessionStore, "_shelf", lambda *_: "shelf")
-    monkeypatch.setattr(session_store, "_name_of", lambda *names: names[0])
+    monkeypatch.setattr(session_store, "short_name", lambda name: f"{name}{uuid4().hex}"[:60])
+    monkeypatch.setattr(TurnfoldSessionStore, "_home_prefix", lambda *_: "home:")
+    monkeypatch.setattr(TurnfoldSessionStore, "_index", lambda *_: "index")
+    monkeypatch.setattr(session_store, "_transcript_key", lambda *names: names[0])
 
     async def work(store: TurnfoldSessionStore) -> None:
         await store.append(KEY, [line(1)])
@@ -182,7 +183,7 @@ def test_a_summary_that_was_never_written_is_made_up_for_at_the_next_append(
             raise KeyboardInterrupt(f"{self} {key}")
 
         with monkeypatch.context() as patched:
-            patched.setattr(TurnfoldSessionStore, "_summarise", dies)
+            patched.setattr(TurnfoldSessionStore, "_update_summary", dies)
             with pytest.raises(KeyboardInterrupt):
                 await store.append(KEY, [line(1, customTitle="lost?")])
         assert await store.load(KEY) == [line(1, customTitle="lost?")]

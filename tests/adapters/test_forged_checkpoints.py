@@ -37,12 +37,17 @@ from tests.adapters.langgraph_savers import (
 from tests.stores.audit import nothing_runs
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints.documents import Ref, Script, Write, Writes
-from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal
-from turnfold.adapters.langchain.checkpoints.size_limits import decoded_size
+from turnfold.adapters.langchain.checkpoints.documents import (
+    BodySeal,
+    DeltaScript,
+    ValueRef,
+    Write,
+    Writes,
+    decoded_size,
+)
 from turnfold.errors import InvalidRecord
-from turnfold.memory.drive import drive
 from turnfold.records import Document
+from turnfold.runtime import drive
 
 __all__ = ("forge",)
 
@@ -77,10 +82,12 @@ def test_a_body_that_unpacks_to_much_more_is_not_unpacked(forge: Forge, *, seale
 
 
 def test_differences_that_double_a_value_are_not_applied(forge: Forge) -> None:
-    scripts = [Script(b"00", 0, None, [b"x" * 1024])]
+    scripts = [DeltaScript(b"00", 0, None, [b"x" * 1024])]
     for step in range(1, 40):
         half = (0, 1024 << (step - 1))
-        scripts.insert(0, Script(f"{step:02}".encode(), step, Ref(scripts[0].digest), [half, half]))
+        scripts.insert(
+            0, DeltaScript(f"{step:02}".encode(), step, ValueRef(scripts[0].digest), [half, half])
+        )
     saver = forge(holding(*scripts))
     with memory_below(32 << 20), pytest.raises(InvalidRecord, match="max_checkpoint_bytes"):
         read_thread(saver, "t")
@@ -89,28 +96,31 @@ def test_differences_that_double_a_value_are_not_applied(forge: Forge) -> None:
 @pytest.mark.parametrize(
     ("scripts", "told"),
     [
-        ([Script(b"a", 1, Ref(b"b"), []), Script(b"b", 1, Ref(b"a"), [])], "made from version"),
-        ([Script(b"a", 1, Ref(b"a"), [])], "made from version"),
-        ([Script(b"a", 0, None, [(0, 5)])], "not there"),
-        ([Script(b"a", 0, None, [b"x", (-1, 1)])], "not there"),
-        ([Script(b"a", 1, Ref(b"z"), [])], "does not have it"),
-        ([Script(b"a", -1, None, [])], "no stored checkpoint"),
-        ([Script(b"a", 0, None, [b"x"])], "digest"),
+        (
+            [DeltaScript(b"a", 1, ValueRef(b"b"), []), DeltaScript(b"b", 1, ValueRef(b"a"), [])],
+            "made from a later one",
+        ),
+        ([DeltaScript(b"a", 1, ValueRef(b"a"), [])], "made from a later one"),
+        ([DeltaScript(b"a", 0, None, [(0, 5)])], "not there"),
+        ([DeltaScript(b"a", 0, None, [b"x", (-1, 1)])], "not there"),
+        ([DeltaScript(b"a", 1, ValueRef(b"z"), [])], "no longer has a value"),
+        ([DeltaScript(b"a", -1, None, [])], "not a stored checkpoint"),
+        ([DeltaScript(b"a", 0, None, [b"x"])], "digest"),
     ],
 )
 def test_differences_that_lead_nowhere_are_refused(
-    forge: Forge, scripts: list[Script], told: str
+    forge: Forge, scripts: list[DeltaScript], told: str
 ) -> None:
     with pytest.raises(InvalidRecord, match=told):
         read_thread(forge(holding(*scripts)), "t")
 
 
 def test_a_new_value_is_not_written_onto_a_circle(forge: Forge) -> None:
-    circle = [Script(b"a", 7, Ref(b"b"), []), Script(b"b", 7, Ref(b"a"), [])]
+    circle = [DeltaScript(b"a", 7, ValueRef(b"b"), []), DeltaScript(b"b", 7, ValueRef(b"a"), [])]
     saver = forge(holding(*circle, kind="msgpack"))
     place, _ = drive(saver._threads.find("t"))
     assert place is not None
-    [parent] = drive(saver._shelf.all(place.home))
+    [parent] = drive(saver._storage.all(place.home))
     config: Any = {
         "configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent.id}
     }
@@ -119,7 +129,7 @@ def test_a_new_value_is_not_written_onto_a_circle(forge: Forge) -> None:
         "channel_values": {"x": ["long enough for a difference"] * 40},
         "channel_versions": {"x": 2},
     }
-    with pytest.raises(InvalidRecord, match="made from version"):
+    with pytest.raises(InvalidRecord, match="made from a later one"):
         saver.put(config, checkpoint, {}, {"x": 2})
 
 
@@ -131,7 +141,7 @@ def test_few_megabytes_are_not_made_into_millions_of_objects() -> None:
         [home] = homes_of(memory)
         [document] = checkpoint_documents(memory, home)
         digest = blake2b(body, digest_size=16).digest()
-        make = holding(Script(digest, 0, None, [body]), kind="msgpack")
+        make = holding(DeltaScript(digest, 0, None, [body]), kind="msgpack")
         put_body(memory, home, document, make(home, document))
         saver = TurnfoldSaver(memory, max_checkpoint_bytes=5 << 20)
         with memory_below(24 << 20), pytest.raises(InvalidRecord, match="objects"):
@@ -166,20 +176,20 @@ def test_more_than_agreed_is_refused_when_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (replaced(checkpoint=msgpack([1, 2])), "list, not fields"),
-        (replaced(checkpoint=msgpack({1: 2})), "not fields"),
+        (replaced(checkpoint=msgpack([1, 2])), "list, not a mapping"),
+        (replaced(checkpoint=msgpack({1: 2})), "not a mapping"),
         (replaced(checkpoint=msgpack({"id": "another"})), "holds checkpoint 'another'"),
-        (replaced(metadata=msgpack(7)), "metadata.*int, not fields"),
-        (replaced(id="another"), "says it is checkpoint 'another'"),
-        (replaced(id="二"), "says it is checkpoint"),
+        (replaced(metadata=msgpack(7)), "metadata.*int, not a mapping"),
+        (replaced(id="another"), "holds checkpoint 'another'"),
+        (replaced(id="二"), "holds checkpoint"),
         (replaced(namespace="child"), "of namespace 'child'"),
         (lambda *_: b"", "damaged"),
         (lambda *_: b"\x01" + b"0" * 40, "damaged"),
         (lambda *_: b"\x78 is no zlib", "cannot be unpacked"),
-        (lambda *_: zlib.compress(b"\xc1"), "no stored checkpoint"),
-        (lambda *_: zlib.compress(b"\x91" * 90_000), "no stored checkpoint"),
+        (lambda *_: zlib.compress(b"\xc1"), "not a stored checkpoint"),
+        (lambda *_: zlib.compress(b"\x91" * 90_000), "not a stored checkpoint"),
         (lambda *_: zlib.compress(b"\x90")[:-1], "cut off"),
-        (lambda *_: zlib.compress(b"\x90") + b"more", "something follows"),
+        (lambda *_: zlib.compress(b"\x90") + b"more", "trailing bytes"),
     ],
 )
 def test_a_checkpoint_of_a_wrong_shape_is_refused(forge: Forge, make: Make, told: str) -> None:
@@ -200,11 +210,11 @@ def test_writes_of_another_task_are_refused() -> None:
         store, scope = memory.awaiting.store, memory.awaiting.scope
         [document] = drive(store.documents(scope, home, "langgraph-writes"))
         [kept] = checkpoint_documents(memory, home)
-        own = BODIES.kept(home, kept)[0].id
+        own = BODIES.checkpoint(home, kept)[0].id
         for checkpoint, task in ((own, "another"), ("another", "task")):
             forged = Writes(checkpoint, task, [Write(0, "x", ("null", b""), "")])
             put_body(memory, home, document, BODIES.pack(forged, place_of(home, document)))
-            with pytest.raises(InvalidRecord, match="says it has writes"):
+            with pytest.raises(InvalidRecord, match="holds writes"):
                 read_thread(TurnfoldSaver(memory), "t")
 
 
@@ -217,7 +227,7 @@ def test_ancestors_in_a_circle_are_refused_and_not_walked_for_ever() -> None:
         second = saver.put(first, checkpoint, counted, {})
         [home] = homes_of(memory)
         newest, oldest = checkpoint_documents(memory, home)
-        make = replaced(parent=BODIES.kept(home, newest)[0].id)
+        make = replaced(parent=BODIES.checkpoint(home, newest)[0].id)
         put_body(memory, home, oldest, make(home, oldest))
         fresh = TurnfoldSaver(memory)
         with pytest.raises(InvalidRecord, match="its own ancestor"):
@@ -250,7 +260,7 @@ def test_a_thread_cannot_be_said_to_live_where_others_do() -> None:
                 )
             )
             fresh = TurnfoldSaver(memory)
-            with pytest.raises(InvalidRecord, match="no home of it"):
+            with pytest.raises(InvalidRecord, match="does not belong to it"):
                 read_thread(fresh, "mine")
         fresh.delete_thread("mine")
         assert fresh.get_tuple({"configurable": {"thread_id": "mine"}}) is None
@@ -302,14 +312,14 @@ def test_every_changed_bit_of_a_body_is_noticed() -> None:
             body = bytearray(document.body)
             body[at] ^= 1
             with pytest.raises(InvalidRecord):
-                BODIES.kept(home, Document(document.kind, document.key, bytes(body), 0))
+                BODIES.checkpoint(home, Document(document.kind, document.key, bytes(body), 0))
 
 
 def test_a_body_without_a_seal_of_an_earlier_release_is_read_where_no_key_is_given(
     forge: Forge,
 ) -> None:
     def unsealed(home: str, document: Document) -> bytes:
-        kept, _ = BODIES.kept(home, document)
+        kept, _ = BODIES.checkpoint(home, document)
         values = {name: [*msgspec.to_builtins(held)][:3] for name, held in kept.values.items()}
         fields = [*msgspec.to_builtins(kept, builtin_types=(bytes,))]
         old = [*fields[:5], {"x": [1, "msgpack", [kept.values["x"].ref.digest, ""]]}, fields[6]]

@@ -20,7 +20,6 @@ import pytest
 from tests.stores.audit import nothing_runs
 from turnfold import AsyncMemory, Memory, Message
 from turnfold.errors import InvalidRecord, TurnfoldError
-from turnfold.memory.drive import drive
 from turnfold.records import (
     Document,
     NewEntry,
@@ -33,6 +32,7 @@ from turnfold.records import (
     decode_message,
     encode_message,
 )
+from turnfold.runtime import drive
 
 Restore = Callable[[Sequence[Message]], Sequence[object]]
 
@@ -268,7 +268,7 @@ def test_entries_of_pydantic_ai_in_a_circle_are_refused() -> None:
             record = await store.read_record("mine")
             assert record is not None
             assert record.head_id is not None
-            home = await store._shelf.home_of(record.head_id)
+            home = await store._documents.home_of(record.head_id)
             kind = "pydantic-ai-entry"
             [document] = await memory.store.documents(memory.scope, home, kind)
             [entry] = json.loads(document.body)

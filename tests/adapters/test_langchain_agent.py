@@ -45,8 +45,9 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from turnfold import AsyncMemory, AsyncSession, Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver, run_log, talk, turnfold_middleware
-from turnfold.adapters.langchain.view import View
+from turnfold.adapters.langchain import TurnfoldSaver, run_log, turnfold_middleware
+from turnfold.adapters.langchain import middleware as talk
+from turnfold.adapters.langchain.view import GraphView
 from turnfold.errors import BudgetTooSmall, InvalidOption
 
 # ---------------------------------------------------------------------------------- the budget
@@ -94,10 +95,10 @@ def test_a_blocking_memory_serves_ainvoke_too() -> None:
 def test_sabotage_without_the_view_the_same_run_is_over_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def as_it_is(_: View, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
+    async def as_it_is(_: GraphView, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         return request, ""
 
-    monkeypatch.setattr(View, "shape", as_it_is)
+    monkeypatch.setattr(GraphView, "shape", as_it_is)
     with Memory("sqlite://", budget=SMALL) as memory:
         model = Watched(step=looping(60))
         agent_of(model, memory).invoke(asked("Look."), thread())
@@ -186,7 +187,7 @@ def test_middleware_that_cuts_the_same_request_is_refused() -> None:
 
     with Memory("sqlite://") as memory:
         agent = agent_of(Watched(step=looping(1)), memory, before=[cut])
-        with pytest.raises(InvalidOption, match="1 of the 3 messages"):
+        with pytest.raises(InvalidOption, match="2 of the 3 history messages"):
             agent.invoke(asked("Look."), thread())
 
 
@@ -218,16 +219,16 @@ def test_what_is_said_is_in_the_log_before_the_model_is_asked_and_before_a_tool_
 def test_sabotage_a_log_that_is_only_written_at_the_end_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from turnfold.adapters.langchain.talk import Talk
+    from turnfold.adapters.langchain.middleware import ConversationState
 
-    async def nothing(_: Talk, call: Any, messages: Any) -> Any:
-        from turnfold.adapters.langchain.talk import Asked
+    async def nothing(_: ConversationState, call: Any, messages: Any) -> Any:
+        from turnfold.adapters.langchain.middleware import ToolRequest
         from turnfold.records import ToolCall
 
         del messages
-        return Asked(ToolCall(call["id"], call["name"]))
+        return ToolRequest(ToolCall(call["id"], call["name"]))
 
-    monkeypatch.setattr(Talk, "before_tool", nothing)
+    monkeypatch.setattr(ConversationState, "before_tool", nothing)
     with pytest.raises(AssertionError):
         test_what_is_said_is_in_the_log_before_the_model_is_asked_and_before_a_tool_runs()
 
@@ -264,15 +265,15 @@ def test_a_history_handed_on_is_stored_once(by_hand: bool) -> None:  # noqa: FBT
 def test_a_history_built_by_hand_is_stored_once_and_its_old_names_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    logs: list[run_log.RunLog] = []
+    logs: list[run_log.GraphRunLog] = []
 
-    class Watching(run_log.RunLog):
+    class Watching(run_log.GraphRunLog):
         def __init__(self, session: AsyncSession) -> None:
             super().__init__(session)
             logs.append(self)
 
     monkeypatch.setattr(run_log, "_MOST", 8)
-    monkeypatch.setattr(talk, "RunLog", Watching)
+    monkeypatch.setattr(talk, "GraphRunLog", Watching)
     said: list[Any] = []
     with Memory("sqlite://") as memory:
         agent = agent_of(Watched(step=answering("And?")), memory)
@@ -281,7 +282,7 @@ def test_a_history_built_by_hand_is_stored_once_and_its_old_names_are_forgotten(
             said = [(one.type, one.text) for one in state["messages"]]
         assert [one.text for one in logged(memory.session("t"))] == ["yes", "And?"] * 12
     [log] = logs
-    assert len(vars(log)["_same"]) <= 8 + len(said)
+    assert len(vars(log)["_aliases"]) <= 8 + len(said)
 
 
 def test_agents_side_by_side_in_one_thread_are_each_told_their_own_prompt() -> None:

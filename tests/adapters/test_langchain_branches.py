@@ -26,7 +26,7 @@ from tests.adapters.langchain_agents import (
 )
 from turnfold import Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.run_log import RunLog
+from turnfold.adapters.langchain.run_log import GraphRunLog
 
 
 def answers(prompt: Any) -> list[str]:
@@ -87,7 +87,7 @@ def test_sabotage_without_noting_what_was_left_it_is_shown_again(
     async def nothing(*_: object) -> None:
         return
 
-    monkeypatch.setattr(RunLog, "note_left", nothing)
+    monkeypatch.setattr(GraphRunLog, "note_abandoned", nothing)
     assert "an answer" in answers(left_and_begun_anew(tmp_path / "memory.db"))
 
 

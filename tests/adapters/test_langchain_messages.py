@@ -22,8 +22,8 @@ from langchain_core.messages import (
 
 from turnfold import Budget, Memory
 from turnfold.adapters.langchain import langchain_messages, record_of
-from turnfold.adapters.langchain import recording as recording_module
-from turnfold.adapters.langchain.restoring import own_of
+from turnfold.adapters.langchain import messages as recording_module
+from turnfold.adapters.langchain.messages import origin_of
 from turnfold.errors import InvalidRecord
 from turnfold.records import Message, decode_message, encode_message
 
@@ -120,15 +120,15 @@ def test_sabotage_a_form_that_loses_something_is_noticed_and_all_of_it_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     message = AIMessage("Hm.", id="a", response_metadata={"model_name": "m", "港口": 1})
-    said = recording_module._said
+    said = recording_module._split
 
     def forgetful(one: BaseMessage, dumped: dict[str, object]) -> Any:
         role, parts, name, form = said(one, dumped)
         return role, parts, name, {**form, "fields": {}}
 
-    monkeypatch.setattr(recording_module, "_said", forgetful)
+    monkeypatch.setattr(recording_module, "_split", forgetful)
     assert through_the_log(message) == message
-    monkeypatch.setattr(recording_module, "_leads_back", lambda *_: True)
+    monkeypatch.setattr(recording_module, "_round_trips", lambda *_: True)
     assert through_the_log(message) != message
 
 
@@ -157,7 +157,7 @@ def test_an_artifact_is_not_kept_and_what_cannot_be_written_is_refused() -> None
 
 def test_names_are_of_the_id_and_of_what_is_said() -> None:
     def name(message: BaseMessage) -> str:
-        own = own_of(record_of(message))
+        own = origin_of(record_of(message))
         assert own is not None
         return own.name
 

@@ -28,7 +28,7 @@ from tests.adapters.langchain_agents import (
 )
 from turnfold import FindingRule, Memory
 from turnfold.adapters.langchain import langchain_messages, record_of, turnfold_middleware
-from turnfold.adapters.langchain import recording as recording_module
+from turnfold.adapters.langchain import messages as recording_module
 from turnfold.adapters.langchain import run_log as run_log_module
 from turnfold.adapters.langchain import view as view_module
 from turnfold.errors import InvalidRecord

@@ -43,8 +43,8 @@ from tests.adapters.langchain_agents import (
 )
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.placing import Placed
-from turnfold.adapters.langchain.run_log import RunLog
+from turnfold.adapters.langchain.run_log import GraphRunLog
+from turnfold.adapters.langchain.view import StatePlacement
 from turnfold.errors import Conflict
 from turnfold.memory import Session
 
@@ -113,7 +113,7 @@ def test_a_thread_that_went_back_in_time_does_not_show_what_it_left() -> None:
 def test_sabotage_without_looking_at_the_state_the_left_branch_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Placed, "_hide_left_behind", lambda *_: None)
+    monkeypatch.setattr(StatePlacement, "_hide_abandoned", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_thread_that_went_back_in_time_does_not_show_what_it_left()
 
@@ -255,7 +255,7 @@ def test_sabotage_without_saying_it_again_such_a_thread_is_lost(
     async def nothing(*_: object) -> None:
         return
 
-    monkeypatch.setattr(RunLog, "say_again", nothing)
+    monkeypatch.setattr(GraphRunLog, "repeat_turn", nothing)
     with pytest.raises(Conflict):
         test_a_thread_that_went_back_behind_the_window_goes_on_from_there()
 
@@ -310,7 +310,7 @@ def test_recall_context_answers_in_the_thread_of_its_run_awaited_too() -> None:
 
 
 def test_findings_are_remembered_and_given_again() -> None:
-    from turnfold.recall.findings import FindingRule
+    from turnfold.findings import FindingRule
 
     runs: list[int] = []
 

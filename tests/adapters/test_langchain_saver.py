@@ -37,13 +37,16 @@ from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.checkpoints import values
-from turnfold.adapters.langchain.checkpoints.byte_delta import apply_delta, delta_size, make_delta
-from turnfold.adapters.langchain.checkpoints.documents import CHECKPOINT
+from turnfold.adapters.langchain.checkpoints.documents import (
+    CHECKPOINT,
+    apply_delta,
+    delta_size,
+    make_delta,
+)
 from turnfold.errors import InvalidOption, InvalidRecord
-from turnfold.memory.drive import drive
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.protocol import Scope
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -109,7 +112,7 @@ def test_sabotage_the_suite_notices_values_that_are_not_found_again(
     async def nothing(*_: object) -> dict[str, object]:
         return {}
 
-    monkeypatch.setattr(values.Values, "read", nothing)
+    monkeypatch.setattr(values.ChannelValues, "read", nothing)
     assert sum(passed(blocking).values()) < 81
 
 
@@ -286,7 +289,7 @@ def test_a_damaged_value_is_told_and_not_given() -> None:
         put(saver, WORDS)
         [home] = homes_of(memory)
         [document] = checkpoint_documents(memory, home)
-        kept, _ = BODIES.kept(home, document)
+        kept, _ = BODIES.checkpoint(home, document)
         kept.scripts[0].pieces[0] = b"something else"
         put_body(memory, home, document, BODIES.pack(kept, place_of(home, document)))
         with pytest.raises(InvalidRecord, match="digest"):
@@ -339,7 +342,7 @@ def test_what_is_asked_wrongly_is_refused() -> None:
                 put(saver, ["x"], {"configurable": {"thread_id": nobody, "checkpoint_ns": ""}})
         with pytest.raises(InvalidOption, match="keep_latest"):
             saver.prune(["t"], strategy="keep_oldest")
-        with pytest.raises(InvalidOption, match="several"):
+        with pytest.raises(InvalidOption, match="must be a list"):
             saver.prune("t")
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_id": "with space"}}
         put(saver, ["x"])

@@ -255,7 +255,7 @@ def test_the_list_is_that_of_langgraph() -> None:
 
 
 def test_a_listed_class_that_cannot_be_made_again_is_told_when_it_is_written() -> None:
-    with pytest.raises(InvalidRecord, match=r"Broken cannot be made again: TypeError"):
+    with pytest.raises(InvalidRecord, match=r"Broken cannot be rebuilt: TypeError"):
         StrictSerializer(allowed_types=[Broken]).dumps_typed([Broken("x")])
 
 

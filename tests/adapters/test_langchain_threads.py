@@ -17,11 +17,10 @@ from langgraph.graph import START, StateGraph
 from tests.adapters.langgraph_savers import WORDS, homes_of, newest_words, put
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints import moving
-from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed
-from turnfold.adapters.langchain.checkpoints.moving import Mover, _Move
-from turnfold.adapters.langchain.checkpoints.shelf import Shelf
-from turnfold.adapters.langchain.checkpoints.threads import Place, Threads
+from turnfold.adapters.langchain.checkpoints import deletion as moving
+from turnfold.adapters.langchain.checkpoints.deletion import ThreadMover, _Move
+from turnfold.adapters.langchain.checkpoints.documents import StoredCheckpoint, Typed
+from turnfold.adapters.langchain.checkpoints.storage import CheckpointStorage, ThreadPlace, Threads
 from turnfold.errors import Conflict, InvalidOption
 
 
@@ -72,7 +71,7 @@ def test_pruning_keeps_what_a_delta_channel_is_made_from() -> None:
 
 
 def test_sabotage_pruning_without_them_empties_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_made_from", lambda *_: [])
+    monkeypatch.setattr(moving, "_delta_ancestors", lambda *_: [])
     with pytest.raises((AssertionError, KeyError)):
         test_pruning_keeps_what_a_delta_channel_is_made_from()
 
@@ -109,7 +108,7 @@ def test_what_is_written_while_a_thread_moves_is_kept(
             else:
                 steps += 1
 
-        async def slow_put(self: Threads, place: Place, *, expect: int) -> int:
+        async def slow_put(self: Threads, place: ThreadPlace, *, expect: int) -> int:
             if self is saver._threads:
                 meanwhile()
             return await place_put(self, place, expect=expect)
@@ -140,7 +139,7 @@ def test_sabotage_a_writer_that_does_not_look_afterwards_loses_what_it_wrote(
     ) -> None:
         await write(self._threads.known(thread) or await self._threads.home(thread))
 
-    monkeypatch.setattr(TurnfoldSaver, "_where_it_lives", careless)
+    monkeypatch.setattr(TurnfoldSaver, "_write_to_home", careless)
     with pytest.raises(AssertionError):
         test_what_is_written_while_a_thread_moves_is_kept(2, monkeypatch)
 
@@ -156,7 +155,7 @@ def test_sabotage_a_mover_that_does_not_look_again_loses_what_came_late(
         test_what_is_written_while_a_thread_moves_is_kept(1, monkeypatch)
 
 
-@pytest.mark.parametrize("where", ["_settle", "erase"])
+@pytest.mark.parametrize("where", ["_finish_move", "erase"])
 def test_a_prune_that_was_broken_off_leaves_the_thread_whole_and_the_next_cleans_up(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +168,7 @@ def test_a_prune_that_was_broken_off_leaves_the_thread_whole_and_the_next_cleans
                 raise RuntimeError("the power went")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Mover if where == "_settle" else Threads, where, fails)
+            patch.setattr(ThreadMover if where == "_finish_move" else Threads, where, fails)
             with pytest.raises(RuntimeError):
                 saver.prune(["t"])
         assert len(homes_of(memory)) == 2
@@ -203,14 +202,16 @@ def test_a_thread_that_moves_while_it_is_read_is_read_where_it_went(
     with Memory("sqlite://") as memory:
         saver, other = TurnfoldSaver(memory), TurnfoldSaver(memory)
         put(saver, WORDS[:11], put(saver, WORDS[:10]))
-        read, moves = Shelf.values, ["one"]
+        read, moves = CheckpointStorage.values, ["one"]
 
-        async def slow_read(self: Shelf, home: str, kept: Kept) -> dict[str, Typed]:
+        async def slow_read(
+            self: CheckpointStorage, home: str, kept: StoredCheckpoint
+        ) -> dict[str, Typed]:
             if moves.pop() if moves else "":
                 saver.prune(["t"])
             return await read(self, home, kept)
 
-        monkeypatch.setattr(Shelf, "values", slow_read)
+        monkeypatch.setattr(CheckpointStorage, "values", slow_read)
         assert newest_words(other) == WORDS[:11]
 
 

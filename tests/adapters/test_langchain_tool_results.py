@@ -17,9 +17,9 @@ from langchain_core.tools import StructuredTool
 from tests.adapters.langchain_agents import Watched, asked, log_of, thread
 from tests.agent.hostile_values import RETURNING, UNAWAITED, Unprintable, call_ids
 from turnfold import Budget, Memory, wire
-from turnfold.adapters.langchain import recording as recording_module
+from turnfold.adapters.langchain import messages as recording_module
 from turnfold.adapters.langchain import turnfold_middleware
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
 from turnfold.records import ToolResult
 
 Giving = Mapping[str, Callable[[], object]]
@@ -150,6 +150,6 @@ def test_the_model_is_told_what_was_wrong() -> None:
 
 
 def test_sabotage_without_telling_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "_told", lambda message: message)
+    monkeypatch.setattr(recording_module, "_as_text", lambda message: message)
     with pytest.raises(Exception, match="cannot be written as JSON"):
         results({"it": lambda: [{"type": "text", "text": Unprintable()}]})

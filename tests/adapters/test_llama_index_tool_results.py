@@ -98,7 +98,7 @@ def test_every_value_beside_an_answer_is_told(name: str) -> None:
 
 def test_what_a_program_says_and_nothing_can_carry_is_refused_by_name() -> None:
     message = ChatMessage(role="user", content="x", additional_kwargs={"raw": object()})
-    with pytest.raises(InvalidRecord, match="'user' that LlamaIndex cannot write as JSON"):
+    with pytest.raises(InvalidRecord, match="LlamaIndex cannot write a message of role 'user'"):
         record_of(message)
 
 

@@ -22,10 +22,10 @@ from tests.adapters.slow_disk import (
     watch_threads,
 )
 from turnfold import AsyncMemory, Memory
+from turnfold.adapters._common import ThreadBridge
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
 from turnfold.errors import InvalidOption
-from turnfold.memory.drive import drive
-from turnfold.memory.off_loop import OffLoop
+from turnfold.runtime import drive
 
 
 def user(text: str) -> Any:
@@ -57,7 +57,7 @@ def test_other_tasks_run_while_the_disk_is_slow() -> None:
     with_blocking(work)
 
 
-async def in_any_thread(_: OffLoop, work: Coroutine[Any, Any, Any]) -> Any:
+async def in_any_thread(_: ThreadBridge, work: Coroutine[Any, Any, Any]) -> Any:
     return await asyncio.to_thread(drive, work)
 
 
@@ -92,7 +92,7 @@ def test_what_is_asked_first_is_done_first_and_without_the_queue_it_is_overtaken
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def order(memory: Memory, *, overtaking: bool) -> list[str]:
-        off_loop, gate = OffLoop(memory), threading.Event()
+        off_loop, gate = ThreadBridge(memory), threading.Event()
         done: list[str] = []
 
         async def slow() -> None:
@@ -114,7 +114,7 @@ def test_what_is_asked_first_is_done_first_and_without_the_queue_it_is_overtaken
 
     async def work(memory: Memory) -> None:
         assert await order(memory, overtaking=False) == ["first", "second"]
-        monkeypatch.setattr(OffLoop, "__call__", in_any_thread)
+        monkeypatch.setattr(ThreadBridge, "__call__", in_any_thread)
         assert await order(memory, overtaking=True) == ["second", "first"]
 
     with_blocking(work)
@@ -153,7 +153,7 @@ def test_a_fault_and_the_context_of_the_caller_pass_through() -> None:
         raise InvalidOption("on purpose")
 
     async def work(memory: Memory) -> None:
-        off_loop = OffLoop(memory)
+        off_loop = ThreadBridge(memory)
         named.set("Ada")
         assert await off_loop(ask()) == "Ada"
         with pytest.raises(InvalidOption, match="on purpose"):
@@ -170,6 +170,6 @@ def test_a_memory_that_awaits_is_awaited_in_place() -> None:
             return threading.get_ident()
 
         async with AsyncMemory("sqlite://") as memory:
-            assert await OffLoop(memory)(where()) == threading.get_ident()
+            assert await ThreadBridge(memory)(where()) == threading.get_ident()
 
     asyncio.run(main())

@@ -33,10 +33,14 @@ from tests.adapters.openai_runs import (
     with_memory,
 )
 from turnfold import AsyncMemory, Budget, Memory
-from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
-from turnfold.adapters.openai_agents.run import TurnfoldHooks
-from turnfold.adapters.openai_agents.run_items import RunItems
-from turnfold.adapters.openai_agents.view import RunView
+from turnfold.adapters.openai_agents import (
+    TurnfoldHooks,
+    TurnfoldSession,
+    recall_tool,
+    turnfold_run,
+)
+from turnfold.adapters.openai_agents.items import RunItems
+from turnfold.adapters.openai_agents.view import ItemsView
 
 LARGE = Budget(max_tokens=200_000)
 both = pytest.mark.parametrize("streamed", [False, True], ids=["run", "run_streamed"])
@@ -142,7 +146,7 @@ def test_what_was_stored_ahead_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
             return len(await said_in(memory, name))
 
         assert await entries("s") == 6
-        monkeypatch.setattr(RunItems, "_redeemed", lambda *_: False)
+        monkeypatch.setattr(RunItems, "_redeem", lambda *_: False)
         assert await entries("sabotaged") > 6
 
     with_memory(work)
@@ -215,7 +219,7 @@ def test_an_agent_that_works_as_a_tool_sees_its_own_conversation(
 
     async def work(memory: AsyncMemory) -> None:
         assert [item["content"] for item in await inner_prompt(memory, "s")] == ["Look."]
-        monkeypatch.setattr(RunView, "_of_a_tool", lambda *_: False)
+        monkeypatch.setattr(ItemsView, "_is_tool_agent", lambda *_: False)
         assert len(await inner_prompt(memory, "sabotaged")) > 1
 
     with_memory(work)

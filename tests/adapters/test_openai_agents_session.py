@@ -20,8 +20,7 @@ from tests.adapters.openai_runs import said, sample, with_memory
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession
 from turnfold.adapters.openai_agents import items as items_module
-from turnfold.adapters.openai_agents.items import item_key, items_of, records_of
-from turnfold.adapters.openai_agents.run_items import RunItems
+from turnfold.adapters.openai_agents.items import RunItems, item_key, items_of, records_of
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import ToolCall
 

@@ -18,8 +18,8 @@ from tests.adapters.openai_runs import PAGE, SMALL, agent_of, called, said, with
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
 from turnfold.adapters.openai_agents import view as view_module
-from turnfold.adapters.openai_agents.run_items import RunItems
-from turnfold.adapters.openai_agents.view import Numbered, own_last
+from turnfold.adapters.openai_agents.items import RunItems
+from turnfold.adapters.openai_agents.view import NumberedItem, own_last
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.records import Message, ToolCall, assistant, tool, user
 
@@ -145,17 +145,17 @@ def test_what_was_sent_is_not_looked_at_again_unless_the_sdk_tidied_it() -> None
 # ---------------------------------------------------------------------------------- its own turn last
 
 
-def distinct(*said: tuple[int, str]) -> list[Numbered]:
+def distinct(*said: tuple[int, str]) -> list[NumberedItem]:
     """`q` a question, `c` a call, `t` its answer, by seq; each an object of its own."""
     make: dict[str, Callable[[], Message]] = {
         "q": lambda: user("q"),
         "c": lambda: assistant(tool_calls=[ToolCall("c", "f", "{}")]),
         "t": lambda: tool("t", tool_call_id="c"),
     }
-    return [Numbered(seq, make[kind]()) for seq, kind in said]
+    return [NumberedItem(seq, make[kind]()) for seq, kind in said]
 
 
-def order(shown: list[Numbered], own: set[int]) -> list[int]:
+def order(shown: list[NumberedItem], own: set[int]) -> list[int]:
     seqs = {id(one.message): one.seq for one in shown}
     return [seqs[id(message)] for message in own_last(shown, own, conversation="s")]
 

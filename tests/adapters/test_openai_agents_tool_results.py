@@ -99,6 +99,6 @@ def test_what_the_sdk_cannot_take_it_refuses_without_turnfold_too(name: str) -> 
 def test_sabotage_without_telling_an_output_is_lost_or_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(items_module, "_told", lambda item: item)
+    monkeypatch.setattr(items_module, "_with_text_output", lambda item: item)
     with pytest.raises((AssertionError, TypeError)):
         test_every_value_a_tool_returns_is_a_result()

@@ -70,7 +70,7 @@ def test_sixty_steps_with_folding_stay_in_budget_and_the_history_keeps_everythin
 def test_sabotage_without_the_view_the_same_run_is_over_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from turnfold.adapters.pydantic_ai.capability import TurnfoldCapability
+    from turnfold.adapters.pydantic_ai import TurnfoldCapability
 
     async def as_it_is(
         _: object, ctx: RunContext[object], request_context: ModelRequestContext
@@ -255,7 +255,7 @@ def test_a_capability_that_rewrites_the_request_is_refused_not_overruled() -> No
     async def work(memory: AsyncMemory) -> None:
         watched = Watched(looping(3))
         agent = agent_of(watched, memory.session("s"))
-        with pytest.raises(InvalidOption, match="left 1 of the 3 messages"):
+        with pytest.raises(InvalidOption, match="2 of the 3 history messages"):
             await agent.run("Look.", capabilities=[Cuts()])
 
     with_memory(work)

@@ -34,8 +34,8 @@ from turnfold import AsyncMemory
 from turnfold.adapters.pydantic_ai import conversation_store, turnfold_capability
 from turnfold.adapters.pydantic_ai.conversation_store import TurnfoldConversationStore
 from turnfold.records import Document
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.protocol import Store
+from turnfold.stores import Store
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -160,13 +160,13 @@ async def two_writers(store: TurnfoldConversationStore) -> tuple[list[str], int]
     assert yours is not None
     mine.messages += said("three")
     yours.messages += said("four")
-    put, both = store._shelf.put, asyncio.Barrier(2)
+    put, both = store._documents.put, asyncio.Barrier(2)
 
     async def together(home: str, entry: ConversationEntry) -> None:
         await both.wait()  # each has seen that the conversation is still the one it loaded
         await put(home, entry)
 
-    store._shelf.put = together
+    store._documents.put = together
     results = await asyncio.gather(store.save(mine), store.save(yours), return_exceptions=True)
     after = await store.load("c")
     assert after is not None
@@ -187,9 +187,9 @@ def test_sabotage_without_compare_and_swap_a_writer_is_lost(
         del expect
         body = conversation_store._placed.dump_json([placed])
         document = Document(conversation_store._RECORD, placed.record.conversation_id, body, 0)
-        await self._store.put_document(self._scope, self._place, document)
+        await self._store.put_document(self._scope, self._index, document)
 
-    monkeypatch.setattr(conversation_store._Shelf, "place", anyway)
+    monkeypatch.setattr(conversation_store._Documents, "place", anyway)
 
     async def work(_: Opened, store: TurnfoldConversationStore) -> None:
         told, messages = await two_writers(store)

@@ -19,8 +19,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from tests.adapters.pydantic_agents import prompt_records, user_words, with_memory
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.pydantic_ai import turnfold_capability
+from turnfold.findings import FindingRule
 from turnfold.memory import AsyncSession
-from turnfold.recall.findings import FindingRule
 
 TOC = "第一章 港口\n第二章 潮汐\nChapter 3 Pilots"
 ROOM = Budget(max_tokens=12_000)

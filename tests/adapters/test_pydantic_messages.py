@@ -29,12 +29,13 @@ from pydantic_ai.messages import (
 )
 
 from tests.adapters.model_messages import messages as any_message
-from turnfold.adapters.pydantic_ai import model_messages, recording, records_of
-from turnfold.adapters.pydantic_ai.recording import Namer
+from turnfold.adapters.pydantic_ai import entries as recording
+from turnfold.adapters.pydantic_ai import model_messages, records_of
+from turnfold.adapters.pydantic_ai.entries import RecordNamer
 from turnfold.errors import InvalidRecord
 from turnfold.records import decode_message, encode_message
 from turnfold.tokens import cautious_counter
-from turnfold.window.shrink import shrink_message
+from turnfold.window import shrink_message
 
 
 def dumped(messages: list[ModelMessage]) -> list[Any]:
@@ -42,7 +43,7 @@ def dumped(messages: list[ModelMessage]) -> list[Any]:
 
 
 def names_of(messages: list[ModelMessage]) -> list[str]:
-    namer = Namer()
+    namer = RecordNamer()
     return [each.name for one in messages for each in namer.named(one, records_of(one))]
 
 
@@ -143,6 +144,6 @@ def test_sabotage_without_reading_back_the_lean_form_loses_something(
     odd = ModelResponse([ThinkingPart("", signature="", provider_name="openai")])
     [back] = model_messages(records_of(odd))
     assert dumped([back]) == dumped([odd])
-    monkeypatch.setattr(recording, "_leads_back", lambda *_: True)
+    monkeypatch.setattr(recording, "_round_trips", lambda *_: True)
     [back] = model_messages(records_of(odd))
     assert dumped([back]) != dumped([odd])

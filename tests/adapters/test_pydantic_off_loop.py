@@ -18,7 +18,7 @@ from tests.adapters.slow_disk import (
     watch_threads,
 )
 from turnfold import Memory
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
 
 
 def test_other_tasks_run_while_the_disk_is_slow() -> None:

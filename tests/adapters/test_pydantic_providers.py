@@ -28,7 +28,8 @@ from tests.models.strict_rules import Body
 from tests.models.strict_server import StrictServer
 from tests.models.strict_speech import Call, Say
 from turnfold import AsyncMemory, Budget
-from turnfold.adapters.pydantic_ai import restoring, turnfold_capability
+from turnfold.adapters.pydantic_ai import entries as restoring
+from turnfold.adapters.pydantic_ai import turnfold_capability
 
 STEPS = 12
 ROOM = Budget(max_tokens=2_200)

@@ -32,8 +32,8 @@ from tests.adapters.pydantic_agents import (
 )
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.pydantic_ai import turnfold_capability
-from turnfold.adapters.pydantic_ai.recording import Named, Namer
-from turnfold.adapters.pydantic_ai.view import View
+from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer
+from turnfold.adapters.pydantic_ai.view import RunView
 from turnfold.memory import AsyncSession
 from turnfold.records import Message
 from turnfold.window import Context
@@ -250,11 +250,11 @@ def test_two_runs_at_once_lose_nothing_and_each_goes_on_with_its_own_turn() -> N
 def test_sabotage_in_the_order_of_the_log_a_run_goes_on_with_anothers_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def as_logged(self: View, context: Context, own: set[str]) -> list[Message]:
+    def as_logged(self: RunView, context: Context, own: set[str]) -> list[Message]:
         del self, own
         return list(context.messages[context.ends[0] :])
 
-    monkeypatch.setattr(View, "_own_last", as_logged)
+    monkeypatch.setattr(RunView, "_own_last", as_logged)
 
     async def work(memory: AsyncMemory) -> None:
         both = Interleaved(memory.session("s"))
@@ -267,14 +267,16 @@ def test_sabotage_in_the_order_of_the_log_a_run_goes_on_with_anothers_turn(
 def test_sabotage_without_names_a_history_handed_on_is_stored_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    named = Namer.named
+    named = RecordNamer.named
 
-    def nameless(self: Namer, message: ModelMessage, records: list[Message]) -> list[Named]:
+    def nameless(
+        self: RecordNamer, message: ModelMessage, records: list[Message]
+    ) -> list[NamedRecord]:
         return [
             each._replace(name=str(uuid4()), undated="") for each in named(self, message, records)
         ]
 
-    monkeypatch.setattr(Namer, "named", nameless)
+    monkeypatch.setattr(RecordNamer, "named", nameless)
 
     async def work(memory: AsyncMemory) -> None:
         session = memory.session("s")

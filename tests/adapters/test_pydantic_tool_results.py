@@ -21,9 +21,9 @@ from pydantic_ai.messages import (
 from tests.adapters.pydantic_agents import Watched, log_of
 from tests.agent.hostile_values import RETURNING, Unprintable, call_ids
 from turnfold import AsyncMemory, Budget, wire
-from turnfold.adapters.pydantic_ai import recording as recording_module
+from turnfold.adapters.pydantic_ai import entries as recording_module
 from turnfold.adapters.pydantic_ai import turnfold_capability
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
 from turnfold.records import ToolResult
 
 OF_PYDANTIC_AI = {"awaitable that raises", "claims to be a coroutine", "class raises"}
@@ -164,6 +164,6 @@ def test_a_result_without_a_text_is_no_finding() -> None:
 
 
 def test_sabotage_without_telling_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "_told", lambda _: None)
-    with pytest.raises(Exception, match="cannot write as JSON"):
+    monkeypatch.setattr(recording_module, "_as_text", lambda _: None)
+    with pytest.raises(Exception, match="PydanticAI cannot write"):
         result(Unprintable)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.scripts import add, calling, loops
-from turnfold import AsyncMemory, Budget, Memory, check, user
+from turnfold import AsyncMemory, Budget, Memory, user
 from turnfold.agent import (
     Agent,
     Answered,
@@ -31,7 +31,7 @@ from turnfold.errors import (
 )
 from turnfold.models import Answer, Prompt, ToolSchemas
 from turnfold.testing import ScriptedModel
-from turnfold.window import Section
+from turnfold.window import Section, check
 
 WIDE = Budget(max_tokens=4_000)
 
@@ -140,7 +140,7 @@ def test_tools_run_side_by_side_up_to_the_limit(memory: Memory) -> None:
 
 def test_a_long_loop_is_folded_and_never_over_budget(memory: Memory) -> None:
     tight = Budget(max_tokens=700)
-    with Memory(memory.awaiting._setting.store, budget=tight) as small:
+    with Memory(memory.awaiting._config.store, budget=tight) as small:
         contexts = [
             event.context
             for event in _watched(small, ScriptedModel(loops(60)))

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.agent.scripts import add, calling, loops, taken_everywhere
-from turnfold import AsyncMemory, Budget, Memory, check
+from turnfold import AsyncMemory, Budget, Memory
 from turnfold.agent import Agent, AsyncAgent, TextCame
 from turnfold.testing import ScriptedModel
+from turnfold.window import check
 
 WIDE = Budget(max_tokens=4_000)
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.agent.scripts import add, loops, taken_everywhere
-from turnfold import Budget, Memory, check
+from turnfold import Budget, Memory
 from turnfold.agent import Agent
 from turnfold.testing import ScriptedModel
+from turnfold.window import check
 
 WORKER = """
 import sys

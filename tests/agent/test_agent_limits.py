@@ -13,12 +13,13 @@ from tests.agent.scripts import calling
 from tests.models.providers import Provider, every_provider
 from tests.models.strict_server import Line, Say, StrictServer
 from tests.models.strict_speech import Call
-from turnfold import AsyncMemory, Budget, Memory, check
+from turnfold import AsyncMemory, Budget, Memory
 from turnfold.agent import Agent, AsyncAgent, Sending
 from turnfold.errors import BudgetTooSmall, ContextOverflow
 from turnfold.models import OpenAIChat
 from turnfold.records import Message
 from turnfold.testing import ScriptedModel
+from turnfold.window import check
 
 LIMIT = 12_000
 PICTURE = {
@@ -101,7 +102,7 @@ def test_without_either_the_limit_is_broken(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnfold.wire.fitted", lambda context, *_, **__: context)
-    monkeypatch.setattr("turnfold.models.calling.require_size", lambda request, *_: request)
+    monkeypatch.setattr("turnfold.models.client.require_size", lambda request, *_: request)
     with StrictServer(talker()) as server:
         asyncio.run(conversation(provider, server))
         assert max(sizes(server)) > LIMIT

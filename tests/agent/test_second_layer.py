@@ -12,9 +12,10 @@ import pytest
 
 from tests.agent.scripts import add, calling, loops
 from tests.memory.module_scripts import CONTEXTS, SUMMARIES, summarised, three_turns
-from turnfold import AsyncMemory, AsyncMemoryModule, Budget, Memory, MemoryModule
+from turnfold import AsyncMemory, Budget, Memory, MemoryModule
 from turnfold.agent import Agent, AsyncAgent, Event, Sending, ToolDone
 from turnfold.errors import ContextOverflow, InvalidOption, StepsExhausted
+from turnfold.memories import AsyncMemoryModule
 from turnfold.models import ToolSchemas
 from turnfold.testing import ScriptedModel
 

@@ -13,10 +13,10 @@ from tests.agent.scripts import calling
 from tests.models.strict_server import Say, StrictServer
 from tests.models.strict_speech import Call
 from turnfold import Budget, FindingRule, Memory, OpenAIChat
+from turnfold import findings as pure
 from turnfold.agent import Agent, Event, ToolDone, as_tool
-from turnfold.agent.serving import Serving
+from turnfold.agent.tool_cache import ToolCache
 from turnfold.errors import InvalidOption
-from turnfold.recall import findings as pure
 from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=8_000)
@@ -132,7 +132,7 @@ def test_a_tool_brings_its_own_rule(memory: Memory) -> None:
     for wrong in ([SERVED], [FindingRule("get_toc")]):
         with pytest.raises(InvalidOption, match="two rules"):
             Agent(memory, model, tools=[tool], findings=wrong)
-    with pytest.raises(InvalidOption, match="has the rule of"):
+    with pytest.raises(InvalidOption, match="has a finding rule for"):
         Agent(memory, model, tools=[as_tool(shop.price, remember=SERVED)])
 
 
@@ -245,10 +245,11 @@ def test_parallel_calls_are_all_noted(memory: Memory) -> None:
 def test_these_tests_see_a_fault(
     sabotage: str, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    from turnfold.memory import findings, known_findings
+    from turnfold.findings import store as findings
+    from turnfold.findings import store as known_findings
 
     if sabotage == "ignore time and changes":
-        monkeypatch.setattr(known_findings, "holds", lambda *_, **__: True)
+        monkeypatch.setattr(known_findings, "is_valid", lambda *_, **__: True)
     elif sabotage == "no arguments":
         monkeypatch.setattr(findings, "canonical_arguments", lambda _: "{}")
     else:
@@ -340,7 +341,7 @@ def test_a_researcher_makes_fewer_calls_and_answers_the_same(
 
 def test_the_researcher_saves_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings that are noted and not shown change nothing: what is saved is saved by what the model sees."""
-    from turnfold.memory import known_findings
+    from turnfold.findings import store as known_findings
 
     monkeypatch.setattr(known_findings, "findings_text", lambda *_, **__: "")
     questions = Library().questions(8)
@@ -350,9 +351,9 @@ def test_the_researcher_saves_nothing_by_itself(monkeypatch: pytest.MonkeyPatch)
 def test_an_agent_without_rules_asks_nothing_of_the_findings(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnfold.memory.findings import AsyncFindings
+    from turnfold.findings import AsyncFindings
 
     for name in ("serve", "note", "ran", "use"):
         monkeypatch.delattr(AsyncFindings, name)
     run(memory, Shop(), [step("get_toc")])
-    assert Serving((), ())
+    assert ToolCache((), ())

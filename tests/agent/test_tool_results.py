@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from tests.agent.hostile_values import RAISING, RETURNING, Unprintable, made, recipes
 from tests.agent.scripts import add, calling
-from turnfold import AsyncMemory, Budget, Memory, Message, check, wire
+from turnfold import AsyncMemory, Budget, Memory, Message, wire
 from turnfold.agent import Agent, AsyncAgent, Event, Tool, ToolDone, as_tool
-from turnfold.memory import AsyncMemoryModule
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
+from turnfold.memories import AsyncMemoryModule
 from turnfold.testing import ScriptedModel
+from turnfold.window import check
 
 WIDE = Budget(max_tokens=20_000)
 FORMATS = (wire.openai_chat, wire.openai_responses, wire.anthropic, wire.gemini)

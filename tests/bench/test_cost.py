@@ -6,7 +6,8 @@ import pytest
 
 from bench.cost import charged
 from bench.lanes.replay import Sent
-from turnfold.tokens.prices import CacheRule, Price, PriceTable
+from turnfold.tokens import PriceTable
+from turnfold.tokens.prices import CacheRule, Price
 
 PRICES = PriceTable(
     currency="USD",

@@ -9,8 +9,9 @@ import pytest
 from tests.browser.chromium import Watched, browsing
 from tests.inspector.seeded import hostile_addresses, inspected, seed_hostile, store_at
 from tests.service.running import Running
-from turnfold.service.inspector import markup, serving
-from turnfold.service.running import ServiceOptions
+from turnfold.service import ServiceOptions
+from turnfold.service.inspector import html as markup
+from turnfold.service.inspector import routes as serving
 
 pytestmark = pytest.mark.slow
 

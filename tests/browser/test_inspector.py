@@ -16,11 +16,11 @@ from tests.inspector.seeded import CONTENT, TALK, inspected, seed, store_at
 from tests.service.running import Running, make_tokens
 from turnfold.budget import Budget
 from turnfold.cli.demo.report import MODEL, report
+from turnfold.inspect import call_point, call_view, diff_calls
 from turnfold.memory import Memory, Session
-from turnfold.memory.inspecting import call_point, call_view, diff_calls
-from turnfold.service.inspector.drawing import parts_of
-from turnfold.service.inspector.markup import address
-from turnfold.service.running import ServiceOptions
+from turnfold.service import ServiceOptions
+from turnfold.service.inspector.charts import parts_of
+from turnfold.service.inspector.html import address
 
 pytestmark = pytest.mark.slow
 DATA = ROOT.parent / "shared" / "data"

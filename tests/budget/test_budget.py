@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import Budget, InvalidBudget, Shares, WaterMarks
+from turnfold import Budget
+from turnfold.budget import Shares, WaterMarks
+from turnfold.errors import InvalidBudget
 
 TOKENS = [
     ({"context_window": 128_000}, 96_000),
@@ -70,7 +72,7 @@ def test_shares_never_exceed_the_budget_together(
 
 
 IMPOSSIBLE: list[tuple[type, dict[str, Any], str]] = [
-    (Budget, {}, "context_window=0 and max_tokens=0 leave nothing to count against; set one of them"),
+    (Budget, {}, "context_window=0 and max_tokens=0 set no token limit; set one of them"),
     (Budget, {"max_messages": 5}, "context_window=0 and max_tokens=0"),
     (Budget, {"max_tokens": -1}, "max_tokens=-1 must be a whole number, at least 0; use 0 for no limit"),
     (Budget, {"context_window": -8}, "context_window=-8 must be"),
@@ -90,22 +92,22 @@ IMPOSSIBLE: list[tuple[type, dict[str, Any], str]] = [
         "context_window 1 x (1 - 0.5) leaves 0 tokens; raise the window or lower reserve_ratio",
     ),
     (Budget, {"context_window": 9, "reserve_ratio": 0.9, "max_tokens": 100}, "context_window 9 x (1 - 0.9) leaves 0"),
-    (Shares, {"system": 0}, "share system=0 must lie between 0 and 1"),
-    (Shares, {"summary": 1.0}, "share summary=1.0 must lie between 0 and 1"),
-    (Shares, {"tail": -0.1}, "share tail=-0.1 must lie between 0 and 1"),
-    (Shares, {"tail": math.nan}, "share tail=nan must lie between 0 and 1"),
+    (Shares, {"system": 0}, "share system=0 must be between 0 and 1"),
+    (Shares, {"summary": 1.0}, "share summary=1.0 must be between 0 and 1"),
+    (Shares, {"tail": -0.1}, "share tail=-0.1 must be between 0 and 1"),
+    (Shares, {"tail": math.nan}, "share tail=nan must be between 0 and 1"),
     (
         Shares,
         {"system": 0.7, "summary": 0.2, "tail": 0.1},
         "system 0.7 + summary 0.2 + tail 0.1 = 1 leave nothing for the conversation; their sum must stay below 1",
     ),
     (Shares, {"system": 0.8, "summary": 0.2, "tail": 0.2}, "= 1.2 leave nothing"),
-    (WaterMarks, {"low": 0}, "low mark 0 must lie above 0 and at most at 1"),
-    (WaterMarks, {"low": 1.01}, "low mark 1.01 must lie above 0 and at most at 1"),
-    (WaterMarks, {"low": math.nan}, "low mark nan must lie"),
-    (WaterMarks, {"snap": -0.1}, "snap -0.1 must lie between 0 and 1"),
-    (WaterMarks, {"snap": 1.5}, "snap 1.5 must lie between 0 and 1"),
-    (WaterMarks, {"snap": math.nan}, "snap nan must lie between 0 and 1"),
+    (WaterMarks, {"low": 0}, "low mark 0 must be above 0 and at most 1"),
+    (WaterMarks, {"low": 1.01}, "low mark 1.01 must be above 0 and at most 1"),
+    (WaterMarks, {"low": math.nan}, "low mark nan must be"),
+    (WaterMarks, {"snap": -0.1}, "snap -0.1 must be between 0 and 1"),
+    (WaterMarks, {"snap": 1.5}, "snap 1.5 must be between 0 and 1"),
+    (WaterMarks, {"snap": math.nan}, "snap nan must be between 0 and 1"),
 ]  # fmt: skip
 
 

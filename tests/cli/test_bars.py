@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from turnfold.cli.demo.bars import Bar, Legend, Part, share_cells
+from turnfold.cli.demo.charts import Bar, BarPart, Legend, share_cells
 from turnfold.cli.demo.texts import TEXTS, language_of
 
 AMOUNTS = st.lists(st.integers(0, 10_000), min_size=1, max_size=9)
@@ -41,7 +41,7 @@ def test_cells_are_in_proportion() -> None:
     assert share_cells([1, 0, 999], 10) == [1, 0, 9]
 
 
-PARTS = (Part("系统", 20, "s", "blue"), Part("free", 80, ".", "bright_black", solid=False))
+PARTS = (BarPart("系统", 20, "s", "blue"), BarPart("free", 80, ".", "bright_black", solid=False))
 
 
 def printed(thing: Bar | Legend, width: int) -> str:

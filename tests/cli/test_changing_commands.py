@@ -10,14 +10,15 @@ import pytest
 
 from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
 from turnfold import Memory, Scope, user
-from turnfold.cli import auditing_run
-from turnfold.memory import auditing
-from turnfold.memory.drive import drive
-from turnfold.memory.importing import FORMATS
+from turnfold.cli import audit as auditing_run
+from turnfold.importers import FORMATS
+from turnfold.inspect import auditor as auditing
 from turnfold.records import NewEntry
+from turnfold.runtime import drive
 from turnfold.stores import digest, open_store
-from turnfold.stores.sqlite_engine import Connection, SqliteEngine
-from turnfold.stores.sqlite_schema import MIGRATIONS
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.wire import lint
 
 
@@ -177,7 +178,7 @@ def test_a_file_that_grew_is_imported_again(tmp_path: Path) -> None:
     file.write_text("\n".join([said[1], *said]))
     other = invoke(["import", str(file), "--store", store])
     assert other.exit_code == 4
-    assert "says something else from entry 1 on" in other.stderr
+    assert "differs from entry 1 on" in other.stderr
     renamed = invoke_json(["import", str(file), "--session", "again", "--store", store])
     assert renamed["conversations"] == ["again"]
 
@@ -199,7 +200,7 @@ def test_an_audit_finds_nothing_until_something_is_wrong(
     assert found["entries"] == sum(one["entries"] for one in found["sessions"])
 
     def lies(*_arguments: object, **_options: object) -> list[auditing.AuditFault]:
-        return [auditing.AuditFault(auditing.AuditRule.DENSE, 3, "stands where 2 should")]
+        return [auditing.AuditFault(auditing.AuditRule.DENSE, 3, "found in place of 2")]
 
     monkeypatch.setattr(auditing_run, "audit", lies)
     result = invoke(["audit", "weather", "--store", store])

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tests.models.strict_server import Refuse, Say, StrictServer
 from turnfold import Memory
 from turnfold.cli.app import app
-from turnfold.cli.chat.answering import ModelAnswers, Quotes, pick_model
-from turnfold.cli.chat.talk import budget_line, default_store
+from turnfold.cli.chat import ModelAnswers, Quotes, budget_line, pick_model
+from turnfold.cli.store import default_store
 from turnfold.errors import InvalidOption
 from turnfold.models import OpenAIChat
 from turnfold.testing import ScriptedModel
@@ -32,7 +32,7 @@ def test_without_a_model_it_says_how_to_get_one_and_quotes_what_was_said(
     first = RUN.invoke(app, ["chat", *store], input="门禁密码是 4471\nsomething else entirely\n")
     assert first.exit_code == 0, first.output
     assert "--model" in first.output
-    assert "nothing like it was said before" in first.output
+    assert "no matching earlier message" in first.output
     again = RUN.invoke(app, ["chat", *store], input="密码是多少\n")
     assert "session notes (2 entries)" in again.output
     assert "#1 user: 门禁密码是 4471" in again.output
@@ -80,7 +80,7 @@ def test_which_model_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     named = pick_model(None, "http://localhost:1/v1", {"TURNFOLD_MODEL": "llama"})
     assert named is not None
     assert named.name == "llama"
-    with pytest.raises(InvalidOption, match="give --model too"):
+    with pytest.raises(InvalidOption, match="needs --model"):
         pick_model(None, "http://localhost:1/v1", {})
 
 
@@ -137,7 +137,7 @@ def test_stopping_an_answer_keeps_what_was_said(
     given = ["--model", "m", "--base-url", "http://localhost:1/v1", "--store", address(tmp_path)]
     talked = RUN.invoke(app, ["chat", *given, "--session", "s"], input="one\ntwo\n")
     assert talked.exit_code == 0, talked.output
-    assert "(stopped; what you said is kept)" in talked.output
+    assert "(stopped; your message is stored)" in talked.output
     with Memory(address(tmp_path)) as memory:
         assert len(memory.session("s").history()) == 2
 

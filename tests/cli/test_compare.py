@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnfold import Budget, Message, assistant, counter_for, system, tool, user
-from turnfold.cli.demo.compare import cached_tokens, compare, newest, tally
+from turnfold.cli.demo.comparison import cached_tokens, compare, newest, tally
 from turnfold.cli.demo.replay import replay
 from turnfold.cli.demo.sample import Sample, load_sample
 from turnfold.records import as_message

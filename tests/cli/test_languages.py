@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from turnfold import errors
 from turnfold.cli.app import app
+from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
 from turnfold.cli.demo.texts import language_of
-from turnfold.cli.exit_codes import told
-from turnfold.cli.help_words import COMMANDS, ERRORS, OPTIONS
+from turnfold.cli.exit_codes import error_text
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")
@@ -85,10 +85,10 @@ def test_no_translation_is_left_over() -> None:
 
 
 def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(OPTIONS, "Whose sessions.")
-    with pytest.raises(KeyError, match="Whose sessions"):
+    monkeypatch.delitem(OPTIONS, "Tenant whose sessions to use.")
+    with pytest.raises(KeyError, match="Tenant whose sessions"):
         test_every_command_has_its_help_in_both_languages(("sessions",))
-    with pytest.raises(KeyError, match="Whose sessions"):
+    with pytest.raises(AssertionError, match="Tenant whose sessions"):
         test_help_is_drawn_in_one_language(("sessions",))
 
 
@@ -117,14 +117,14 @@ def test_an_error_names_its_kind_and_keeps_its_numbers(
 ) -> None:
     nowhere = ("sessions", "--store", str(tmp_path / "none.db"))
     said, asked = run(*nowhere, language="zh"), run(*nowhere, language="en")
-    assert "turnfold: 没有找到：there is no store" in said
+    assert "turnfold: 没有找到：no store at" in said
     assert said.replace("没有找到：", "") == asked
     monkeypatch.setenv("TURNFOLD_LANG", "zh")
     for name in errors.__all__:
         kind = getattr(errors, name)
         error = kind.__new__(kind)
         Exception.__init__(error, "why")
-        assert told(error).endswith("：why"), name
+        assert error_text(error).endswith("：why"), name
     assert {*ERRORS} <= set(errors.__all__)
 
 

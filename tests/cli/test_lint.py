@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnfold.cli.app import app
-from turnfold.cli.lint import guess_provider
-from turnfold.wire import lint
+from turnfold.wire import guess_provider, lint
 
 RUN = CliRunner()
 
@@ -78,4 +77,4 @@ def test_what_is_no_history_is_told(tmp_path: Path) -> None:
     assert "neither JSON nor JSON Lines" in done.output
     named = RUN.invoke(app, ["lint", write(tmp_path, ORPHAN), "--provider", "nobody"])
     assert named.exit_code == 2
-    assert "is none of" in named.output
+    assert "is not one of" in named.output

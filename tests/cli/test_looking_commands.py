@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
 from turnfold import Budget, Memory, Scope
-from turnfold.cli import top_screen
-from turnfold.memory.drive import drive
+from turnfold.cli import top as top_screen
+from turnfold.runtime import drive
 from turnfold.stores import digest, open_store
 from turnfold.window import Section
 

@@ -15,8 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.source_tree import PACKAGE
-from turnfold import Budget, Context, Memory, as_messages, check, counter_for
+from turnfold import Budget, Context, Memory, counter_for
 from turnfold.cli.app import app
+from turnfold.records import as_messages
+from turnfold.window import check
 
 FOLDER = PACKAGE / "cli" / "demo"
 RAW: list[dict[str, Any]] = [

@@ -22,8 +22,7 @@ from tests.cli.seeded import invoke
 from turnfold.client import AsyncRemoteMemory, RemoteMemory
 from turnfold.errors import InvalidOption, TurnfoldError
 from turnfold.stores import addresses as addresses_module
-from turnfold.stores import open_store
-from turnfold.stores.addresses import shown_address
+from turnfold.stores import open_store, shown_address
 
 FORMS = (
     "postgresql://bob:{}@127.0.0.1:1/some",
@@ -296,7 +295,7 @@ def test_a_password_in_the_address_is_sent_and_not_logged(log: pytest.LogCapture
 
 @pytest.mark.parametrize("url", ["http://h/?a=1", "http://h#x", "ftp://h", "http://", "h:80", ""])
 def test_what_is_no_address_of_a_service_is_refused(url: str) -> None:
-    with pytest.raises(InvalidOption, match="is no address of a service"):
+    with pytest.raises(InvalidOption, match="is not an address of a service"):
         RemoteMemory(url)
 
 

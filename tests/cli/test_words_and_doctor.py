@@ -15,16 +15,17 @@ from typer.testing import CliRunner
 from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
 from tests.house.source_tree import PACKAGE, python_files
 from turnfold import errors
-from turnfold.cli import screen, store_address
+from turnfold.cli import doctor as checks
+from turnfold.cli import output as screen
+from turnfold.cli import store as store_address
 from turnfold.cli.app import app
-from turnfold.cli.budget_bar import band, sparkline, tick_line
 from turnfold.cli.commands.options import _complete_session
-from turnfold.cli.doctor import checks
-from turnfold.cli.exit_codes import ExitCode, code_of, telling
-from turnfold.cli.words import CHINESE, label
-from turnfold.memory.inspecting import CallPoint
-from turnfold.stores import sqlite_engine
-from turnfold.stores.addresses import shown_address
+from turnfold.cli.context import band, sparkline, tick_line
+from turnfold.cli.exit_codes import ExitCode, code_of, report_errors
+from turnfold.cli.labels import CHINESE, label
+from turnfold.inspect import CallPoint
+from turnfold.stores import shown_address
+from turnfold.stores.sqlite import engine as sqlite_engine
 
 
 def labels_in(text: str) -> set[str]:
@@ -75,8 +76,8 @@ def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
         names
     )
     drawn = invoke(["doctor", "--store", store]).stdout
-    assert "all is well" in drawn
-    assert "一切正常" in invoke(["doctor", "--store", store], LC_ALL="zh_CN.UTF-8").stdout
+    assert "no problems found" in drawn
+    assert "没有发现问题" in invoke(["doctor", "--store", store], LC_ALL="zh_CN.UTF-8").stdout
 
 
 def test_the_doctor_says_what_is_wrong_and_what_to_do(
@@ -101,7 +102,7 @@ def test_the_doctor_finds_a_damaged_entry(tmp_path: Path) -> None:
     found = invoke_json(["doctor", "--store", store])
     [contents] = [each for each in found["findings"] if each["name"] == "contents"]
     assert contents["state"] == "ok"
-    assert "as they were written" in contents["detail"]
+    assert "checksums match" in contents["detail"]
     with closing(apsw.Connection(str(next(tmp_path.glob("*.db"))))) as raw:
         raw.execute(
             "UPDATE entry SET body = CAST(replace(body, 'user', 'uzer') AS BLOB) WHERE seq = 2"
@@ -143,14 +144,14 @@ def test_every_error_has_its_code(
     error: errors.TurnfoldError, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code_of(error) == code
-    with pytest.raises(SystemExit) as ended, telling():
+    with pytest.raises(SystemExit) as ended, report_errors():
         raise error
     assert ended.value.code == code
     assert capsys.readouterr().err.startswith("turnfold: ")
 
 
 def test_what_nobody_foresaw_keeps_its_traceback() -> None:
-    with pytest.raises(ZeroDivisionError), telling():
+    with pytest.raises(ZeroDivisionError), report_errors():
         _ = 1 / 0
 
 

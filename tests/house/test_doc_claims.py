@@ -19,7 +19,7 @@ from tests.house.doc_claims import (
     ("dotted", "there"),
     [
         ("turnfold.window", True),
-        ("turnfold.window.assemble", True),
+        ("turnfold.window.assembly", True),
         ("turnfold.Memory", True),
         ("turnfold.memory.AsyncSession.context", True),
         ("turnfold.memory.AsyncSession.content", False),

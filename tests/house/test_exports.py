@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -89,3 +91,15 @@ def export_problems_with(module: ModuleType, exported: object) -> list[str]:
     """The problems of the module once its `__all__` is the given value."""
     vars(module)["__all__"] = exported
     return export_problems(module)
+
+
+def test_packages_are_attributes_of_turnfold() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", "import turnfold; print(turnfold.wire.anthropic.request.__name__)"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert shown.stdout == "request\n"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = turnfold.nothing

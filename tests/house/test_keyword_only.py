@@ -12,12 +12,15 @@ import turnfold
 MOST_POSITIONAL = 3
 DOCUMENTED = {
     "AgentMemory",
+    "Checkpoint",
     "ContentChunk",
+    "Entry",
     "MessageMemoryConfig",
     "SummaryTokenMemory",
     "TokenMemory",
 }
-"""Constructors whose parameters stand in this order in the documents they implement; the list only shrinks."""
+"""Constructors whose parameters stand in this order in the documents they implement, and values that stores make of
+columns."""
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

@@ -1,105 +1,113 @@
-"""The tree stays readable: short files and functions, names that explain, a reason per module."""
+"""Rules of the source tree: functions that fit a screen, names with one meaning, packages used through their faces."""
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
-import pytest
+from tests.house.source_tree import PACKAGE, ROOT, module_name, python_files, shown
 
-from tests.house.source_tree import PACKAGE, ROOT, python_files, shown
-
-LONGEST_FILE = 700
 LONGEST_FUNCTION = 60
-LONGEST_MEDIAN_FILE = 250
-SHORTEST_MODULE_DOCSTRING = 60
-EMPTY_WORDS = frozenset(
-    {"util", "utils", "helper", "helpers", "manager", "managers", "handler", "handlers"}
-)
+SHORTEST_DOCSTRING = 20
+MEDIAN_FILE = range(150, 351)
+MOST_NAMED_ING = 5
 
-SHIPPED = python_files(PACKAGE)
-ALL_FILES = python_files(PACKAGE, ROOT / "tests")
+Tree = Mapping[str, ast.Module]
 
 
-def line_count(text: str) -> int:
-    return len(text.splitlines())
+def parsed() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name."""
+    return {module_name(path): ast.parse(path.read_text("utf-8")) for path in python_files(PACKAGE)}
 
 
-def long_functions(text: str) -> list[str]:
+def long_functions(tree: ast.AST) -> list[str]:
     return [
         f"{node.name} has {length} lines"
-        for node in definitions(text)
-        if not isinstance(node, ast.ClassDef)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
     ]
 
 
-def definitions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node
+def imports_past_a_face(modules: Tree) -> list[str]:
+    """Imports of a module inside another package: `turnfold.a` may import `turnfold.b`, not `turnfold.b.c`."""
+    return sorted(
+        f"{name} imports {target}"
+        for name, tree in modules.items()
+        for target in _imported(tree, modules)
+        if target.startswith("turnfold.")
+        and target.count(".") > 1
+        and target.split(".")[1] != name.partition(".")[2].partition(".")[0]
+    )
 
 
-def words(name: str) -> set[str]:
-    """`HTTPHandler` and `http_handler` are both made of the words http and handler."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+", " ", name)
-    return set(spaced.lower().split())
+def _imported(tree: ast.Module, modules: Iterable[str]) -> Iterator[str]:
+    known = set(modules)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from [part for part in parts if part in known] or [node.module]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
-def empty_names(path: Path, text: str) -> list[str]:
-    """Names of folders, files, classes and functions that hide what they are for."""
-    names = [*Path(shown(path)).with_suffix("").parts, *(node.name for node in definitions(text))]
-    return [name for name in names if words(name) & EMPTY_WORDS]
+def classes_with_two_meanings(modules: Tree) -> dict[str, list[str]]:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for name, tree in modules.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+    return {name: found for name, found in homes.items() if len(found) > 1}
 
 
-def docstring_length(text: str) -> int:
-    return len(ast.get_docstring(ast.parse(text)) or "")
+def test_functions_fit_a_screen() -> None:
+    found = {
+        shown(path): long
+        for path in python_files(PACKAGE, ROOT / "tests")
+        if (long := long_functions(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found == {}
 
 
-@pytest.mark.parametrize("path", ALL_FILES, ids=shown)
-def test_files_and_functions_fit_the_reader(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert line_count(text) <= LONGEST_FILE
-    assert long_functions(text) == []
+def test_the_typical_file_is_neither_a_crumb_nor_a_drawer() -> None:
+    lengths = [len(path.read_text("utf-8").splitlines()) for path in python_files(PACKAGE)]
+    assert int(median(lengths)) in MEDIAN_FILE
 
 
-@pytest.mark.parametrize("path", ALL_FILES, ids=shown)
-def test_names_explain_themselves(path: Path) -> None:
-    assert empty_names(path, path.read_text(encoding="utf-8")) == []
+def test_modules_have_docstrings_and_are_named_by_nouns() -> None:
+    modules = parsed()
+    silent = [
+        name
+        for name, tree in modules.items()
+        if len(ast.get_docstring(tree) or "") < SHORTEST_DOCSTRING
+    ]
+    assert silent == []
+    assert len([name for name in modules if name.endswith("ing")]) <= MOST_NAMED_ING
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=shown)
-def test_every_module_says_why_it_exists(path: Path) -> None:
-    assert docstring_length(path.read_text(encoding="utf-8")) >= SHORTEST_MODULE_DOCSTRING
+def test_packages_are_used_through_their_faces() -> None:
+    assert imports_past_a_face(parsed()) == []
 
 
-def test_the_typical_file_is_short() -> None:
-    lengths = [line_count(path.read_text(encoding="utf-8")) for path in SHIPPED]
-    assert median(lengths) <= LONGEST_MEDIAN_FILE
+def test_a_class_name_means_one_thing() -> None:
+    assert classes_with_two_meanings(parsed()) == {}
 
 
-def test_the_rules_see_a_bad_file() -> None:
+def test_the_rules_see_a_bad_tree() -> None:
     body = "    pass\n"
-    assert long_functions("def short():\n" + body * (LONGEST_FUNCTION - 1)) == []
-    assert long_functions("async def long():\n" + body * LONGEST_FUNCTION) == ["long has 61 lines"]
-    assert long_functions("class A:\n    def m(self):\n" + "        1\n" * 60) == ["m has 61 lines"]
-    assert line_count("x\n" * 701) > LONGEST_FILE
-    assert docstring_length("x = 1\n") == 0
-    assert docstring_length('"""Short."""\n') < SHORTEST_MODULE_DOCSTRING
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "found"),
-    [
-        ("src/turnfold/string_utils.py", "", ["string_utils"]),
-        ("src/helpers/text.py", "", ["helpers"]),
-        ("src/a.py", "class HTTPHandler: ...", ["HTTPHandler"]),
-        ("src/a.py", "def window_manager(): ...", ["window_manager"]),
-        ("src/a.py", "class Managed: ...\ndef utilisation(): ...", []),
-    ],
-)
-def test_the_rule_sees_an_empty_name(path: str, text: str, found: list[str]) -> None:
-    assert empty_names(ROOT / path, text) == found
+    assert long_functions(ast.parse("def short():\n" + body * (LONGEST_FUNCTION - 1))) == []
+    assert long_functions(ast.parse("async def long():\n" + body * 60)) == ["long has 61 lines"]
+    bad = {
+        "turnfold": ast.parse("from turnfold.a import One"),
+        "turnfold.a": ast.parse(""),
+        "turnfold.a.one": ast.parse("class One: ..."),
+        "turnfold.b.two": ast.parse("class One: ...\nfrom turnfold.a.one import One"),
+        "turnfold.b.three": ast.parse("from turnfold.a import one\nfrom turnfold.b.two import One"),
+    }
+    assert imports_past_a_face(bad) == [
+        "turnfold.b.three imports turnfold.a.one",
+        "turnfold.b.two imports turnfold.a.one",
+    ]
+    assert classes_with_two_meanings(bad) == {"One": ["turnfold.a.one", "turnfold.b.two"]}

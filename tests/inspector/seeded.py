@@ -19,11 +19,9 @@ from tests.inspector.hostile import PAYLOADS
 from tests.service.running import PATIENCE, Running
 from turnfold.budget import Budget
 from turnfold.memory import Memory, Session
-from turnfold.records.snapshots import Snapshot
-from turnfold.service.app import make_app
-from turnfold.service.inspector import inspector_routes
-from turnfold.service.inspector.markup import address
-from turnfold.service.running import ServiceOptions, make_state
+from turnfold.records import Snapshot
+from turnfold.service import ServiceOptions, inspector_routes, make_app, make_state
+from turnfold.service.inspector.html import address
 
 __all__ = (
     "CONTENT",

@@ -13,11 +13,11 @@ import pytest
 from tests.inspector.reading import read_page
 from tests.inspector.seeded import inspected, store_at
 from turnfold.memory import Memory
-from turnfold.records.snapshots import Snapshot
-from turnfold.service.inspector import asked
-from turnfold.service.inspector.markup import address
+from turnfold.records import Snapshot
+from turnfold.service import ServiceOptions
+from turnfold.service.inspector import request as asked
+from turnfold.service.inspector.html import address
 from turnfold.service.inspector.screens import SCREENS
-from turnfold.service.running import ServiceOptions
 
 PICTURE = "data:image/png;base64," + "A" * 30_000
 
@@ -39,7 +39,7 @@ def client(tmp_path: Path) -> Iterator[httpx2.Client]:
 def home_of(name: str) -> ModuleType:
     """The module of a screen; the package has the screen itself under that name."""
     [screen] = [each for each in SCREENS if each.name == name]
-    return sys.modules[screen.draw.__module__]
+    return sys.modules[screen.render.__module__]
 
 
 def names(client: httpx2.Client, where: str) -> list[str]:
@@ -68,9 +68,9 @@ def test_figures_by_a_counter_nobody_knows_are_marked(
 ) -> None:
     [link] = read_page(client.get(address("sessions", "a")).text).all("a", class_="row")
     where = link.attributes["href"]
-    assert "not counted as it was then" not in client.get(where).text
+    assert "counted differently than when recorded" not in client.get(where).text
     monkeypatch.setattr(asked, "_counter", lambda _: None)
-    assert "not counted as it was then" in client.get(where).text
+    assert "counted differently than when recorded" in client.get(where).text
 
 
 @pytest.mark.parametrize("form", ["openai", "anthropic", "raw"])

@@ -12,8 +12,8 @@ from tests.inspector.hostile import PAYLOADS
 from tests.inspector.reading import dangers, read_page
 from tests.inspector.seeded import hostile_addresses, inspected, seed_hostile, store_at
 from tests.service.running import Running
-from turnfold.service.inspector import markup
-from turnfold.service.running import ServiceOptions
+from turnfold.service import ServiceOptions
+from turnfold.service.inspector import html as markup
 
 
 @pytest.fixture(scope="module")

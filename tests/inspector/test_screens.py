@@ -20,14 +20,13 @@ from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
 from turnfold.cli.app import app
-from turnfold.memory import Memory, Session
-from turnfold.memory.inspecting import call_point, call_view, diff_calls
-from turnfold.memory.tail import recalled_text
-from turnfold.service.inspector.copying import as_command
-from turnfold.service.inspector.drawing import parts_of
-from turnfold.service.inspector.markup import address
-from turnfold.service.inspector.serving import ASSETS, HEADERS
-from turnfold.service.running import ServiceOptions
+from turnfold.inspect import call_point, call_view, diff_calls
+from turnfold.memory import Memory, Session, recalled_text
+from turnfold.service import ServiceOptions
+from turnfold.service.inspector.charts import parts_of
+from turnfold.service.inspector.html import address
+from turnfold.service.inspector.page import as_command
+from turnfold.service.inspector.routes import ASSETS, HEADERS
 from turnfold.stores import Scope
 from turnfold.wire import anthropic, openai_chat
 
@@ -56,7 +55,7 @@ def session(served: tuple[Running, Session]) -> Session:
 
 def stored_at(service: Running) -> str:
     """The address of the store behind a service."""
-    return f"sqlite:///{asyncio.run(service.state.setting.store.health()).details['path']}"
+    return f"sqlite:///{asyncio.run(service.state.config.store.health()).details['path']}"
 
 
 def page(client: httpx2.Client, where: str) -> Found:
@@ -151,7 +150,7 @@ def test_a_call_shows_what_the_model_saw(client: httpx2.Client, session: Session
         left = [row[0] for each in found.all("table", class_="left-out") for row in rows(each)]
         assert left == [f"entries {o.first} to {o.last}" for o in seen.left_out]
         assert f"{made.tokens:,} / {made.allowed:,}" in found.one("main").text
-        assert "proved to be the very messages sent" in found.one("main").text
+        assert "verified: exactly the messages sent" in found.one("main").text
     assert any(call_view(session.explain(each.call)).left_out for each in session.calls())
 
 
@@ -231,7 +230,7 @@ def test_a_fork_from_a_checkpoint_is_a_command_that_works(
     command = shlex.split(found.one("pre", class_="copied").text)
     assert command[:3] == ["turnfold", "fork", TALK]
     assert found.all("form", method="post") == [], "a page changes nothing"
-    store = served[0].state.setting.store
+    store = served[0].state.config.store
     before = [each.conversation for each in asyncio.run(store.conversations(Scope("acme")))]
     done = CliRunner().invoke(app, [*command[1:], "--store", stored_at(served[0])])
     assert done.exit_code == 0, done.output

@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict  # noqa: E402
 from tests.inspector.seeded import TALK, inspected, seed, store_at  # noqa: E402
 from tests.stores.servers import fresh_database  # noqa: E402
 from turnfold.memory import Memory  # noqa: E402
-from turnfold.service.inspector.markup import address  # noqa: E402
-from turnfold.service.running import ServiceOptions  # noqa: E402
+from turnfold.service import ServiceOptions  # noqa: E402
+from turnfold.service.inspector.html import address  # noqa: E402
 
 CLOCK = re.compile(r"<time .*?</time>|after=\d{15,}|\b\d+-[0-9a-f]{12}\b")
 """What differs between two runs: moments, and the ids of checkpoints."""

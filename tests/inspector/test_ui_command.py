@@ -70,7 +70,7 @@ def test_it_makes_no_store(tmp_path: Path) -> None:
     with ui("--store", str(tmp_path / "none.db"), "--port", "0", "--no-browser") as process:
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode not in (0, None)
-    assert "there is no store" in said
+    assert "no store at" in said
     assert not (tmp_path / "none.db").exists()
 
 

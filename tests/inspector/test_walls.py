@@ -14,13 +14,13 @@ import pytest
 from tests.inspector.reading import dangers, read_page
 from tests.inspector.seeded import CONTENT, TALK, inspected, seed, store_at
 from tests.service.running import Running, make_tokens
+from turnfold.api import Right
 from turnfold.memory import Memory
-from turnfold.service.inspector import serving
-from turnfold.service.inspector.markup import ROOT
+from turnfold.service import ROOT, ServiceOptions, TokenFile, new_token
+from turnfold.service.auth import Caller
+from turnfold.service.inspector import routes as serving
+from turnfold.service.inspector.routes import COOKIE, HEADERS
 from turnfold.service.inspector.screens import SCREENS
-from turnfold.service.inspector.serving import COOKIE, HEADERS
-from turnfold.service.running import ServiceOptions
-from turnfold.service.tokens import Caller, Right, TokenFile, new_token
 
 QUERIES = {
     "diff": "?before={call}&after={call}",

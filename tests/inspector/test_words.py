@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.house.source_tree import ROOT
-from turnfold.service.inspector.frame import TABS
-from turnfold.service.inspector.words import CHINESE, Words, language_of
+from turnfold.service.inspector.labels import CHINESE, PageLabels, language_of
+from turnfold.service.inspector.page import TABS
 
 SOURCE = sorted((ROOT / "src/turnfold/service/inspector").rglob("*.py"))
 COMPUTED = {
@@ -64,7 +64,7 @@ def test_twins_have_the_same_figures(english: str) -> None:
 
 def test_a_label_without_its_chinese_would_be_noticed() -> None:
     with pytest.raises(KeyError):
-        Words("zh")("a label nobody translated")
+        PageLabels("zh")("a label nobody translated")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,9 @@ from typing import cast
 
 from tests.memory.fold_actors import CONVERSATION, COUNTER, NOW, SCOPE
 from tests.memory.interleaving import Finished, Program
-from turnfold.memory.drive import drive
-from turnfold.memory.waiting import Way
 from turnfold.records import Document, Entry, NewEntry, user
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
+from turnfold.runtime import Runtime, drive
+from turnfold.stores import MemoryStore, Store
 
 __all__ = ("documented_begun", "documented_faults", "documented_summariser", "documented_writer")
 
@@ -39,7 +37,7 @@ def documented_begun(turns: int) -> MemoryStore:
 def documented_writer(name: str) -> Program:
     """Inserts the row, reads the session's value, writes it back with one more turn."""
 
-    async def write(store: Store, way: Way) -> object:  # noqa: ARG001 (it waits for nothing)
+    async def write(store: Store, runtime: Runtime) -> object:  # noqa: ARG001 (it waits for nothing)
         await store.append(SCOPE, CONVERSATION, [_row(name)])
         value = await _read_pointer(store)
         await _write_pointer(store, {**value, "count": value["count"] + 1})
@@ -51,7 +49,7 @@ def documented_writer(name: str) -> Program:
 def documented_summariser() -> Program:
     """Reads everything, summarises it, reads the newest again, inserts the row, points to it."""
 
-    async def fold(store: Store, way: Way) -> object:  # noqa: ARG001 (the model answers between two steps)
+    async def fold(store: Store, runtime: Runtime) -> object:  # noqa: ARG001 (the model answers between two steps)
         covered = _turns(await store.read(SCOPE, CONVERSATION))
         value = await _read_pointer(store)
         recent = _turns(await store.read(SCOPE, CONVERSATION))[-_RECENT:]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from tests.memory.fold_actors import COUNTER
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import ModelWriter, SummaryTask
+from turnfold.memory import ModelWriter, SummaryTask
 from turnfold.records import Message, assistant, tool, user
+from turnfold.runtime import Runtime
 
 __all__ = ("HOSTILE", "Fault", "FaultyModel", "SetClock", "long_history", "turn")
 
@@ -77,10 +77,10 @@ class FaultyModel:
         # Whatever is asked never answers: however slow the machine, this limit is what ends it.
         self._hangs = ModelWriter(self._never, seconds=0.002)
 
-    async def write(self, task: SummaryTask, way: Way) -> str:
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:
         if self.fault is Fault.TIMEOUT:
-            return await self._hangs.write(task, way)
-        return await self._good.write(task, way)
+            return await self._hangs.write(task, runtime)
+        return await self._good.write(task, runtime)
 
     def _never(self, prompt: str) -> str:
         self.asked.append(prompt)

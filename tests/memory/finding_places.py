@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from turnfold import Budget, FindingRule, Memory, check
+from turnfold import Budget, FindingRule, Memory
 from turnfold.memory import Session
 from turnfold.records import ToolCall
+from turnfold.window import check
 
 __all__ = ("MINUTE", "RULES", "TOC", "WIDE", "Places", "ask", "call", "place", "session", "tail")
 

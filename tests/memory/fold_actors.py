@@ -11,15 +11,11 @@ from tests.memory.store_copies import fingerprint
 from tests.window.transcripts import CharacterText
 from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted
-from turnfold.memory import AsyncSession, Memory
-from turnfold.memory.drive import drive
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import SummaryTask
+from turnfold.inspect import audit
+from turnfold.memory import AsyncSession, Memory, SummaryTask, make_config
 from turnfold.records import assistant, user
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Erasure, Scope, Store
-from turnfold.testing.audit import audit
+from turnfold.runtime import Runtime, drive
+from turnfold.stores import Erasure, MemoryStore, Scope, Store
 from turnfold.tokens import TokenCounter
 from turnfold.window import check
 
@@ -40,14 +36,14 @@ class Notes:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it waits for nothing)
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:  # noqa: ARG002 (it waits for nothing)
         heard = " ".join(f"{passage.position}" for passage in task.passages)
         return f"{self.name} heard {heard} after {len(task.previous)} characters"
 
 
 def session_over(
     store: Store,
-    way: Way,
+    runtime: Runtime,
     name: str,
     *,
     checkpoint: str = "manual",
@@ -55,9 +51,9 @@ def session_over(
     budget: int = 2_000,
 ) -> AsyncSession:
     """A handle as another process would hold it: nothing of it is left to chance or to a clock."""
-    setting = make_setting(
+    config = make_config(
         store,
-        way,
+        runtime,
         blocking=False,
         counter=COUNTER,
         budget=Budget(max_tokens=budget),
@@ -67,9 +63,9 @@ def session_over(
         clock=lambda: NOW,
     )
     # A lease of no length is one that always lapsed: nothing but the compare-and-swap keeps two from folding at once.
-    policy = replace(setting.policy, lease=lease)
-    session = AsyncSession(CONVERSATION, replace(setting, policy=policy))
-    session._keeper._owner = name
+    policy = replace(config.policy, lease=lease)
+    session = AsyncSession(CONVERSATION, replace(config, policy=policy))
+    session._folds._owner = name
     return session
 
 
@@ -95,10 +91,10 @@ def writers(*names: str, turns: int = 1, retries: bool = False) -> Program:
     Any other order of the same writers is this one under other names: the orders of `n` of them are n! times these.
     """
 
-    async def write(store: Store, way: Way) -> object:
+    async def write(store: Store, runtime: Runtime) -> object:
         acknowledged: list[tuple[str, int]] = []
         for name in names:
-            session = session_over(store, way, name)
+            session = session_over(store, runtime, name)
             with suppress(ConversationDeleted):
                 acknowledged += await _turns(session, name, turns, retries=retries)
         return acknowledged
@@ -122,8 +118,8 @@ async def _turns(
 def summariser(name: str, *, lease: float = 0.0) -> Program:
     """Folds everything but the newest turn."""
 
-    async def fold(store: Store, way: Way) -> object:
-        session = session_over(store, way, name, lease=lease)
+    async def fold(store: Store, runtime: Runtime) -> object:
+        session = session_over(store, runtime, name, lease=lease)
         with suppress(ConversationDeleted):
             await session.checkpoint()
         return None
@@ -134,8 +130,10 @@ def summariser(name: str, *, lease: float = 0.0) -> Program:
 def reader(name: str, *, checkpoint: str, budget: int, lease: float = 0.0) -> Program:
     """Asks for a context, which folds on the way or begins to."""
 
-    async def read(store: Store, way: Way) -> object:
-        session = session_over(store, way, name, checkpoint=checkpoint, lease=lease, budget=budget)
+    async def read(store: Store, runtime: Runtime) -> object:
+        session = session_over(
+            store, runtime, name, checkpoint=checkpoint, lease=lease, budget=budget
+        )
         with suppress(ConversationDeleted):
             return check(await session.context())
         return None
@@ -146,8 +144,8 @@ def reader(name: str, *, checkpoint: str, budget: int, lease: float = 0.0) -> Pr
 def agent(name: str, *, turns: int, budget: int) -> Program:
     """One process whose calls begin folds in the background, and which writes on while they run."""
 
-    async def work(store: Store, way: Way) -> object:
-        session = session_over(store, way, name, checkpoint="background", budget=budget)
+    async def work(store: Store, runtime: Runtime) -> object:
+        session = session_over(store, runtime, name, checkpoint="background", budget=budget)
         acknowledged: list[tuple[str, int]] = []
         with suppress(ConversationDeleted):
             for turn in range(turns):
@@ -165,9 +163,9 @@ def agent(name: str, *, turns: int, budget: int) -> Program:
 def clearer() -> Program:
     """Starts the conversation over."""
 
-    async def clear(store: Store, way: Way) -> object:
+    async def clear(store: Store, runtime: Runtime) -> object:
         with suppress(ConversationDeleted):
-            await session_over(store, way, "clearer").clear()
+            await session_over(store, runtime, "clearer").clear()
         return None
 
     return clear
@@ -176,8 +174,8 @@ def clearer() -> Program:
 def deleter() -> Program:
     """Erases the conversation."""
 
-    async def erase(store: Store, way: Way) -> object:
-        return await session_over(store, way, "deleter").delete()
+    async def erase(store: Store, runtime: Runtime) -> object:
+        return await session_over(store, runtime, "deleter").delete()
 
     return erase
 

@@ -17,16 +17,9 @@ from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
 from turnfold.memory import AsyncSession, Memory
-from turnfold.memory.drive import drive
-from turnfold.records import (
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    ToolResult,
-    encode_message,
-)
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.records import ImagePart, Message, TextPart, ToolCall, ToolResult, encode_message
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore
 from turnfold.window import Context
 
 __all__ = (

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from tests.memory.fence_reader import BREAKS
-from turnfold.window import fence, fence_mark
+from turnfold.text import fence, fence_mark
 
 __all__ = ("PIECES", "hostile_text")
 

@@ -29,14 +29,12 @@ import pytest
 from tests.memory.store_copies import content, copied, fingerprint
 from tests.stores.epochs import draw_one_epoch
 from turnfold.errors import TurnfoldError
-from turnfold.memory.drive import drive
-from turnfold.memory.waiting import Way
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
+from turnfold.runtime import Runtime, drive
+from turnfold.stores import MemoryStore, Store
 
 __all__ = ("Explored", "Finished", "Interleavings", "Program")
 
-Program = Callable[[Store, Way], Coroutine[object, object, object]]
+Program = Callable[[Store, Runtime], Coroutine[object, object, object]]
 """What a process does, given its store and its way of waiting."""
 Judge = Callable[[MemoryStore, "Sequence[Finished]"], Sequence[str]]
 """The kinds of faults at an end, from the store and what each process returned."""
@@ -119,7 +117,7 @@ class _SteppedWay:
         self._process = process
         self._names: set[str] = set()
 
-    def turnstile(self) -> AbstractAsyncContextManager[None]:
+    def lock(self) -> AbstractAsyncContextManager[None]:
         return _Turnstile()
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
@@ -159,7 +157,7 @@ class _Process:
     def __init__(self, program: Program) -> None:
         self.strands: list[_Strand] = []
         self._store = _SteppedStore()
-        self.spawn(program(cast("Store", self._store), cast("Way", _SteppedWay(self))))
+        self.spawn(program(cast("Store", self._store), cast("Runtime", _SteppedWay(self))))
 
     def spawn(self, coroutine: Coroutine[object, object, object]) -> None:
         self.strands.append(_Strand(coroutine))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from turnfold.tokens.counts import Certainty
+from turnfold.tokens import Certainty
 
 
 class Noting:

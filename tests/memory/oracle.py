@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from turnfold.memory import Manifest
 from turnfold.records import Checkpoint, Entry, Message
 from turnfold.tokens import TokenCounter
-from turnfold.window import Context, Fate, Outcome, Section, check
+from turnfold.window import Context, Omission, Outcome, Section, check
 
 __all__ = ("Books", "Judged", "faults")
 
@@ -174,7 +174,7 @@ def _homes(judged: Judged, books: Books) -> Iterator[str]:
                 yield f"nowhere: entry {entry.seq} {fault}"
 
 
-def _homeless(judged: Judged, seq: int, fate: Fate | None, covered: int, *, shown: bool) -> str:
+def _homeless(judged: Judged, seq: int, fate: Omission | None, covered: int, *, shown: bool) -> str:
     """What is wrong with the place of one message; empty when nothing is."""
     cleared = judged.manifest.cleared
     if shown:

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnfold import (
-    BudgetTooSmall,
-    Message,
-    MessageMemory,
-    MessageMemoryConfig,
-)
-from turnfold.memory.drive import drive
-from turnfold.stores.protocol import Scope
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold import BudgetTooSmall, Message, MessageMemory, MessageMemoryConfig
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore
 
 __all__ = (
     "BUDGETS",

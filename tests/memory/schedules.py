@@ -31,19 +31,30 @@ from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound
-from turnfold.memory import AsyncSession, Memory, Session
-from turnfold.memory.drive import drive
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.manifests import CALL, read_manifest
-from turnfold.memory.notes import CLEARED, SESSION, STAND_IN, ClearedNote, StandIn, read_note
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import SummaryTask
-from turnfold.records import Document, Entry, Message, NewEntry, Usage, assistant, tool, user
+from turnfold.fold import passages as reading
+from turnfold.inspect import audit
+from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config
+from turnfold.memory.call_log import CALL, read_manifest
+from turnfold.records import (
+    CLEARED,
+    SESSION,
+    STAND_IN,
+    ClearedNote,
+    Document,
+    Entry,
+    Message,
+    NewEntry,
+    StandIn,
+    Usage,
+    assistant,
+    read_note,
+    tool,
+    user,
+)
+from turnfold.runtime import Runtime, drive
+from turnfold.stores import MemoryStore, Scope, Store
 from turnfold.stores.ledger import row_entry
-from turnfold.stores.memory_store import MemoryStore, _Conversation
-from turnfold.stores.protocol import Scope, Store
-from turnfold.summary import reading
-from turnfold.testing.audit import audit
+from turnfold.stores.memory import _Conversation
 
 __all__ = ("Kind", "run_schedule", "run_schedules")
 
@@ -103,7 +114,7 @@ class _Store(MemoryStore):
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
-        rows = self._found(scope, conversation).rows
+        rows = self._find(scope, conversation).rows
         return [_entry(row) for row in rows[after:upto][:limit]]
 
 
@@ -207,7 +218,7 @@ class _SteppedWay:
         self._handle = handle
         self._names: set[str] = set()
 
-    def turnstile(self) -> AbstractAsyncContextManager[None]:
+    def lock(self) -> AbstractAsyncContextManager[None]:
         return _Lock(self._handle.world)
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
@@ -274,7 +285,7 @@ class _Model:
         self._dice = dice
         self._patience = patience
 
-    async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it pauses by itself)
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:  # noqa: ARG002 (it pauses by itself)
         if self.name == "stuck":
             for _ in range(self._patience):
                 await _Pause()
@@ -303,9 +314,9 @@ class _Handle:
         world = self.world
         model = world.model
         store = cast("Store", _SteppedStore(self))
-        setting = make_setting(
+        config = make_config(
             store,
-            cast("Way", _SteppedWay(self)),
+            cast("Runtime", _SteppedWay(self)),
             blocking=False,
             counter=COUNTER,
             budget=world.budget,
@@ -318,8 +329,8 @@ class _Handle:
             clock=lambda: NOW,
         )
         if isinstance(world.store, _Store):  # how long it takes is measured around the others
-            setting = replace(setting, store=store)
-        self.session = AsyncSession(world.name, setting)
+            config = replace(config, store=store)
+        self.session = AsyncSession(world.name, config)
 
     async def later_act(self) -> None:
         """Wait until it has begun none, one or two more acts."""
@@ -538,7 +549,7 @@ class _World:
     def books(self) -> Books:
         """What the store holds now."""
         if isinstance(self.store, _Store):
-            return _books(self.store._found(SCOPE, self.name))
+            return _books(self.store._find(SCOPE, self.name))
         entries = list[Entry]()
         while page := drive(self.store.read(SCOPE, self.name, after=len(entries), limit=_PAGE)):
             entries += page

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnfold import AsyncShortMemory, ShortMemory
+from turnfold import ShortMemory
+from turnfold.memories import AsyncShortMemory
 
 __all__ = ("Place", "as_url", "opener", "short", "talk")
 

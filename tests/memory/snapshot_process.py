@@ -10,8 +10,8 @@ import sys
 
 from tests.memory.workspaces import made_files, snapshots_in
 from turnfold import Snapshot
-from turnfold.memory.drive import drive
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 
 __all__ = ("files_of", "main")
 

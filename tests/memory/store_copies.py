@@ -8,7 +8,7 @@ from typing import cast
 
 from turnfold.errors import TurnfoldError
 from turnfold.records import Message, encode_message
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.stores import MemoryStore
 
 __all__ = ("content", "copied", "fingerprint")
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import AgentMemory, AgentMemoryConfig, ContentChunk
+from turnfold import AgentMemory, ContentChunk
 from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.memories import AgentMemoryConfig
 from turnfold.tokens import counter_for
 
 COUNTER = counter_for("gpt-4o")

@@ -9,8 +9,8 @@ from math import log2
 import pytest
 
 from turnfold import Memory, ShortMemory
-from turnfold.memory.calls import Calls
-from turnfold.memory.manifests import call_key
+from turnfold.memory import call_key
+from turnfold.memory.call_log import CallLog
 from turnfold.stores import MemoryStore
 
 _VERBS = (
@@ -75,8 +75,8 @@ def test_the_name_of_a_call_is_found_among_many(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_who_tries_every_name_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def next_one(_self: Calls, _seq: int, taken: int) -> int:
+    async def next_one(_self: CallLog, _seq: int, taken: int) -> int:
         return taken + 1
 
-    monkeypatch.setattr(Calls, "_next_free", next_one)
+    monkeypatch.setattr(CallLog, "_next_free", next_one)
     assert _call_by_new_handles(_Asked(monkeypatch)) > _HANDLES

@@ -10,12 +10,11 @@ import pytest
 
 from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
+from turnfold.inspect import AuditRule, audit
 from turnfold.memory import AsyncMemory, Memory, Session
-from turnfold.memory.live_window import LiveWindow
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
-from turnfold.testing.audit import AuditRule, audit
-from turnfold.window import Context, Fate, Outcome
+from turnfold.memory.window import LiveWindow
+from turnfold.stores import MemoryStore, Scope
+from turnfold.window import Context, Omission, Outcome
 
 BUDGET = Budget(max_tokens=900)
 SCOPE = Scope("default")
@@ -125,21 +124,21 @@ def test_a_changed_log_is_seen(store: MemoryStore) -> None:
     assert AuditRule.PROVED in rules(session, context)
 
 
-def without_folded(fates: tuple[Fate, ...]) -> tuple[Fate, ...]:
+def without_folded(fates: tuple[Omission, ...]) -> tuple[Omission, ...]:
     return tuple(fate for fate in fates if fate.outcome is not Outcome.FOLDED)
 
 
-def wordless(fates: tuple[Fate, ...]) -> tuple[Fate, ...]:
+def wordless(fates: tuple[Omission, ...]) -> tuple[Omission, ...]:
     return tuple(fate._replace(outcome=Outcome.DROPPED, reason=" ") for fate in fates)
 
 
-def also_dropped(fates: tuple[Fate, ...]) -> tuple[Fate, ...]:
+def also_dropped(fates: tuple[Omission, ...]) -> tuple[Omission, ...]:
     return (*fates, *(fate._replace(outcome=Outcome.DROPPED) for fate in fates))
 
 
 @pytest.mark.parametrize("falsify", [without_folded, wordless, also_dropped])
 def test_a_receipt_that_is_silent_wordless_or_says_two_things_is_seen(
-    store: MemoryStore, falsify: Callable[[tuple[Fate, ...]], tuple[Fate, ...]]
+    store: MemoryStore, falsify: Callable[[tuple[Omission, ...]], tuple[Omission, ...]]
 ) -> None:
     session = talked(store)
     context = session.context()

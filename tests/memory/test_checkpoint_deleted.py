@@ -10,9 +10,8 @@ import pytest
 
 from turnfold import Memory
 from turnfold.errors import ConversationDeleted
-from turnfold.stores import MemoryStore, Scope, Store
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 
 SCOPE = Scope("alice")
 
@@ -27,7 +26,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     else:
         pytest.importorskip("psycopg", reason="needs psycopg")
         from tests.stores.servers import fresh_database
-        from turnfold.stores.postgres_store import PostgresStore
+        from turnfold.stores.postgres.store import PostgresStore
 
         opened = PostgresStore(fresh_database(), blocking=True)
     yield opened

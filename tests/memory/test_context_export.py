@@ -16,12 +16,10 @@ from tests.memory.test_snapshots import snapshots
 from tests.memory.workspaces import kept_store, made_files
 from turnfold import MemoryModule, Snapshot
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
-from turnfold.memory.drive import drive
-from turnfold.memory.workspace import carrying
-from turnfold.records import Document
-from turnfold.records.snapshots import content_digest
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store
+from turnfold.memories.memory_module import export as carrying
+from turnfold.records import Document, content_digest
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, Store
 from turnfold.testing import ScriptedModel
 
 __all__ = ("kept_store",)

@@ -9,7 +9,7 @@ import pytest
 from tests.memory.noting import Noting
 from turnfold import Budget, Memory
 from turnfold.records import Message
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.stores import MemoryStore
 from turnfold.tokens import TokenCounter
 from turnfold.window import Transcript
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from turnfold.errors import InvalidOption
-from turnfold.memory.drive import drive
+from turnfold.runtime import drive
 
 
 async def answer(value: int) -> int:

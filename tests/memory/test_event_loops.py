@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from turnfold import AsyncMemory, AsyncSession, Budget, check
+from turnfold import AsyncMemory, AsyncSession, Budget
 from turnfold.errors import TurnfoldError
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.stores import MemoryStore
+from turnfold.window import check
 
 SECONDS = 60.0
 """A limit that is only reached when somebody waits for ever."""
@@ -159,7 +160,7 @@ def test_loops_at_the_same_time_with_handles_of_their_own(memory: AsyncMemory) -
     seen = Seen()
 
     def work(number: int) -> Callable[[], Coroutine[None, None, None]]:
-        session = AsyncSession("one", memory._setting)
+        session = AsyncSession("one", memory._config)
         return lambda: speak(session, f"loop {number}", 12, seen)
 
     at_once([work(number) for number in range(LOOPS)], seen)

@@ -214,8 +214,8 @@ def test_memory_alone_is_enough() -> None:
 
 def test_a_damaged_document_is_told(session: Session, place: Places) -> None:
     session.findings.note(call("search"), "text")
-    awaiting = session._awaiting._follower
-    from turnfold.memory.drive import drive
+    awaiting = session._awaiting._cache
+    from turnfold.runtime import drive
 
     drive(awaiting.store.put_document(awaiting.scope, "one", Document("finding", "x", b"{", 0)))
     with pytest.raises(InvalidRecord, match="finding/x"):

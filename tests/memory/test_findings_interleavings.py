@@ -14,11 +14,10 @@ from tests.memory.fold_actors import COUNTER, NOW, begun, session_over
 from tests.memory.interleaving import Explored, Finished, Interleavings, Program
 from turnfold import FindingRule, Memory
 from turnfold.errors import ConversationDeleted
-from turnfold.memory import finding_shelf
-from turnfold.memory.waiting import Way
+from turnfold.findings import store as finding_store
 from turnfold.records import Document, Finding, ToolCall
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store, Written
+from turnfold.runtime import Runtime
+from turnfold.stores import MemoryStore, Scope, Store, Written
 
 C = "c"
 RULES = (
@@ -30,8 +29,8 @@ RULES = (
 def noter(content: str, asked: int, *, query: str = "a", most: int = 9, ran: str = "") -> Program:
     """Says that a tool ran where one is named, then notes a result of `search`."""
 
-    async def note(store: Store, way: Way) -> object:
-        findings = session_over(store, way, content).findings
+    async def note(store: Store, runtime: Runtime) -> object:
+        findings = session_over(store, runtime, content).findings
         findings.use(RULES, most=most)
         if ran:
             await findings.ran(ran)
@@ -42,12 +41,12 @@ def noter(content: str, asked: int, *, query: str = "a", most: int = 9, ran: str
     return note
 
 
-def dropper(store: Store, way: Way) -> object:
-    return session_over(store, way, "dropper").findings.clear()
+def dropper(store: Store, runtime: Runtime) -> object:
+    return session_over(store, runtime, "dropper").findings.clear()
 
 
-def deleter(store: Store, way: Way) -> object:
-    return session_over(store, way, "deleter").delete()
+def deleter(store: Store, runtime: Runtime) -> object:
+    return session_over(store, runtime, "deleter").delete()
 
 
 def left(store: MemoryStore) -> list[Finding]:
@@ -77,7 +76,7 @@ def test_the_newer_of_two_results_stays_whoever_writes_last() -> None:
 def test_without_the_comparison_the_older_would_stay_in_some_orders(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(finding_shelf, "merged", lambda _, new: new)
+    monkeypatch.setattr(finding_store, "newer_finding", lambda _, new: new)
     assert explored(noter("older", 3), noter("newer", 4), judge=the_newer).faults
 
 
@@ -127,8 +126,8 @@ def test_the_bound_holds_once_the_next_is_noted() -> None:
 
 
 def test_what_ran_is_not_forgotten_when_two_say_so() -> None:
-    async def says(store: Store, way: Way) -> object:
-        findings = session_over(store, way, "says").findings
+    async def says(store: Store, runtime: Runtime) -> object:
+        findings = session_over(store, runtime, "says").findings
         findings.use([FindingRule("search", invalidated_by=("update", "other"))])
         await findings.ran("other")
 
@@ -136,7 +135,7 @@ def test_what_ran_is_not_forgotten_when_two_say_so() -> None:
         with Memory(store, counter=COUNTER, clock=lambda: NOW) as memory:
             session = memory.session(C)
             session.findings.list()
-            ran = session._awaiting._follower.findings.ran
+            ran = session._awaiting._cache.findings.ran
         return [*wrong(finished), *([] if set(ran) == {"update", "other"} else [f"ran {ran}"])]
 
     found = explored(noter("x", 3, ran="update"), says, judge=stale)
@@ -146,8 +145,8 @@ def test_what_ran_is_not_forgotten_when_two_say_so() -> None:
 def test_a_read_beside_a_change_never_holds() -> None:
     """One process reads what another is changing: the read began before the change was done."""
 
-    async def changes(store: Store, way: Way) -> object:
-        findings = session_over(store, way, "changes").findings
+    async def changes(store: Store, runtime: Runtime) -> object:
+        findings = session_over(store, runtime, "changes").findings
         findings.use(RULES)
         await findings.ran("update")
 

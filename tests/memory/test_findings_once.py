@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.memory.finding_places import ask, place, session, tail
-from turnfold.memory import Session, assembling
+from turnfold.memory import Session
+from turnfold.memory import context as assembling
 
 __all__ = ("place", "session")
 
@@ -74,7 +75,7 @@ def test_a_recall_that_does_not_know_what_is_shown_is_caught(
     def never(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(assembling, "_shown_in", never)
+    monkeypatch.setattr(assembling, "_is_shown_by", never)
     shown = _folded(session, fact, question, query=question)
     assert f"\n {fact}\n" in shown
     assert f"tool: {fact}" in shown

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.finding_places import RULES, TOC, WIDE, ask, call, place, session, tail
-from turnfold import Budget, Memory, check
+from turnfold import Budget, Memory
 from turnfold.memory import Session
-from turnfold.window import Section
+from turnfold.window import Section, check
 
 __all__ = ("place", "session")
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.memory.noting import Noting
 from turnfold import Budget, Memory
+from turnfold.fold import MemoizedCounter, Passage, ReadCache, extract_summary
+from turnfold.fold import passages as reading
+from turnfold.fold.facts import find_hits
 from turnfold.records import Checkpoint
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.summary import Passage, extract_summary, reading
-from turnfold.summary.facts import find_hits
-from turnfold.summary.reading import CountedOnce, Reading
+from turnfold.stores import MemoryStore
 from turnfold.tokens import TokenCounter
 
 _TURNS = 120
@@ -67,7 +67,7 @@ def test_without_what_is_remembered_it_would_count_more_and_choose_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     share, checkpoints = _played()
-    monkeypatch.setattr(CountedOnce, "__call__", lambda self, text: self._count(text))
+    monkeypatch.setattr(MemoizedCounter, "__call__", lambda self, text: self._count(text))
     more, same = _played()
     assert more > share + 0.3
     assert [each.text for each in same] == [each.text for each in checkpoints]
@@ -101,6 +101,6 @@ def test_what_was_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> Non
     most = max(read.values())
     assert most <= folds, f"a sentence was read {most} times in {folds} folds"
     once = sum(read.values())
-    monkeypatch.setattr(Reading, "hits", lambda _, text, kind: tuple(noting(text, kind)))
+    monkeypatch.setattr(ReadCache, "hits", lambda _, text, kind: tuple(noting(text, kind)))
     _played()
     assert sum(read.values()) - once > 1.5 * once

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnfold import Budget, InvalidBudget, Memory, WaterMarks
+from turnfold import Budget, Memory
+from turnfold.budget import WaterMarks
+from turnfold.errors import InvalidBudget
 
 
 def folded_at(marks: WaterMarks) -> list[int]:

@@ -13,13 +13,11 @@ from tests.memory.faulty_model import HOSTILE, Fault, FaultyModel, SetClock, lon
 from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted, SummaryFailed
-from turnfold.memory import Memory, Session
-from turnfold.memory.fold_keeper import FoldMode, MemoryMode
-from turnfold.memory.folding import Folder, FoldRange
-from turnfold.memory.metrics.meter import Meter
+from turnfold.inspect import audit
+from turnfold.memory import Folder, FoldMode, FoldRange, Memory, MemoryMode, Session
 from turnfold.records import Checkpoint, Message
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.testing.audit import audit
+from turnfold.stores import MemoryStore
+from turnfold.telemetry import Meter
 from turnfold.window import Context, Outcome, Section, check
 
 BUDGET = Budget(max_tokens=900)

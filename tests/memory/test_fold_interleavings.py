@@ -30,12 +30,11 @@ from tests.memory.fold_actors import (
     writers,
 )
 from tests.memory.interleaving import Explored, Interleavings, Program
-from turnfold.memory import assembling
-from turnfold.memory.folding import Folder, FoldRange
-from turnfold.memory.waiting import Way
+from turnfold.memory import Folder, FoldRange
+from turnfold.memory import context as assembling
 from turnfold.records import Checkpoint, Entry
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store
+from turnfold.runtime import Runtime
+from turnfold.stores import MemoryStore, Scope, Store
 
 LONG = 600
 """Characters of a question, where calls under a budget of `SMALL` tokens are to fold."""
@@ -53,7 +52,7 @@ def build_again(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
 
     Each time is another 14 calls of the store for all others to come between. The second is the same code as the first.
     """
-    monkeypatch.setattr(assembling, "_FENCED", times + 1)
+    monkeypatch.setattr(assembling, "_FENCED_TRIES", times + 1)
 
 
 def crowd(*, deleted: bool) -> list[Program]:
@@ -214,9 +213,9 @@ class Careless(MemoryStore):
         self, scope: Scope, conversation: str, checkpoint: Checkpoint, **fences: Any
     ) -> Checkpoint:
         del fences
-        with self._writing(scope, conversation) as held:
-            held.checkpoints.append(checkpoint)
-            self._touch(held, checkpoint=checkpoint.id)
+        with self._change(scope, conversation) as record:
+            record.checkpoints.append(checkpoint)
+            self._touch(record, checkpoint=checkpoint.id)
             return checkpoint
 
 
@@ -273,9 +272,9 @@ def test_a_store_that_forgets_what_it_erased_is_caught() -> None:
 
 
 def test_strands_of_one_process_that_wait_for_each_other_are_caught() -> None:
-    async def stuck(store: Store, way: Way) -> object:  # noqa: ARG001 (a way is all it needs)
-        turnstile = way.turnstile()
-        async with turnstile, turnstile:
+    async def stuck(store: Store, runtime: Runtime) -> object:  # noqa: ARG001 (a way is all it needs)
+        lock = runtime.lock()
+        async with lock, lock:
             return None
 
     found = every_order(stuck, summariser("a"))

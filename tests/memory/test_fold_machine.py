@@ -19,12 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted, SummaryFailed
-from turnfold.memory import AsyncMemory, AsyncSession
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import SummaryTask
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
-from turnfold.testing.audit import audit
+from turnfold.inspect import audit
+from turnfold.memory import AsyncMemory, AsyncSession, SummaryTask
+from turnfold.runtime import Runtime
+from turnfold.stores import MemoryStore, Scope
 
 SCOPE = Scope("default")
 BUDGET = Budget(max_tokens=700)
@@ -45,7 +43,7 @@ class SlowModel:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[str]] = []
 
-    async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it waits for the machine)
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:  # noqa: ARG002 (it waits for the machine)
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.asked.append(answer)
         return await answer

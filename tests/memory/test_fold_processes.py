@@ -16,10 +16,10 @@ import pytest
 
 from tests.house.source_tree import ROOT
 from tests.memory.folding_process import BUDGET
+from turnfold.inspect import audit
 from turnfold.memory import AsyncMemory, Memory
-from turnfold.memory.fold_keeper import FoldKeeper
+from turnfold.memory.folding import FoldManager
 from turnfold.records import Checkpoint
-from turnfold.testing.audit import audit
 from turnfold.window import Outcome, Section
 
 PATIENCE = 60.0
@@ -119,10 +119,10 @@ def test_of_two_memories_on_one_file_one_asks_the_model(url: str) -> None:
 def test_without_the_lease_both_ask_and_one_checkpoint_lands(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def always(self: FoldKeeper) -> bool:  # noqa: ARG001 (whoever asks)
+    async def always(self: FoldManager) -> bool:  # noqa: ARG001 (whoever asks)
         return True
 
-    monkeypatch.setattr(FoldKeeper, "_claim", always)
+    monkeypatch.setattr(FoldManager, "_claim", always)
     first, second = Model(), Model()
     with opened(url, first) as one, opened(url, second) as other:
         for memory, model in ((one, first), (other, second)):
@@ -239,18 +239,18 @@ def test_with_an_event_loop_one_task_folds_and_closing_waits_or_cancels(url: str
 class Gate:
     """Tells who arrives at a turnstile; without one, everybody may pass."""
 
-    def __init__(self, turnstile: AbstractAsyncContextManager[None] | None) -> None:
+    def __init__(self, lock: AbstractAsyncContextManager[None] | None) -> None:
         self.arrived = threading.Semaphore(0)
-        self._turnstile = turnstile
+        self._lock = lock
 
     async def __aenter__(self) -> None:
         self.arrived.release()
-        if self._turnstile is not None:
-            await self._turnstile.__aenter__()
+        if self._lock is not None:
+            await self._lock.__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._turnstile is not None:
-            await self._turnstile.__aexit__(None, None, None)
+        if self._lock is not None:
+            await self._lock.__aexit__(None, None, None)
 
 
 def folded_by_hand_meanwhile(url: str, *, waits: bool) -> tuple[int, list[Checkpoint | None]]:
@@ -258,9 +258,9 @@ def folded_by_hand_meanwhile(url: str, *, waits: bool) -> tuple[int, list[Checkp
     model, landed = Model(), list[Checkpoint | None]()
     with opened(url, model) as memory:
         session = memory.session("c")
-        keeper = session.awaiting._keeper
-        gate = Gate(keeper._one if waits else None)
-        keeper._one = gate
+        folds = session.awaiting._folds
+        gate = Gate(folds._handle_lock if waits else None)
+        folds._handle_lock = gate
         session.context()
         assert model.was_asked()
         assert gate.arrived.acquire(timeout=PATIENCE)
@@ -306,8 +306,8 @@ def test_tasks_of_one_handle_wait_for_each_other_too(url: str) -> None:
             url, budget=BUDGET, summarizer=model, checkpoint="background", keep_turns=1
         ) as memory:
             session = memory.session("c")
-            gate = Gate(session._keeper._one)
-            session._keeper._one = gate
+            gate = Gate(session._folds._handle_lock)
+            session._folds._handle_lock = gate
             await session.context()
             await asyncio.wait_for(reached.wait(), PATIENCE)
             hand = asyncio.create_task(session.checkpoint())

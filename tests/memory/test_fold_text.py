@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from turnfold import Budget, Memory
-from turnfold.memory import ExtractiveWriter, SummaryTask
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import Summaries
+from turnfold.memory import ExtractiveWriter, Summaries, SummaryTask
 from turnfold.records import Checkpoint
+from turnfold.runtime import Runtime
 
 
 class Remembering(ExtractiveWriter):
@@ -17,8 +16,8 @@ class Remembering(ExtractiveWriter):
     def __init__(self) -> None:
         self.written: list[str] = []
 
-    async def write(self, task: SummaryTask, way: Way) -> str:
-        self.written.append(await super().write(task, way))
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:
+        self.written.append(await super().write(task, runtime))
         return self.written[-1]
 
 

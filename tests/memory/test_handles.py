@@ -13,8 +13,7 @@ import pytest
 
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.errors import InvalidOption
-from turnfold.memory.handles import Handles
-from turnfold.memory.session import AsyncSession
+from turnfold.memory import AsyncSession, SessionCache
 from turnfold.records import Message
 
 SMALL = Budget(max_tokens=600)
@@ -51,7 +50,7 @@ def test_messages_that_left_the_window_are_let_go(checkpoint: str) -> None:
 def test_the_number_of_handles_is_bounded() -> None:
     before = live(AsyncSession)
     with Memory("sqlite://", budget=SMALL) as memory:
-        memory.awaiting._handles = handles = Handles(most=5)
+        memory.awaiting._handles = handles = SessionCache(most=5)
         talk(memory, 60, conversations=30)
         assert len(handles) == 5
         assert live(AsyncSession) - before == 5
@@ -61,17 +60,17 @@ def test_the_number_of_handles_is_bounded() -> None:
 def test_the_weight_of_handles_is_bounded() -> None:
     picture = "data:image/png;base64," + base64.b64encode(bytes(60_000)).decode()
     with Memory("sqlite://", budget=Budget(max_tokens=100_000)) as memory:
-        memory.awaiting._handles = handles = Handles(most_bytes=1_000_000)
+        memory.awaiting._handles = handles = SessionCache(most_bytes=1_000_000)
         for number in range(200):
             session = memory.session(f"talk {number % 50}")
             session.user([{"type": "image_url", "image_url": {"url": picture}}])
             session.context()
-        weights = [each.held_bytes for each in handles._held.values()]
-        assert min(weights) > 80_000  # a picture of few tokens is many bytes
+        sizes = [each.held_bytes for each in handles._sessions.values()]
+        assert min(sizes) > 80_000  # a picture of few tokens is many bytes
         # The one handed out last has not been weighed since it was used.
-        assert sum(weights) <= 1_000_000 + 4 * 81_000
+        assert sum(sizes) <= 1_000_000 + 4 * 81_000
         assert len(handles) < 50
-        lone = Handles(most_bytes=0)
+        lone = SessionCache(most_bytes=0)
         memory.awaiting._handles = lone
         for _ in range(64):
             memory.session("talk 0").context()
@@ -80,7 +79,7 @@ def test_the_weight_of_handles_is_bounded() -> None:
 
 def test_what_was_evicted_is_read_again() -> None:
     with Memory("sqlite://", budget=SMALL) as memory:
-        memory.awaiting._handles = Handles(most=1)
+        memory.awaiting._handles = SessionCache(most=1)
         for number in range(4):
             memory.session(f"talk {number}").user(f"my number is {number} 号码 {number}")
         for number in range(4):
@@ -90,11 +89,11 @@ def test_what_was_evicted_is_read_again() -> None:
 
 def test_tenants_that_share_handles_never_share_a_session() -> None:
     async def run() -> None:
-        handles = Handles(most=8)
+        handles = SessionCache(most=8)
         async with AsyncMemory("sqlite://", scope="a", budget=SMALL) as first:
-            mine = AsyncMemory.over(first._setting, owns=False, handles=handles)
+            mine = AsyncMemory.over(first._config, owns=False, handles=handles)
             async with AsyncMemory("sqlite://", scope="b", budget=SMALL) as second:
-                theirs = AsyncMemory.over(second._setting, owns=False, handles=handles)
+                theirs = AsyncMemory.over(second._config, owns=False, handles=handles)
                 assert mine.session("talk") is not theirs.session("talk")
                 await mine.session("talk").user("mine 我的")
                 assert await theirs.session("talk").history() == []
@@ -116,8 +115,8 @@ class Yielding(OrderedDict[tuple[str, str], AsyncSession]):
 def test_threads_may_ask_for_more_conversations_than_are_kept() -> None:
     errors: list[BaseException] = []
     with Memory("sqlite://", budget=SMALL) as memory:
-        memory.awaiting._handles = handles = Handles(most=1)
-        handles._held = Yielding()
+        memory.awaiting._handles = handles = SessionCache(most=1)
+        handles._sessions = Yielding()
         together = threading.Barrier(4)
 
         def ask(name: str) -> None:
@@ -140,13 +139,13 @@ def test_threads_may_ask_for_more_conversations_than_are_kept() -> None:
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"most_bytes": -1}])
 def test_bounds_that_cannot_hold_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption, match="must be at least"):
-        Handles(**wrong)
+        SessionCache(**wrong)
 
 
 def test_handles_that_grow_at_the_same_time_are_weighed_too() -> None:
     async def run() -> None:
         async with AsyncMemory("sqlite://", budget=Budget(max_tokens=100_000)) as memory:
-            memory._handles = handles = Handles(most_bytes=200_000)
+            memory._handles = handles = SessionCache(most_bytes=200_000)
             sessions = [memory.session(f"talk {number}") for number in range(20)]
             await asyncio.gather(*(session.user("long 长 " * 4_000) for session in sessions))
             await asyncio.gather(*(session.context() for session in sessions))

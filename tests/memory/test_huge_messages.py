@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from turnfold import Budget, Memory, Session
-from turnfold.summary.extract import LONGEST_READ
-from turnfold.tokens import Encoding, TokenCounter, counter_for
-from turnfold.tokens.counts import Certainty
+from turnfold.fold.passages import LONGEST_READ
+from turnfold.tokens import Certainty, Encoding, TokenCounter, counter_for
 from turnfold.window import Transcript
 
 SIZE = 1_000_000

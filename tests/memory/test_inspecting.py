@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold import Budget, Memory, Message, Session, assistant, tool, user, wire
-from turnfold.memory.drive import drive
-from turnfold.memory.inspecting import (
+from turnfold.inspect import (
     LogCosts,
     call_point,
     call_view,
@@ -19,9 +18,10 @@ from turnfold.memory.inspecting import (
     diff_calls,
     excerpt,
     left_out,
+    recent_calls,
     sent_items,
 )
-from turnfold.memory.recent_calls import recent_calls
+from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, digest
 
 MODEL = "gpt-4o"

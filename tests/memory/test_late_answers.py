@@ -9,8 +9,7 @@ import warnings
 
 import pytest
 
-from turnfold.memory.drive import drive
-from turnfold.memory.waiting import AwaitingWay, BlockingWay
+from turnfold.runtime import AsyncRuntime, SyncRuntime, drive
 
 
 @pytest.mark.parametrize("face", ["blocking", "awaiting"])
@@ -29,7 +28,7 @@ def test_a_coroutine_that_comes_too_late_is_closed(face: str) -> None:
 
     async def ask() -> None:
         with pytest.raises(TimeoutError):
-            await AwaitingWay().ask(late, seconds=0.05)
+            await AsyncRuntime().ask(late, seconds=0.05)
         release.set()
         await asyncio.to_thread(made.wait, 60)
 
@@ -37,7 +36,7 @@ def test_a_coroutine_that_comes_too_late_is_closed(face: str) -> None:
         warnings.simplefilter("always")
         if face == "blocking":
             with pytest.raises(TimeoutError):
-                drive(BlockingWay().ask(late, seconds=0.05))
+                drive(SyncRuntime().ask(late, seconds=0.05))
             release.set()
             assert made.wait(60)
             for thread in threading.enumerate():

@@ -17,11 +17,9 @@ from tests.house.source_tree import PACKAGE, ROOT, python_files, shown
 from turnfold import AsyncMemory, Budget, Memory, SummaryTokenMemory
 from turnfold.errors import StoreUnavailable, SummaryFailed
 from turnfold.memory import Session
-from turnfold.memory.fold_keeper import _log as fold_log
+from turnfold.memory.folding import _log as fold_log
 from turnfold.records import Document
-from turnfold.stores.log_mark import log_mark
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Written
+from turnfold.stores import MemoryStore, Scope, Written, log_mark
 
 CANARY = "金丝雀 canary-7f3a"
 PERSON = "alice@example.org"

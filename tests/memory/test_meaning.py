@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from turnfold import Budget, LocalEmbedder, Memory, assistant, user
 from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
-from turnfold.memory import Session
-from turnfold.memory.meaning import index, vectors
-from turnfold.recall import fuse
+from turnfold.memory import Session, vectors
+from turnfold.memory import meaning as index
+from turnfold.search import fuse
 from turnfold.window import Section
 
 SMALL = Budget(max_tokens=1_200)
@@ -216,7 +216,7 @@ def test_two_at_once_store_each_block_once(path: Path, encoder: LocalEmbedder) -
 def test_only_the_newest_are_held(
     path: Path, encoder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_MOST_BLOCKS", 1)
+    monkeypatch.setattr(index, "_MAX_BLOCKS", 1)
     with opened(path, encoder) as memory:
         session = told(memory, entries=192)
         assert session.index_meaning().indexed == 192
@@ -231,7 +231,7 @@ def test_a_reply_is_near_because_of_what_it_replies_to(
     beside: float,
     found: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr(vectors, "_BESIDE", beside)
+    monkeypatch.setattr(vectors, "_NEIGHBOUR_WEIGHT", beside)
     question, reply, other = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
     held = vectors.Vectors()
     held.add(vectors.pack(vectors.unit([other] * 9 + [question, reply] + [other] * 9, 20)), 20)
@@ -270,12 +270,12 @@ def test_words_alone_keep_their_order() -> None:
 
 def test_bytes_that_are_no_vectors_are_refused() -> None:
     held = vectors.Vectors()
-    with pytest.raises(InvalidRecord, match="hold no vectors"):
+    with pytest.raises(InvalidRecord, match="are not the vectors"):
         held.add(b"123", 2)
     held.add(vectors.pack(vectors.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
     with pytest.raises(InvalidRecord):
         held.add(vectors.pack(vectors.unit([[1.0, 0.0, 0.0]], 1)), 1)
-    with pytest.raises(InvalidRecord, match="cannot be compared"):
+    with pytest.raises(InvalidRecord, match="use the same embedder"):
         held.nearest(vectors.unit([[1.0]], 1)[0], (), first=0, stop=2, most=2)
 
 

@@ -20,21 +20,12 @@ from tests.memory.module_scripts import (
     three_turns,
 )
 from tests.memory.workspaces import token_count
-from turnfold import (
-    AsyncMemoryModule,
-    Budget,
-    ContextMemoryStore,
-    ContextSnapshot,
-    Memory,
-    MemoryModule,
-    MemorySummary,
-    Snapshot,
-)
+from turnfold import Budget, Memory, MemoryModule, Snapshot
 from turnfold.errors import ConversationDeleted, InvalidOption
-from turnfold.memory.drive import drive
-from turnfold.memory.workspace.accumulating import Accumulated
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
+from turnfold.memories import AsyncMemoryModule, ContextMemoryStore, ContextSnapshot, MemorySummary
+from turnfold.memories.memory_module.context_store import SummaryHistory
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope
 from turnfold.testing import ScriptedModel
 
 
@@ -270,12 +261,12 @@ def test_summaries_stay_within_their_share_and_all_turns_stay_recallable() -> No
 @settings(max_examples=60, deadline=None)
 def test_accumulated_never_over_and_the_same_in_every_process(said: list[str], tokens: int) -> None:
     summaries = list(enumerate(said, 1))
-    growing = Accumulated(token_count)
+    growing = SummaryHistory(token_count)
     for upto in range(0, len(said), 7):
         growing.text(summaries[: upto + 1], tokens=tokens)
     text = growing.text(summaries, tokens=tokens)
     assert token_count(text) <= tokens
-    assert text == Accumulated(token_count).text(summaries, tokens=tokens)
+    assert text == SummaryHistory(token_count).text(summaries, tokens=tokens)
 
 
 def test_a_summary_cannot_pass_for_that_of_another_turn() -> None:

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from tests.memory.module_scripts import CONTEXTS, prompt, summarised
 from tests.memory.workspaces import token_count
 from tests.stores.killing import environment
-from turnfold import AsyncMemoryModule, MemoryModule, MemorySummary
+from turnfold import MemoryModule
 from turnfold.errors import Conflict, ContextOverflow, InvalidOption, InvalidRecord, ModelFailed
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.keys import SNAPSHOT_SUMMARY, turn_key
-from turnfold.memory.workspace.thinking import Thinker, Written
+from turnfold.memories import AsyncMemoryModule, MemorySummary
+from turnfold.memories.memory_module.thinker import Thinker, WrittenSummary
 from turnfold.models import Answer, Prompt, ToolSchemas
 from turnfold.records import Document
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
+from turnfold.runtime import drive
+from turnfold.snapshots import SNAPSHOT_SUMMARY, turn_key
+from turnfold.stores import MemoryStore, Scope
 from turnfold.testing import ScriptedModel
 
 CONTEXT = "The parser fails on line 42 of utils.ts. 解析器在第42行出错。"
@@ -76,9 +76,9 @@ def test_no_rubbish_is_kept_as_a_summary(answer: object) -> None:
 
 
 def test_one_that_keeps_what_the_model_said_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def upstream(self: Thinker, *_: object, **__: object) -> Written:
+    async def upstream(self: Thinker, *_: object, **__: object) -> WrittenSummary:
         del self
-        return Written("Summary generation failed", (), 0)
+        return WrittenSummary("Summary generation failed", (), 0)
 
     monkeypatch.setattr(Thinker, "summary", upstream)
     module = MemoryModule(ScriptedModel([]), enable_reflective_thinking=False)

@@ -10,7 +10,6 @@ import pytest
 from tests.memory.conversations import asks, chat, conversation, gaps, marks, pairing_faults
 from turnfold import (
     BudgetTooSmall,
-    InvalidBudget,
     InvalidOption,
     InvalidRecord,
     Message,
@@ -18,14 +17,14 @@ from turnfold import (
     MessageMemoryConfig,
     TruncateStrategy,
     assistant,
-    check,
     counter_for,
     system,
     tool,
     user,
 )
+from turnfold.errors import InvalidBudget
 from turnfold.tokens import cautious_counter
-from turnfold.window import Section
+from turnfold.window import Section, check
 
 EXACT = counter_for("gpt-4o")
 CAUTIOUS = cautious_counter()
@@ -420,4 +419,4 @@ def test_any_number_of_budgets_may_be_asked_for() -> None:
     memory = memory_of([system(SYSTEM), *chat(30)])
     for budget in [*range(200, 700, 10), *range(200, 700, 10)]:
         assert EXACT.count(memory.get_messages_within_budget(budget)).tokens <= budget
-    assert len(memory._held.windows) <= 8
+    assert len(memory._log.windows) <= 8

@@ -18,18 +18,16 @@ from turnfold import (
     Message,
     MessageMemory,
     MessageMemoryConfig,
-    TokenCounter,
     TruncateStrategy,
     assistant,
-    check,
     counter_for,
     system,
     tool,
     user,
 )
-from turnfold.tokens import Certainty, cautious_counter
-from turnfold.tokens.framing import OPENAI
-from turnfold.window import shrink_message
+from turnfold.tokens import Certainty, TokenCounter, cautious_counter
+from turnfold.tokens.counter import OPENAI
+from turnfold.window import check, shrink_message
 
 SYSTEM = "You are a careful assistant. 你是一个谨慎的助手。"
 CAUTIOUS = cautious_counter()
@@ -102,7 +100,7 @@ def is_beyond(config: MessageMemoryConfig, opening: Message) -> bool:
 
 def assert_only_the_newest_is_kept(memory: MessageMemory, kept: Sequence[Message]) -> None:
     """System, summary, the question of the turn and the newest span: nothing else may be beyond a limit."""
-    view = memory._held.view()
+    view = memory._log.view()
     assert view.start >= view.last
     spoken = [m for m in kept if m.role in ("user", "assistant") and "<summary " not in m.text]
     assert len(spoken) <= 2
@@ -110,15 +108,15 @@ def assert_only_the_newest_is_kept(memory: MessageMemory, kept: Sequence[Message
 
 def over_in_messages(memory: MessageMemory) -> bool:
     """Whether the newest span has too many messages, which no shortening can change: it is kept whole then."""
-    most, view = memory.config.max_messages, memory._held.view()
-    opening = len(memory._held.transcript.system) + bool(view.summary)
+    most, view = memory.config.max_messages, memory._log.view()
+    opening = len(memory._log.transcript.system) + bool(view.summary)
     return bool(most) and opening + view.messages(view.start) > most
 
 
 def least_tokens(memory: MessageMemory) -> int:
     """What system, summary and the newest span cost with every part cut to the least that says anything."""
-    view = memory._held.view()
-    opening = memory.get_messages()[: len(memory._held.transcript.system) + bool(view.summary)]
+    view = memory._log.view()
+    opening = memory.get_messages()[: len(memory._log.transcript.system) + bool(view.summary)]
     newest = [shrink_message(piece.message, 8, CAUTIOUS) for piece in view.pieces(view.start)]
     return sum(map(CAUTIOUS.count_message, [*opening, *newest])) + len(newest)
 
@@ -149,7 +147,7 @@ def test_results_nobody_asked_for_cannot_fill_a_limited_memory() -> None:
         assert memory.count() <= 5
         assert memory.get_token_count() <= 300
     assert marks(memory.get_messages()) == [0, 1, 2, 3]
-    assert len(memory._held.transcript.messages) <= 6
+    assert len(memory._log.transcript.messages) <= 6
 
 
 def test_without_limits_everything_is_kept_as_it_was_added() -> None:
@@ -320,7 +318,7 @@ def test_what_was_let_go_is_released(
     gc.collect()
     alive = sum(each() is not None for each in watched)
     assert alive <= 3 * 40 + 64
-    assert len(memory._held.transcript.messages) <= 2 * 40 + 65
+    assert len(memory._log.transcript.messages) <= 2 * 40 + 65
 
 
 def test_clear_releases_everything() -> None:
@@ -342,9 +340,9 @@ def test_the_window_goes_on_unchanged_when_memory_is_released() -> None:
     released = MessageMemory(MessageMemoryConfig(max_messages=60), counter=exact)
     releases = 0
     for number, message in enumerate(islice(tool_loop(), 600)):
-        before = released._held.transcript
+        before = released._log.transcript
         released.add(message)
-        releases += released._held.transcript is not before
+        releases += released._log.transcript is not before
         window = released.get_messages_within_budget(800)
         assert check(released.context(800)) == ()
         assert pairing_faults([m for m in window if m.role != "system"]) == []

@@ -23,14 +23,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.house.source_tree import PACKAGE, ROOT, python_files
 from turnfold import Budget, Memory
 from turnfold.errors import Conflict, InvalidOption, StoreUnavailable, SummaryFailed
-from turnfold.memory import Meter
-from turnfold.memory.metrics.catalogue import METRICS
-from turnfold.memory.metrics.meter import Distribution
-from turnfold.memory.metrics.metered_store import MeteredStore
-from turnfold.memory.metrics.otel import export_to_otel
-from turnfold.memory.metrics.prometheus import export_to_prometheus
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Head, Scope
+from turnfold.stores import Head, MemoryStore, Scope
+from turnfold.telemetry import (
+    METRICS,
+    Distribution,
+    Meter,
+    MeteredStore,
+    export_to_otel,
+    export_to_prometheus,
+)
 
 NAMES = {metric.name for metric in METRICS}
 
@@ -275,15 +276,15 @@ def test_opentelemetry_reads_the_figures(memory: Memory, meter: Meter) -> None:
 @pytest.mark.parametrize(
     ("package", "module", "extra"),
     [
-        ("opentelemetry", "metrics.otel", "otel"),
-        ("prometheus_client", "metrics.prometheus", "prometheus"),
+        ("opentelemetry", "otel", "otel"),
+        ("prometheus_client", "prometheus", "prometheus"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(package: str, module: str, extra: str) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "import turnfold.memory, turnfold.errors\n"
-        f"try: import turnfold.memory.{module}\n"
+        f"try: import turnfold.telemetry.{module}\n"
         f"except turnfold.errors.MissingExtra as error: print(error.extra, error)\n"
     )
     finished = subprocess.run(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tests.stores.redis_server import RedisServer, shared_url
 from turnfold import Memory
-from turnfold.memory import Meter
-from turnfold.memory.drive import drive
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.telemetry import Meter
 
 
 def talk(memory: Memory) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from turnfold import AsyncMemory, Budget, Memory, Session
-from turnfold.memory.follower import Follower
+from turnfold.memory import ConversationCache
 from turnfold.records import Message
-from turnfold.stores import Ability
-from turnfold.stores.protocol import Appended
-from turnfold.stores.sqlite_engine import SqliteEngine
+from turnfold.stores import Ability, Appended
+from turnfold.stores.sqlite.engine import SqliteEngine
 
 WRITERS = 8
 PATIENCE = 20.0
@@ -110,25 +109,25 @@ def test_what_nobody_waited_for_is_stored_in_the_order_it_was_said(
 def test_own_appends_are_not_read_again_in_whatever_order_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[Follower, Appended, Sequence[Message]]] = []
-    appended = Follower.appended
+    told: list[tuple[ConversationCache, Appended, Sequence[Message]]] = []
+    appended = ConversationCache.appended
     with _memory(tmp_path / "chat.db") as memory:
         session = memory.session("talk")
         session.user("hello")
         session.context()
-        monkeypatch.setattr(Follower, "appended", lambda *one: told.append(one))
+        monkeypatch.setattr(ConversationCache, "appended", lambda *one: told.append(one))
         for number in range(5):
             session.user(f"said {number}")
         for one in reversed(told):
             appended(*one)
-        reads: list[Follower] = []
-        refresh = Follower.refresh
+        reads: list[ConversationCache] = []
+        refresh = ConversationCache.refresh
 
-        async def refresh_and_tell(follower: Follower) -> None:
-            reads.append(follower)
-            await refresh(follower)
+        async def refresh_and_tell(cache: ConversationCache) -> None:
+            reads.append(cache)
+            await refresh(cache)
 
-        monkeypatch.setattr(Follower, "refresh", refresh_and_tell)
+        monkeypatch.setattr(ConversationCache, "refresh", refresh_and_tell)
         shown = [message.text for message in session.context().messages]
         assert shown == ["hello", *(f"said {number}" for number in range(5))]
         assert not reads

@@ -19,15 +19,14 @@ from tests.memory.fold_actors import COUNTER, NOW
 from tests.memory.schedules import Kind, run_schedule, run_schedules
 from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
-from turnfold.memory import AsyncMemory, fold_keeper, follower
-from turnfold.memory.assembling import Assembler
-from turnfold.memory.drive import drive
-from turnfold.memory.fold_keeper import FoldKeeper
-from turnfold.memory.follower import Follower, StateLock
-from turnfold.memory.manifests import CALL
+from turnfold.memory import AsyncMemory, ConversationCache, conversation, folding
+from turnfold.memory.call_log import CALL
+from turnfold.memory.context import ContextBuilder
+from turnfold.memory.conversation import StateLock
+from turnfold.memory.folding import FoldManager
 from turnfold.records import Document, Usage
-from turnfold.stores import open_store
-from turnfold.stores.protocol import Scope, Store, Written
+from turnfold.runtime import drive
+from turnfold.stores import Scope, Store, Written, open_store
 
 TALK = ("turn", "turn", "loop")
 KINDS = {
@@ -147,19 +146,21 @@ def test_c1_a_huge_result_that_empties_the_context_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """How much of the log is read is decided by raw cost, and a fold waits until the window moves."""
-    before = Assembler._fold_before
+    before = ContextBuilder._fold_before
 
     def uncapped(budget: Budget) -> int:
         return 1_000 * budget.tokens
 
-    async def waits(self: Assembler, wanted: Any, context: Any, around: Any, *, ask: bool) -> bool:
-        window = await self.follower.window(wanted.budget)
+    async def waits(
+        self: ContextBuilder, request: Any, context: Any, prompt: Any, *, ask: bool
+    ) -> bool:
+        window = await self.cache.window(request.budget)
         if self._in_tool_loop(window) and not context.moved:
             return False
-        return ask and await before(self, wanted, context, around, ask=ask)
+        return ask and await before(self, request, context, prompt, ask=ask)
 
-    monkeypatch.setattr(follower, "_largest", uncapped)
-    monkeypatch.setattr(Assembler, "_fold_before", waits)
+    monkeypatch.setattr(conversation, "_largest", uncapped)
+    monkeypatch.setattr(ContextBuilder, "_fold_before", waits)
     assert "nowhere" in found_with("huge")
 
 
@@ -169,18 +170,18 @@ def test_c2_messages_nowhere_while_a_fold_is_slow_are_found(
     async def never(*_: object, **__: object) -> bool:
         return False
 
-    monkeypatch.setattr(FoldKeeper, "stand_in", never)
+    monkeypatch.setattr(FoldManager, "stand_in", never)
     assert "nowhere" in found_with("plain")
 
 
 def count_reports_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what a report of usage did before: one generation more, whatever was read, and no epoch to compare."""
 
-    def told(self: Follower, written: Written) -> None:
+    def wrote_unlocked(self: ConversationCache, written: Written) -> None:
         del written
         self._state = (self._state[0] + 1, self._state[1])
 
-    monkeypatch.setattr(Follower, "told", told)
+    monkeypatch.setattr(ConversationCache, "wrote_unlocked", wrote_unlocked)
     draw_one_epoch(monkeypatch)
 
 
@@ -265,6 +266,6 @@ def test_a_lease_that_is_believed_for_ever_leaves_nothing_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who cannot fold stands in: leases only save work."""
-    monkeypatch.setattr(fold_keeper.FoldKeeper, "_holds", lambda *_: True)
+    monkeypatch.setattr(folding.FoldManager, "_is_active", lambda *_: True)
     found = run_schedules(range(60), KINDS["killed"])
     assert not found, told(found)

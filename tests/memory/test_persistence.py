@@ -32,11 +32,10 @@ from turnfold import (
     system,
     user,
 )
-from turnfold.memory.in_process import held
-from turnfold.memory.in_process.persistence import SavedMessages
+from turnfold.memories import message_log
+from turnfold.memories.message_file import SavedMessages
 from turnfold.records import Entry
-from turnfold.stores.protocol import Scope
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import Scope, SqliteStore
 from turnfold.window import Summarizer
 
 
@@ -149,7 +148,7 @@ def check_like_one_that_never_stopped(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         # Otherwise short histories would release nothing.
-        patched.setattr(held, "_WORTH_RELEASING", 3)
+        patched.setattr(message_log, "_MIN_RELEASED", 3)
         pair = Pair(Path(folder) / "chat.db", options, summarizer)
         try:
             for name, value in operations:
@@ -184,7 +183,7 @@ def test_so_is_one_that_dies_in_every_add_before_its_state_is_written(
     operations: list[tuple[str, int]], options: dict[str, object], source: list[Message]
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(SavedMessages, "save_soon", lambda *_: None)
+        patched.setattr(SavedMessages, "try_save", lambda *_: None)
         check_like_one_that_never_stopped(operations, options, source, lambda: None)
 
 
@@ -202,7 +201,7 @@ def test_the_log_keeps_what_the_limits_and_clear_let_go(tmp_path: Path) -> None:
 
 
 def test_opening_reads_only_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_WORTH_RELEASING", 4)
+    monkeypatch.setattr(message_log, "_MIN_RELEASED", 4)
     path = tmp_path / "chat.db"
     memory = kept_in(path, max_messages=6)  # not closed: closing would save the state
     for message in chat(100):

@@ -36,10 +36,10 @@ from turnfold import (
     user,
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
-from turnfold.memory.drive import drive
-from turnfold.memory.in_process.persistence import SavedMessages
+from turnfold.memories.message_file import SavedMessages
 from turnfold.records import Document
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 
 # ------------------------------------------------------------------------------------- several at once
 
@@ -207,8 +207,8 @@ def test_a_damaged_file_is_a_typed_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"not json", "not the state"),
-        (b'{"v":1}', "not the state"),
+        (b"not json", "not a saved"),
+        (b'{"v":1}', "not a saved"),
         (msgspec.json.encode({"v": 99}), "Upgrade"),
         (
             b'{"v":1,"seq":9,"limits":"","system":[],"held":[[7,9]],"complete":true,"anchor":{},"windows":[]}',

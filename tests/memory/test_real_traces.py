@@ -21,10 +21,10 @@ from turnfold import (
     SummaryTokenMemory,
     TokenMemory,
     TruncateStrategy,
-    as_messages,
-    check,
     counter_for,
 )
+from turnfold.records import as_messages
+from turnfold.window import check
 
 DATA = Path(os.environ.get("TURNFOLD_DATA") or Path(__file__).parents[3] / "shared" / "data")
 TRACES = sorted((DATA / "traces").glob("*.jsonl.gz"))

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from tests.memory.talking import SMALL, talk
 from turnfold import Memory
 from turnfold.errors import InvalidOption
-from turnfold.memory import Session
-from turnfold.memory.recalling import Recaller
-from turnfold.memory.tail import recalled_text
+from turnfold.memory import Recaller, Session, recalled_text
 from turnfold.tokens import counter_for
 from turnfold.window import Section
 

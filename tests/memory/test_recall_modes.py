@@ -12,7 +12,8 @@ from tests.memory.talking import SMALL, talk
 from turnfold import Memory
 from turnfold.errors import InvalidOption
 from turnfold.memory import Session
-from turnfold.recall import asked_terms, relevant_places, speaks_of
+from turnfold.search import relevant_places, speaks_of
+from turnfold.text import search_terms
 from turnfold.window import Section
 
 ASKED = {
@@ -104,7 +105,7 @@ def test_while_everything_is_shown_nothing_is_looked_for(
     with Memory(f"sqlite:///{tmp_path / 'a.db'}", model="gpt-4o", recall="always") as memory:
         session = memory.session("one")
         session.user("From which pier does the ferry leave?")
-        monkeypatch.setattr("turnfold.memory.recalling.Recaller.passages", None)
+        monkeypatch.setattr("turnfold.memory.recall.Recaller.passages", None)
         assert tail(session) == ""
 
 
@@ -112,7 +113,7 @@ def test_while_everything_is_shown_nothing_is_looked_for(
 def test_an_unknown_mode_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidOption, match="'off', 'automatic', 'always'"):
         Memory("sqlite://", recall=name)
-    with told(tmp_path, "off") as session, pytest.raises(InvalidOption, match="none of"):
+    with told(tmp_path, "off") as session, pytest.raises(InvalidOption, match="is not one of"):
         session.context(recall=name)
 
 
@@ -120,7 +121,7 @@ def test_without_the_gate_idle_words_would_bring_something_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "turnfold.memory.recalling.relevant_places", lambda places, _entries, _asked: places
+        "turnfold.memory.recall.relevant_places", lambda places, _entries, _asked: places
     )
     with told(tmp_path, "automatic") as session:
         session.user("42?")
@@ -142,7 +143,7 @@ def test_without_the_gate_idle_words_would_bring_something_back(
     ],
 )
 def test_two_telling_terms_or_a_name(text: str, question: str, told_of: bool) -> None:  # noqa: FBT001
-    assert speaks_of(text, asked_terms(question)) is told_of
+    assert speaks_of(text, search_terms(question)) is told_of
 
 
 def test_no_place_is_invented() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from turnfold import Budget, Memory
 from turnfold.errors import InvalidOption
-from turnfold.memory import Session
-from turnfold.memory.drive import drive
-from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool
+from turnfold.memory import RECALL_CONTEXT, RecallTool, Session
+from turnfold.runtime import drive
 
 LONG = "The tide table of Bergen, line by line. 卑尔根潮汐表。 " * 60
 

@@ -32,13 +32,10 @@ from tests.memory.golden_histories import (
     steps,
     summarised,
 )
-from turnfold.memory import AsyncMemory, AsyncSession, Memory
-from turnfold.memory.follower import Follower
-from turnfold.memory.live_window import LiveWindow
-from turnfold.memory.notes import WindowNote
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.memory import AsyncMemory, AsyncSession, ConversationCache, Memory
+from turnfold.memory.window import LiveWindow
+from turnfold.records import WindowNote
+from turnfold.stores import MemoryStore, SqliteStore, Store
 
 SOME = range(16)
 FEW = range(4)
@@ -79,8 +76,8 @@ def differences(store: Store, seeds: range) -> list[int]:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Store]:
     from tests.stores.servers import fresh_database
-    from turnfold.memory.drive import drive
-    from turnfold.stores.postgres_store import PostgresStore
+    from turnfold.runtime import drive
+    from turnfold.stores.postgres.store import PostgresStore
 
     store = PostgresStore(fresh_database(), counter=COUNTER, blocking=True, clock=noon)
     yield store
@@ -105,7 +102,7 @@ def test_postgres_in_changing_hands(postgres: Store, seeds: range) -> None:
 @pytest.mark.parametrize("seeds", [pytest.param(FEW, id="few"), ALL])
 def test_postgres_behind_redis_in_changing_hands(postgres: Store, seeds: range) -> None:
     from tests.stores.redis_server import PATIENCE, shared_url
-    from turnfold.stores.redis_cache import CachedStore
+    from turnfold.stores.redis.cache import CachedStore
 
     cached = CachedStore(postgres, shared_url(), blocking=True, timeout_seconds=PATIENCE)
     assert differences(cached, seeds) == []
@@ -132,7 +129,7 @@ SECOND_HALF = """
 import sys
 from tests.memory.golden_histories import history, options, steps
 from turnfold.memory import Memory
-from turnfold.memory.drive import drive
+from turnfold.runtime import drive
 seed, half = int(sys.argv[2]), int(sys.argv[3])
 with Memory(sys.argv[1], **options(seed)) as memory:
     print(*drive(steps(memory.awaiting.session("c"), history(seed)[half:])), sep="\\n")
@@ -163,7 +160,7 @@ def test_a_second_process_goes_on_where_the_first_ended(tmp_path: Path, seed: in
 
 
 def _one(session: AsyncSession, seed: int, number: int) -> list[str]:
-    from turnfold.memory.drive import drive
+    from turnfold.runtime import drive
 
     return drive(steps(session, [history(seed)[number]]))
 
@@ -185,9 +182,9 @@ def test_the_histories_fold_cut_and_shorten() -> None:
 
 
 def test_a_window_that_depends_on_its_process_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Follower._begin
+    begin = ConversationCache._load_window
 
-    async def forgetful(self: Follower, note: WindowNote) -> LiveWindow:
+    async def forgetful(self: ConversationCache, note: WindowNote) -> LiveWindow:
         if (
             note.anchor > 3
         ):  # a process that forgot what the note says was shortened, and whose question it shows
@@ -195,6 +192,6 @@ def test_a_window_that_depends_on_its_process_is_seen(monkeypatch: pytest.Monkey
         return await begin(self, note)
 
     right = [expected(seed) for seed in SOME]
-    monkeypatch.setattr(Follower, "_begin", forgetful)
+    monkeypatch.setattr(ConversationCache, "_load_window", forgetful)
     store = MemoryStore(counter=COUNTER, clock=noon)
     assert right != [tuple(replayed(seed, changing_hands(store, seed))) for seed in SOME]

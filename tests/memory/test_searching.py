@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from turnfold import AsyncMemory, FindingRule, Memory, Within
+from turnfold import AsyncMemory, FindingRule, Memory
 from turnfold.errors import InvalidOption
-from turnfold.memory.drive import drive
 from turnfold.records import Checkpoint, Document
-from turnfold.stores import CHECKPOINT
+from turnfold.runtime import drive
+from turnfold.search import CHECKPOINT, Within
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_recall_keeps_to_its_filters(memory: Memory) -> None:
     brought = session.recall("预算", tokens=300, within=Within(roles=frozenset({"user"})))
     assert 1 in {each.seq for each in brought}
     assert session.recall("budget", tokens=300, within=Within(turns=(5, 6))) == []
-    with pytest.raises(InvalidOption, match="search the memory"):
+    with pytest.raises(InvalidOption, match="finds entries only"):
         session.recall("budget", within=Within(kinds=None))
 
 

@@ -17,22 +17,15 @@ from turnfold import (
     Message,
     Scope,
     assistant,
-    check,
     open_store,
     system,
     user,
 )
-from turnfold.errors import (
-    Conflict,
-    ConversationDeleted,
-    IdReused,
-    InvalidOption,
-    SummaryFailed,
-)
-from turnfold.memory.drive import drive
+from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, SummaryFailed
 from turnfold.records import NewEntry
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.window import Outcome, Section
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore
+from turnfold.window import Outcome, Section, check
 
 
 @pytest.fixture
@@ -397,13 +390,13 @@ def test_tasks_and_threads_may_share_a_session(address: str) -> None:
 
 
 def test_options_that_cannot_work_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="none of 'manual', 'inline', 'background'"):
+    with pytest.raises(InvalidOption, match="is not one of 'manual', 'inline', 'background'"):
         Memory(checkpoint="sometimes")
     with pytest.raises(InvalidOption, match="threshold"):
         Memory(threshold=0)
     with pytest.raises(InvalidOption, match="keep_turns"):
         Memory(keep_turns=-1)
-    with pytest.raises(InvalidOption, match="can be asked nothing"):
+    with pytest.raises(InvalidOption, match="is not a summarizer"):
         Memory(summarizer=object())  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidOption, match="goes with the address"):
+    with pytest.raises(InvalidOption, match="needs the address"):
         Memory(MemoryStore(), cache="redis://localhost")

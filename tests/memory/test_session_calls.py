@@ -8,21 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.memory.talking import SMALL, talk
-from turnfold import (
-    Budget,
-    Memory,
-    Message,
-    Scope,
-    assistant,
-    system,
-    user,
-)
-from turnfold.errors import (
-    BudgetTooSmall,
-    InvalidOption,
-)
-from turnfold.memory import Usage
-from turnfold.memory.drive import drive
+from turnfold import Budget, Memory, Message, Scope, assistant, system, user
+from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.records import Usage
+from turnfold.runtime import drive
 from turnfold.window import Section
 
 
@@ -79,14 +68,12 @@ def test_the_tail_stands_still_while_a_tool_loop_runs(memory: Memory) -> None:
 def test_a_pin_that_cannot_be_shown_whole_is_refused_with_the_arithmetic(memory: Memory) -> None:
     session = memory.session("one")
     session.pin("be brief")
-    with pytest.raises(
-        BudgetTooSmall, match=r"1 pin that is up [0-9,]+ \+ this pin [0-9,]+\)"
-    ) as no:
+    with pytest.raises(BudgetTooSmall, match=r"1 current pin [0-9,]+ \+ this pin [0-9,]+\)") as no:
         session.pin("a long rule " * 200)
     assert sum(no.value.parts.values()) == no.value.needed > no.value.allowed
     assert no.value.allowed == memory.budget.share("tail")
     session.pin("请用中文回答" * 3, key="b")
-    with pytest.raises(BudgetTooSmall, match="2 pins that are up"):
+    with pytest.raises(BudgetTooSmall, match="2 current pins"):
         session.pin("规则" * 400, key="c")
     assert list(session.pins().values()) == ["be brief", "请用中文回答" * 3]
     session.user("hi")
@@ -228,5 +215,5 @@ def test_usage_is_noted_with_its_call(memory: Memory) -> None:
         memory.calibration.reported / memory.calibration.counted
     )
     assert memory.meter.values["count_ratio"].count == 2
-    with pytest.raises(InvalidOption, match="reports no prompt tokens"):
+    with pytest.raises(InvalidOption, match="has no prompt tokens"):
         session.record_usage({"total": 3})

@@ -41,7 +41,7 @@ def test_notes_of_a_call_are_fenced_counted_and_never_in_the_log(
 def test_a_note_whose_name_could_break_its_fence_is_refused(memory: Memory, name: str) -> None:
     session = memory.session("one")
     session.user("what now?")
-    with pytest.raises(InvalidOption, match="becomes the tag of a fence"):
+    with pytest.raises(InvalidOption, match="invalid note name"):
         session.context(notes={name: "text"})
     assert session.calls() == []
 

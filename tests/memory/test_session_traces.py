@@ -14,7 +14,7 @@ from tests.memory.trace_replay import BUDGET, COUNTER, Replay, traces
 from tests.window.test_traces import invented_trace, needs_traces
 from turnfold.budget import Budget
 from turnfold.memory import Memory, ModelWriter
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.stores import MemoryStore
 
 Record = Callable[[str, object], None]
 

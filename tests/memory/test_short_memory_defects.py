@@ -13,7 +13,7 @@ import pytest
 from tests.memory.naive_powerai import MARKER, NaiveServers, NaiveShortMemory
 from tests.memory.short_faults import Faulty
 from turnfold import InvalidOption, ShortMemory, TurnfoldError, counter_for, open_store
-from turnfold.memory.short_term.rendering import SUMMARY_LABEL
+from turnfold.memories.short_memory.render import SUMMARY_LABEL
 
 BOTH = pytest.mark.parametrize("naive", [True, False], ids=["naive", "turnfold"])
 C = "conv-123"
@@ -134,7 +134,7 @@ def test_a_clock_that_stands_still_or_goes_back_loses_nothing(*, naive: bool, st
     if naive:
         there = Naive(NaiveServers(clock=clock))
     else:
-        from turnfold.stores.sqlite_store import SqliteStore
+        from turnfold.stores import SqliteStore
 
         there = Real()
         there.app = ShortMemory(SqliteStore(None, blocking=True, clock=lambda: int(clock() * 1e6)))
@@ -320,7 +320,7 @@ def test_starting_over_shows_nothing_of_before(*, naive: bool) -> None:
 
 
 def drained(store: Any) -> list[Any]:
-    from turnfold.memory.drive import drive
+    from turnfold.runtime import drive
     from turnfold.stores import Scope
 
     return drive(store.read(Scope("default"), C))

@@ -12,16 +12,9 @@ import pytest
 
 from tests.memory.short_faults import Faulty
 from tests.memory.short_places import Place, opener, short
-from turnfold import (
-    MEMORY_MODE_FULL_HISTORY,
-    AsyncShortMemory,
-    MemoryContext,
-    ShortMemory,
-    TurnfoldError,
-    counter_for,
-    open_store,
-)
+from turnfold import ShortMemory, TurnfoldError, counter_for, open_store
 from turnfold.errors import StoreUnavailable
+from turnfold.memories import MEMORY_MODE_FULL_HISTORY, AsyncShortMemory, MemoryContext
 
 __all__ = ("opener", "short")
 

@@ -17,12 +17,11 @@ from tests.memory.fold_actors import COUNTER
 from tests.memory.interleaving import Explored, Finished, Interleavings, Program
 from turnfold import ShortMemory
 from turnfold.errors import TurnfoldError
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.short_term import folding
-from turnfold.memory.short_term.short_memory import AsyncShortMemory
-from turnfold.memory.waiting import Way
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
+from turnfold.memories import AsyncShortMemory
+from turnfold.memories.short_memory import summaries as folding
+from turnfold.memory import make_config
+from turnfold.runtime import Runtime
+from turnfold.stores import MemoryStore, Store
 
 C = "c"
 WINDOW = 160
@@ -30,9 +29,9 @@ WINDOW = 160
 NOW = 1_700_000_000_000_000
 
 
-def over(store: Store, way: Way) -> AsyncShortMemory:
+def over(store: Store, runtime: Runtime) -> AsyncShortMemory:
     return AsyncShortMemory.over(
-        make_setting(store, way, blocking=False, counter=COUNTER), owns=False
+        make_config(store, runtime, blocking=False, counter=COUNTER), owns=False
     )
 
 
@@ -45,8 +44,8 @@ def begun(turns: int) -> MemoryStore:
 
 
 def writer(name: str, *, turns: int = 1) -> Program:
-    async def write(store: Store, way: Way) -> object:
-        memory = over(store, way)
+    async def write(store: Store, runtime: Runtime) -> object:
+        memory = over(store, runtime)
         for number in range(turns):
             await memory.write_turn(
                 C, user_query=f"<{name}{number}>", agent_response="ok", client_id=f"{name}{number}"
@@ -57,8 +56,8 @@ def writer(name: str, *, turns: int = 1) -> Program:
 
 
 def summariser(*, told: bool, recent: int = 1) -> Program:
-    async def summarise(store: Store, way: Way) -> object:
-        memory = over(store, way)
+    async def summarise(store: Store, runtime: Runtime) -> object:
+        memory = over(store, runtime)
         ctx = await memory.query_memory_context(C, model_context_window=WINDOW)
         if not ctx.should_checkpoint_summary:
             return None
@@ -69,8 +68,8 @@ def summariser(*, told: bool, recent: int = 1) -> Program:
     return summarise
 
 
-def starter(store: Store, way: Way) -> Any:
-    return over(store, way).reset_short_memory(C)
+def starter(store: Store, runtime: Runtime) -> Any:
+    return over(store, runtime).reset_short_memory(C)
 
 
 def faults(store: MemoryStore, finished: Sequence[Finished]) -> list[str]:
@@ -107,7 +106,7 @@ def _since(memory: ShortMemory, asked: dict[int, str]) -> list[str]:
 
 
 def _entries(store: MemoryStore) -> list[tuple[int, str]]:
-    from turnfold.memory.drive import drive
+    from turnfold.runtime import drive
     from turnfold.stores import Scope
 
     return [(each.seq, each.message.text) for each in drive(store.read(Scope("default"), C))]
@@ -180,7 +179,7 @@ def test_the_judge_sees_a_summary_that_covers_what_it_has_not_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The document's way: what is newest when the summary comes, whatever it was made of."""
-    monkeypatch.setattr(folding, "_bound", lambda standing, *_: standing.head.seq)
+    monkeypatch.setattr(folding, "_newest_covered", lambda view, *_: view.head.seq)
     found = every_order(writer("w"), summariser(told=True, recent=0))
     assert found.faults["behind a summary that has not seen it"] > 0
     assert found.faults["lost"] > 0
@@ -188,7 +187,7 @@ def test_the_judge_sees_a_summary_that_covers_what_it_has_not_seen(
 
 def test_the_judge_sees_readers_who_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two summaries in the making, the first to come must not let the other cover what is newest."""
-    monkeypatch.setattr(folding, "landed", lambda offers: ())  # noqa: ARG005 (of a group of two)
+    monkeypatch.setattr(folding, "count_landing", lambda offers: ())  # noqa: ARG005 (of a group of two)
     both = [summariser(told=False), summariser(told=False)]
     found = some_orders(writer("v", turns=3), writer("w", turns=2), *both, runs=60)
     assert found.faults["behind a summary that has not seen it"] > 0

@@ -19,10 +19,10 @@ from tests.stores.redis_server import PATIENCE, RedisServer
 from tests.stores.servers import PostgresPlaces
 from tests.stores.test_postgres_view import CHECKPOINTS, SEGMENT
 from turnfold import ShortMemory
-from turnfold.memory.drive import drive
-from turnfold.memory.short_term import standing
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
+from turnfold.memories.short_memory import notes as short_notes
+from turnfold.runtime import drive
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
 
 C = "conv-123"
 KEY = f"short_term_memory:session:{C}"
@@ -89,9 +89,9 @@ def test_the_session_is_served_from_the_documented_key(place: Place, server: Red
     kept = [name.decode() for name in server.ask("HKEYS", KEY)]
     assert any("short-memory" in name for name in kept), kept
     assert 0 < server.ask("TTL", KEY) <= 1800
-    hits = store._shelf.counts.hits
+    hits = store._cache.counts.hits
     assert here.get_short_memory(C) == first
-    assert store._shelf.counts.hits >= hits + 2
+    assert store._cache.counts.hits >= hits + 2
     drive(store.close())
 
 
@@ -148,16 +148,16 @@ def test_a_memory_that_trusts_the_cache_would_be_found_out(
     place: Place, tmp_path: Path, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The document's way: the session lives in Redis alone, for half an hour."""
-    read = standing.ShortNotes._get
+    read = short_notes.ShortNotes._get
 
     async def from_redis(notes: Any, conversation: str, kind: str, key: str) -> Any:
         there = server.ask("EXISTS", KEY) or notes.scope.tenant == "quiet"
-        return await read(notes, conversation, kind, key) if there else standing.Noted(None)
+        return await read(notes, conversation, kind, key) if there else None
 
     quiet = ShortMemory(f"sqlite:///{tmp_path}/quiet.db", scope="quiet")
     twin = Twin(place(), quiet, server)
     twin.both("create_short_memory", C, "user-456")
-    monkeypatch.setattr(standing.ShortNotes, "_get", from_redis)
+    monkeypatch.setattr(short_notes.ShortNotes, "_get", from_redis)
     server.ask("FLUSHALL")
     with pytest.raises(AssertionError, match="get_short_memory"):
         twin.both("get_short_memory", C)

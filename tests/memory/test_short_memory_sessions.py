@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.memory.short_places import Place, opener, talk
-from turnfold import (
-    MEMORY_MODE_FULL_HISTORY,
-    InvalidOption,
-    Memory,
-    PendingAction,
-    SessionValue,
-    ShortMemory,
-)
+from turnfold import InvalidOption, Memory, ShortMemory
 from turnfold.errors import Conflict, ConversationDeleted
+from turnfold.memories import MEMORY_MODE_FULL_HISTORY, PendingAction, SessionValue
 from turnfold.records import assistant, tool, user
 
 __all__ = ("opener",)

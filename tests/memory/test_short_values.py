@@ -9,16 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import InvalidRecord, PendingAction, SessionValue, SharedEntities, user
+from turnfold import InvalidRecord, user
 from turnfold.errors import Conflict
-from turnfold.memory.short_term.merge import (
-    apply_changes,
-    as_read,
-    changes_of,
-    settable_of,
-    to_parts,
-)
-from turnfold.memory.short_term.offers import Offer, bound_of, landed, offered
+from turnfold.memories import PendingAction, SessionValue, SharedEntities, as_read
+from turnfold.memories.short_memory.merge import apply_changes, changes_of, settable_of, to_parts
+from turnfold.memories.short_memory.notes import Offer, add_offer, count_landing, newest_seen
 
 # The document's structures, name for name; what it leaves open is left out.
 DOCUMENTED: dict[str, set[str]] = {
@@ -163,25 +158,25 @@ def test_of_two_changes_both_hold_or_the_second_is_told(
 
 
 def test_a_summary_is_held_to_the_first_reader_of_its_group() -> None:
-    offers = offered((), live="", seen=10, covered=0)
-    offers = offered(offers, live="", seen=14, covered=0)
-    assert bound_of(offers, covered=0, newest=20) == 10
-    offers = landed(offers)
-    assert bound_of(offers, covered=6, newest=20) == 10, "one is still on its way"
-    later = offered(offers, live="c1", seen=30, covered=6)
-    assert bound_of(later, covered=6, newest=40) == 10
-    assert bound_of(later, covered=10, newest=40) == 30, "the first can say nothing new any more"
-    assert bound_of(landed(offers), covered=8, newest=20) == 20, "all have come"
+    offers = add_offer((), live="", seen=10, covered=0)
+    offers = add_offer(offers, live="", seen=14, covered=0)
+    assert newest_seen(offers, covered=0, newest=20) == 10
+    offers = count_landing(offers)
+    assert newest_seen(offers, covered=6, newest=20) == 10, "one is still on its way"
+    later = add_offer(offers, live="c1", seen=30, covered=6)
+    assert newest_seen(later, covered=6, newest=40) == 10
+    assert newest_seen(later, covered=10, newest=40) == 30, "the first can say nothing new any more"
+    assert newest_seen(count_landing(offers), covered=8, newest=20) == 20, "all have come"
 
 
 def test_readers_who_bring_nothing_are_forgotten() -> None:
     offers: tuple[Offer, ...] = (Offer("", 10, 4),)
     for _ in range(3):
-        assert bound_of(offers, covered=0, newest=99) == 10
-        offers = landed(offers)
-    assert bound_of(offers, covered=0, newest=99) == 99
+        assert newest_seen(offers, covered=0, newest=99) == 10
+        offers = count_landing(offers)
+    assert newest_seen(offers, covered=0, newest=99) == 99
     many: tuple[Offer, ...] = ()
     for seen in range(1, 1000):
-        many = offered(many, live=f"c{seen // 3}", seen=seen, covered=0)
+        many = add_offer(many, live=f"c{seen // 3}", seen=seen, covered=0)
     assert len(many) <= 2
     assert all(group.readers <= 4 for group in many)

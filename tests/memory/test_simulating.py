@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from turnfold import Budget, Memory, Message, assistant, counter_for, simulate, system, tool, user
 from turnfold.errors import InvalidOption, UnknownModel
-from turnfold.memory.simulating import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for
-from turnfold.tokens.prices import CacheRule, Charge, Price, PriceTable, shipped_prices
+from turnfold.inspect import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for
+from turnfold.tokens import Charge, PriceTable, shipped_prices
+from turnfold.tokens.prices import CacheRule, Price
 
 MODEL = "gpt-4o"
 

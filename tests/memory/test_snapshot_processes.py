@@ -15,8 +15,8 @@ import pytest
 from tests.memory.snapshot_process import files_of
 from tests.memory.workspaces import snapshots_in
 from tests.stores.killing import environment
-from turnfold.memory.drive import drive
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 
 Told = dict[tuple[str, int], int]
 """(writer, number) -> turn, as the writer was told."""

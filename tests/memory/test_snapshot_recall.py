@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.memory.workspaces import kept_store, made_files, snapshots_in, token_count
 from turnfold import Snapshot
-from turnfold.memory.snapshots.blocking import Snapshots
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store
+from turnfold.snapshots import Snapshots
+from turnfold.stores import MemoryStore, Store
 
 __all__ = ("kept_store",)
 
@@ -150,13 +149,13 @@ def test_of_a_large_workspace_the_files_are_named_and_not_read(
     handle = snapshots_in(MemoryStore())
     handle.take(Snapshot(context="the view", files=made_files(60, 4_000)))
     read: list[str] = []
-    contents = handle.awaiting._shelf.contents
+    contents = handle.awaiting._storage.contents
 
     async def noted(items: list[object]) -> list[bytes]:
         read.extend(getattr(item, "path", "") for item in items)
         return await contents(items)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(handle.awaiting._shelf, "contents", noted)
+    monkeypatch.setattr(handle.awaiting._storage, "contents", noted)
     found = handle.recall({"turn_numbers": [1]}, tokens=2_000)
     assert read == [""]
     assert "the view" in found.text

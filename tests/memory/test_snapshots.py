@@ -21,16 +21,13 @@ from tests.memory.workspaces import (
     snapshots_in,
     token_count,
 )
-from tests.recall.test_snapshot_diffs import applied
+from tests.search.test_snapshot_diffs import applied
 from turnfold import AsyncMemory, Memory, Snapshot
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.keys import SNAPSHOT, turn_key
-from turnfold.memory.snapshots.shelf import SnapshotShelf
 from turnfold.records import Document
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Store, Written
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.snapshots import SNAPSHOT, SnapshotStorage, turn_key
+from turnfold.stores import MemoryStore, SqliteStore, Store, Written
 
 __all__ = ("kept_store",)
 
@@ -181,11 +178,11 @@ def test_turns_may_come_in_any_order_and_with_gaps(turns: list[int]) -> None:
         found = snapshots_in(store).get(turn)
         assert found is not None
         assert dict(found.files) == files
-        assert all(ref.turn <= turn for item in drive(_listing(store, turn)) for ref in item.pieces)
+        assert all(ref.turn <= turn for item in drive(_listing(store, turn)) for ref in item.chunks)
 
 
 async def _listing(store: Store, turn: int):  # noqa: ANN202 (the shelf's)
-    shelf = SnapshotShelf(store, SCOPE, "c")
+    shelf = SnapshotStorage(store, SCOPE, "c")
     stored = await shelf.stored(turn)
     assert stored is not None
     return await shelf.listing(stored)
@@ -255,8 +252,8 @@ def test_a_writer_that_overwrites_would_be_seen(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(store, "put_document", careless)
     base = one.take(Snapshot(context="base"))
     assert base.turn == 1
-    monkeypatch.setattr(one.awaiting._shelf, "newest", _always_one)
-    monkeypatch.setattr(two.awaiting._shelf, "newest", _always_one)
+    monkeypatch.setattr(one.awaiting._storage, "newest", _always_one)
+    monkeypatch.setattr(two.awaiting._storage, "newest", _always_one)
     one.take(Snapshot(context="one"))
     two.take(Snapshot(context="two"))
     found = snapshots_in(store).get(2)
@@ -296,10 +293,10 @@ def test_damage_is_a_typed_error_wherever_it_is() -> None:
     forged = document.body.replace(b"s0", b"s9")
     assert forged != document.body
     drive(store.put_document(SCOPE, "c", Document(SNAPSHOT, turn_key(1), forged, 0)))
-    with pytest.raises(InvalidRecord, match="it says it is"):
+    with pytest.raises(InvalidRecord, match="the content has the id"):
         snapshots_in(store).get(1)
     drive(store.drop_document(SCOPE, "c", SNAPSHOT, turn_key(1)))
-    with pytest.raises(InvalidRecord, match=r"turn 1 and do not.*backup"):
+    with pytest.raises(InvalidRecord, match=r"document of turn 1.*backup"):
         snapshots_in(store).get(3)
 
 
@@ -358,13 +355,13 @@ def test_a_diff_reads_only_what_changed(monkeypatch: pytest.MonkeyPatch) -> None
     handle.take(Snapshot(context="before\n", files=files))
     handle.take(Snapshot(context="after\n", files={**files, "src/part003.md": "x", "new": b"\x01"}))
     read: list[int] = []
-    contents = handle.awaiting._shelf.contents
+    contents = handle.awaiting._storage.contents
 
     async def noted(items: list[object]) -> list[bytes]:
         read.append(len(items))
         return await contents(items)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(handle.awaiting._shelf, "contents", noted)
+    monkeypatch.setattr(handle.awaiting._storage, "contents", noted)
     diff = handle.diff(1, 2)
     assert read == [2, 3]
     assert diff.context is not None

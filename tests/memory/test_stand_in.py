@@ -13,13 +13,11 @@ from tests.memory.faulty_model import Fault, FaultyModel, SetClock
 from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.errors import SummaryFailed
-from turnfold.memory import Memory, Session
-from turnfold.memory.drive import drive
-from turnfold.memory.fold_keeper import FoldKeeper, FoldMode, MemoryMode
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import SummaryTask
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.testing.audit import audit
+from turnfold.inspect import audit
+from turnfold.memory import FoldMode, Memory, MemoryMode, Session, SummaryTask
+from turnfold.memory.folding import FoldManager
+from turnfold.runtime import Runtime, drive
+from turnfold.stores import MemoryStore
 from turnfold.window import Context, Outcome, Section, check
 
 BUDGET = Budget(max_tokens=1_200)
@@ -213,7 +211,7 @@ class Stuck:
     def __init__(self) -> None:
         self.asked, self.answer = threading.Event(), threading.Event()
 
-    async def write(self, task: SummaryTask, way: Way) -> str:  # noqa: ARG002 (it answers when told to)
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:  # noqa: ARG002 (it answers when told to)
         self.asked.set()
         assert self.answer.wait(60)
         return f"a summary of {len(task.passages)} passages"
@@ -249,7 +247,7 @@ def test_a_lease_left_by_a_clock_an_hour_ahead_is_not_believed() -> None:
     options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2, "clock": clock}
     dead = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
     dead.user("hello")
-    assert drive(dead._awaiting._keeper._claim())
+    assert drive(dead._awaiting._folds._claim())
     clock.now -= 3_600 * 1_000_000
     session = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
     for said in range(60):
@@ -262,17 +260,17 @@ def test_a_lease_that_stands_still_is_over_by_the_monotonic_clock() -> None:
     """The wall clock stopped: by it the lease of a dead process would never end."""
     clock, ticks = SetClock(), [0.0]
     store = MemoryStore(counter=COUNTER, clock=clock)
-    setting = {"counter": COUNTER, "budget": BUDGET, "clock": clock, "fold_lease": 5.0}
-    dead = Memory(store, **setting).session("c")
+    options = {"counter": COUNTER, "budget": BUDGET, "clock": clock, "fold_lease": 5.0}
+    dead = Memory(store, **options).session("c")
     dead.user("hello")
-    assert drive(dead._awaiting._keeper._claim())
-    keeper = Memory(store, **setting).session("c")._awaiting._keeper
-    keeper.monotonic = lambda: ticks[0]
-    assert not drive(keeper._claim())
+    assert drive(dead._awaiting._folds._claim())
+    folds = Memory(store, **options).session("c")._awaiting._folds
+    folds.monotonic = lambda: ticks[0]
+    assert not drive(folds._claim())
     ticks[0] = 4.9
-    assert not drive(keeper._claim())
+    assert not drive(folds._claim())
     ticks[0] = 5.1
-    assert drive(keeper._claim())
+    assert drive(folds._claim())
 
 
 def test_these_tests_see_a_stand_in_that_forgets_part_of_its_range(
@@ -281,6 +279,6 @@ def test_these_tests_see_a_stand_in_that_forgets_part_of_its_range(
     async def never(*_: object, **__: object) -> bool:
         return False
 
-    monkeypatch.setattr(FoldKeeper, "stand_in", never)
+    monkeypatch.setattr(FoldManager, "stand_in", never)
     talk = Talk(FoldMode.INLINE)
     assert any(talk.nowhere(talk.turn()) for _ in range(40))

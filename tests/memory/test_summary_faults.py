@@ -11,8 +11,9 @@ import pytest
 from tests.memory.conversations import asks, chat, gaps, marks, pairing_faults
 from tests.memory.fakes import ScriptedModel, told
 from tests.memory.test_summary_token_memory import EXACT, SYSTEM, history, notice
-from turnfold import Message, SummaryTokenMemory, assistant, check, tool, user
-from turnfold.memory.in_process.watermark import Watermark
+from turnfold import Message, SummaryTokenMemory, assistant, tool, user
+from turnfold.memories.token_memory import Watermark
+from turnfold.window import check
 
 FACT = user("<0> The order number is 83-417-K and it must never be shipped to Lisbon.")
 
@@ -354,7 +355,7 @@ def test_a_call_that_is_given_up_changes_nothing() -> None:
 )
 def test_the_watermark_finds_the_longest_overlap(covered: str, passed: str, reach: int) -> None:
     watermark = Watermark()
-    watermark.rise(letter.encode() for letter in covered)
+    watermark.extend(letter.encode() for letter in covered)
     assert watermark.reach([letter.encode() for letter in passed]) == reach
 
 

@@ -25,12 +25,11 @@ from turnfold import (
     SummaryTokenMemory,
     TokenMemory,
     assistant,
-    check,
     counter_for,
     system,
     user,
 )
-from turnfold.window import Outcome, Section
+from turnfold.window import Outcome, Section, check
 
 EXACT = counter_for("gpt-3.5-turbo")
 SYSTEM = system("You are a careful assistant. 你是一个谨慎的助手。")

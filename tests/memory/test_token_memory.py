@@ -21,15 +21,14 @@ from turnfold import (
     Message,
     TokenMemory,
     assistant,
-    check,
     counter_for,
     shutdown_token_executor,
     system,
     tool,
     user,
 )
-from turnfold.tokens import Certainty
-from turnfold.tokens.executor import token_executor
+from turnfold.tokens import Certainty, token_executor
+from turnfold.window import check
 
 EXACT = counter_for("gpt-3.5-turbo")
 SYSTEM = "You are a careful assistant. 你是一个谨慎的助手。"

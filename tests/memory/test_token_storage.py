@@ -29,7 +29,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.memory.in_process.token_storage import already_stored
+from turnfold.memories.token_memory import already_stored
 from turnfold.stores import MemoryStore
 
 S = "user_123"
@@ -315,7 +315,7 @@ def test_whichever_step_a_process_dies_at_the_next_one_goes_on(*, after: bool) -
 
 
 def _all(store: MemoryStore) -> list[Message]:
-    from turnfold.memory.drive import drive
+    from turnfold.runtime import drive
 
     entries = drive(store.read(Scope("default"), S, limit=10_000))
     return [entry.message for entry in entries]
@@ -398,9 +398,7 @@ def test_a_summary_that_stayed_in_the_process_is_found_out(
     async def forget(*_: object, **__: object) -> bool:
         return True
 
-    monkeypatch.setattr(
-        "turnfold.memory.in_process.token_storage.StoredHistory.keep_summary", forget
-    )
+    monkeypatch.setattr("turnfold.memories.token_memory.StoredHistory.put_summary", forget)
     with pytest.raises(AssertionError):
         test_each_message_is_summarised_once_whatever_restarts_there_are(address)
 
@@ -417,8 +415,8 @@ def test_a_model_that_fails_is_asked_again_after_a_restart(address: str) -> None
 
 def test_a_summary_of_another_shape_is_refused() -> None:
     from turnfold.errors import InvalidRecord
-    from turnfold.memory.drive import drive
     from turnfold.records import Document
+    from turnfold.runtime import drive
 
     store = MemoryStore()
     for body in (b"{}x", b'{"v": 2, "summary": "", "upto": 0}', b'{"v": 1, "other": 1}'):

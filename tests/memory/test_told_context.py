@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnfold import AsyncMemory, AsyncSession, Budget
+from turnfold.adapters._common import context_with_system
+from turnfold.adapters._common import system_prompt as module
 from turnfold.errors import Conflict
-from turnfold.memory import told_context as module
-from turnfold.memory.told_context import told_context
 from turnfold.tokens import counter_for
-from turnfold.window import Section
-from turnfold.window.shrink import may_be_left_of, shrink_text
+from turnfold.window import Section, may_be_shrunk_from, shrink_text
 
 OWN = ["You are A.", "用中文回答。"]
 LONG = [f"Rule {number}: 不得超过 {number * 7} 吨。" * 20 for number in range(3)]
@@ -40,7 +39,7 @@ def told(texts: list[str], *, max_tokens: int = 2_000) -> list[str]:
             session = memory.session("s")
             await session.system([{"type": "text", "text": text} for text in texts])
             await session.user("hello")
-            context = await told_context(session, texts, None)
+            context = await context_with_system(session, texts, None)
             parts: list[Any] = [
                 part for one in context.section(Section.SYSTEM) for part in one.parts
             ]
@@ -66,7 +65,7 @@ def test_one_that_had_to_be_shortened_is_recognised(monkeypatch: pytest.MonkeyPa
 
 def test_sabotage_without_looking_the_other_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(monkeypatch, 1)
-    monkeypatch.setattr(module, "_is_under", lambda *_: True)
+    monkeypatch.setattr(module, "_has_system", lambda *_: True)
     assert told(OWN) != OWN
 
 
@@ -78,10 +77,10 @@ def test_who_never_gets_its_own_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 @given(st.text("ab …\n[]1,", max_size=80), st.integers(1, 40))
 def test_whatever_is_left_of_a_text_is_recognised(text: str, cap: int) -> None:
-    assert may_be_left_of(shrink_text(text, cap, count), text)
+    assert may_be_shrunk_from(shrink_text(text, cap, count), text)
 
 
 def test_another_text_is_not() -> None:
-    assert not may_be_left_of("You are B.", "You are A.")
-    assert not may_be_left_of(shrink_text(LONG[0], 40, count), LONG[1])
-    assert not may_be_left_of("You are", "You are A.")
+    assert not may_be_shrunk_from("You are B.", "You are A.")
+    assert not may_be_shrunk_from(shrink_text(LONG[0], 40, count), LONG[1])
+    assert not may_be_shrunk_from("You are", "You are A.")

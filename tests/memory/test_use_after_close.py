@@ -9,19 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from turnfold import (
-    AsyncMemory,
-    AsyncMemoryModule,
-    AsyncShortMemory,
-    Memory,
-    MemoryModule,
-    ShortMemory,
-)
+from turnfold import AsyncMemory, Memory, MemoryModule, ShortMemory
 from turnfold.agent import Agent, AsyncAgent
 from turnfold.errors import StoreUnavailable
-from turnfold.records import Usage
-from turnfold.records.snapshots import Snapshot
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.memories import AsyncMemoryModule, AsyncShortMemory
+from turnfold.records import Snapshot, Usage
+from turnfold.stores import MemoryStore
 from turnfold.testing import ScriptedModel
 
 CALL = {"name": "look", "arguments": '{"place": "花园"}'}

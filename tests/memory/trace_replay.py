@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tests.window.test_traces import COUNTER, traces
 from turnfold.budget import Budget
+from turnfold.inspect import audit
 from turnfold.memory import Memory, Session
 from turnfold.records import Message
-from turnfold.testing.audit import audit
 from turnfold.window import Context, check
 
 __all__ = ("BUDGET", "COUNTER", "Kept", "Replay", "traces")
@@ -69,7 +69,7 @@ class Replay:
         self._note(name, audit(session, context=self._call(name, session)))
         self._explain(name, session)
         self.watch(session)
-        self.memory.awaiting._handles._held.clear()  # a window per trace would be held otherwise
+        self.memory.awaiting._handles._sessions.clear()  # a window per trace would be held otherwise
 
     def _call(self, name: str, session: Session) -> Context:
         context = session.context()

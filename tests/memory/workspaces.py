@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from turnfold.memory.drive import drive
-from turnfold.memory.snapshots.blocking import Snapshots
-from turnfold.memory.snapshots.history import AsyncSnapshots
-from turnfold.memory.snapshots.shelf import SnapshotShelf
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope, Store
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.snapshots import AsyncSnapshots, Snapshots, SnapshotStorage
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 from turnfold.tokens import cautious_counter
 
 __all__ = ("SCOPE", "edited", "kept_store", "made_files", "snapshots_in", "token_count")
@@ -28,7 +24,7 @@ def snapshots_in(
     store: Store, conversation: str = "c", *, clock: Callable[[], int] | None = None
 ) -> Snapshots:
     """The snapshots of a conversation, through a handle of its own, as another process would have."""
-    shelf = SnapshotShelf(store, SCOPE, conversation)
+    shelf = SnapshotStorage(store, SCOPE, conversation)
     ticks = counting(1)
     return Snapshots(AsyncSnapshots(shelf, count=token_count, clock=clock or (lambda: next(ticks))))
 
@@ -51,7 +47,7 @@ def kept_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store
 def _postgres(place: Path) -> Iterator[Store]:
     pytest.importorskip("psycopg", reason="needs psycopg")
     from tests.stores.servers import PostgresPlaces
-    from turnfold.stores.postgres_store import PostgresStore
+    from turnfold.stores.postgres.store import PostgresStore
 
     places = PostgresPlaces()
     store = PostgresStore(places.url(place), blocking=True)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.models import strict_speech as speech
 from tests.models.strict_speech import Call, Cost, Say
 from tests.models.unhurried import unhurried
-from turnfold.models.anthropic_stream import MessageStream, settled_message
-from turnfold.models.chat_stream import ChatStream, settled_chat
+from turnfold.models.anthropic import MessageStream, normalized_message
 from turnfold.models.failures import CallFailed
-from turnfold.models.responses_stream import ResponsesStream, settled_response
+from turnfold.models.openai import ChatStream, ResponsesStream, checked_response, normalized_chat
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | words
@@ -42,34 +41,34 @@ def fed(building: Any, events: Any) -> tuple[dict[str, Any], str]:
         before = copy.deepcopy(event)
         text += building.add(event)
         assert event == before  # the SDK's objects are not ours to change
-    return building.whole(), text
+    return building.result(), text
 
 
 @unhurried
 @given(say=answers)
 def test_chat(say: Say) -> None:
-    whole = speech.chat_whole(say, BODY, COST)
-    streamed, text = fed(ChatStream(), speech.chat_events(whole, BODY))
-    assert settled_chat(streamed) == settled_chat(whole)
+    result = speech.chat_whole(say, BODY, COST)
+    streamed, text = fed(ChatStream(), speech.chat_events(result, BODY))
+    assert normalized_chat(streamed) == normalized_chat(result)
     assert text == say.text
 
 
 @unhurried
 @given(say=answers)
 def test_responses(say: Say) -> None:
-    whole = speech.responses_whole(say, BODY, COST)
-    streamed, text = fed(ResponsesStream(), speech.responses_events(whole))
-    assert settled_response(streamed) == whole
+    result = speech.responses_whole(say, BODY, COST)
+    streamed, text = fed(ResponsesStream(), speech.responses_events(result))
+    assert checked_response(streamed) == result
     assert text == say.text
 
 
 @unhurried
 @given(say=answers)
 def test_messages(say: Say) -> None:
-    whole = speech.message_whole(say, BODY, COST)
-    events = [event for event in speech.message_events(whole) if event[0] != "ping"]
+    result = speech.message_whole(say, BODY, COST)
+    events = [event for event in speech.message_events(result) if event[0] != "ping"]
     streamed, text = fed(MessageStream(), events)
-    assert settled_message(streamed) == settled_message(whole)
+    assert normalized_message(streamed) == normalized_message(result)
     assert text == say.text
 
 
@@ -96,7 +95,7 @@ def chat(*deltas: dict[str, Any]) -> dict[str, Any]:
     for delta in deltas:
         building.add({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
     building.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    return settled_chat(building.whole())["choices"][0]["message"]  # type: ignore[index]
+    return normalized_chat(building.result())["choices"][0]["message"]  # type: ignore[index]
 
 
 def call(at: int | None, name: str = "", arguments: str = "", **fields: Any) -> dict[str, Any]:
@@ -160,7 +159,7 @@ def test_arguments_that_were_cut_are_kept_as_they_are() -> None:
     building.add({"type": "content_block_delta", "index": 0, "delta": delta})
     building.add({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}})
     building.add({"type": "message_stop"})
-    [kept] = building.whole()["content"]  # type: ignore[misc]
+    [kept] = building.result()["content"]  # type: ignore[misc]
     assert kept["input"] == '{"path": "/et'
 
 
@@ -177,19 +176,19 @@ def test_a_delta_nobody_knows_fills_the_fields_it_names() -> None:
     building.add({"type": "content_block_start", "index": 1, "content_block": block})
     building.add({"type": "content_block_delta", "index": 1, "delta": citation})
     building.add({"type": "message_stop"})
-    assert building.whole()["content"] == [
+    assert building.result()["content"] == [
         {"type": "compaction", "content": "a summary"},
         {"type": "text", "text": "", "citations": [{"cited_text": "x"}]},
     ]
 
 
 def test_a_server_whose_last_event_leaves_the_items_out() -> None:
-    whole = speech.responses_whole(Say("hello"), BODY, COST)
+    result = speech.responses_whole(Say("hello"), BODY, COST)
     building = ResponsesStream()
-    for kind, event in speech.responses_events(whole):
-        hollow = {**event, "response": {**whole, "output": []}}
+    for kind, event in speech.responses_events(result):
+        hollow = {**event, "response": {**result, "output": []}}
         building.add(hollow if kind == "response.completed" else event)
-    assert building.whole() == whole
+    assert building.result() == result
 
 
 def test_a_response_that_failed_is_no_answer() -> None:
@@ -199,4 +198,4 @@ def test_a_response_that_failed_is_no_answer() -> None:
         "output": [],
     }
     with pytest.raises(CallFailed, match="oops"):
-        settled_response(failed)
+        checked_response(failed)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.models.unhurried import unhurried
 from turnfold.errors import ContextOverflow, ModelFailed, ModelUnavailable
-from turnfold.models.failures import Failure, Verdict, error_of, failure_of, verdict
+from turnfold.models.failures import Failure, FailureClass, classify, error_of, failure_of
 
 TOO_LONG = [
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens.",
@@ -68,7 +68,7 @@ def told(status: int, body: object = None, **headers: str) -> Failure:
 def test_every_known_wording_of_a_prompt_that_is_too_long(message: str) -> None:
     for body in ({"message": message}, {"type": "error", "error": {"message": message}}):
         failure = told(400, body)
-        assert verdict(failure) is Verdict.TOO_LONG
+        assert classify(failure) is FailureClass.TOO_LONG
         assert isinstance(error_of(failure, model="m", attempts=1), ContextOverflow)
 
 
@@ -83,43 +83,55 @@ def test_other_refusals_are_not_taken_for_it(message: str) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (400, {"message": "no", "code": "context_length_exceeded"}, Verdict.TOO_LONG),
+        (400, {"message": "no", "code": "context_length_exceeded"}, FailureClass.TOO_LONG),
         (
             500,
             {"message": "no", "code": 500, "type": "exceed_context_size_error"},
-            Verdict.TOO_LONG,
+            FailureClass.TOO_LONG,
         ),
-        (413, None, Verdict.TOO_LONG),
-        (429, {"message": "Too many tokens, please wait"}, Verdict.PASSING),
-        (429, {"message": "You exceeded your quota", "code": "insufficient_quota"}, Verdict.FINAL),
+        (413, None, FailureClass.TOO_LONG),
+        (429, {"message": "Too many tokens, please wait"}, FailureClass.PASSING),
+        (
+            429,
+            {"message": "You exceeded your quota", "code": "insufficient_quota"},
+            FailureClass.FINAL,
+        ),
         (
             429,
             {
                 "message": "Request too large for m: Limit 30000, Requested 30601. The input must be reduced"
             },
-            Verdict.TOO_LONG,
+            FailureClass.TOO_LONG,
         ),
-        (408, None, Verdict.PASSING),
-        (409, None, Verdict.PASSING),
-        (500, None, Verdict.PASSING),
-        (503, "<html>busy</html>", Verdict.PASSING),
-        (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, Verdict.PASSING),
-        (200, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, Verdict.PASSING),
-        (200, {"error": {"type": "invalid_request_error", "message": "no"}}, Verdict.FINAL),
-        (400, None, Verdict.FINAL),
-        (401, None, Verdict.FINAL),
-        (403, None, Verdict.FINAL),
-        (404, None, Verdict.FINAL),
-        (422, None, Verdict.FINAL),
+        (408, None, FailureClass.PASSING),
+        (409, None, FailureClass.PASSING),
+        (500, None, FailureClass.PASSING),
+        (503, "<html>busy</html>", FailureClass.PASSING),
+        (
+            529,
+            {"error": {"type": "overloaded_error", "message": "Overloaded"}},
+            FailureClass.PASSING,
+        ),
+        (
+            200,
+            {"error": {"type": "overloaded_error", "message": "Overloaded"}},
+            FailureClass.PASSING,
+        ),
+        (200, {"error": {"type": "invalid_request_error", "message": "no"}}, FailureClass.FINAL),
+        (400, None, FailureClass.FINAL),
+        (401, None, FailureClass.FINAL),
+        (403, None, FailureClass.FINAL),
+        (404, None, FailureClass.FINAL),
+        (422, None, FailureClass.FINAL),
     ],
 )
-def test_what_can_be_done_about_it(status: int, body: object, expected: Verdict) -> None:
-    assert verdict(told(status, body)) is expected
+def test_what_can_be_done_about_it(status: int, body: object, expected: FailureClass) -> None:
+    assert classify(told(status, body)) is expected
 
 
 def test_a_provider_that_says_whether_to_retry_is_believed() -> None:
-    assert verdict(told(500, x_should_retry="false")) is Verdict.FINAL
-    assert verdict(told(400, x_should_retry="true")) is Verdict.PASSING
+    assert classify(told(500, x_should_retry="false")) is FailureClass.FINAL
+    assert classify(told(400, x_should_retry="true")) is FailureClass.PASSING
 
 
 @pytest.mark.parametrize(
@@ -183,8 +195,8 @@ def test_a_line_that_breaks_is_told_by_the_class_of_the_error() -> None:
     assert failure_of(ReadError("gone"), now=0.0).code == "connection"
     assert failure_of(ConnectionResetError("gone"), now=0.0).code == "connection"
     assert failure_of(APITimeoutError("slow"), now=0.0).code == "timeout"
-    assert verdict(failure_of(ReadError("gone"), now=0.0)) is Verdict.PASSING
-    assert verdict(failure_of(TypeError("no credentials"), now=0.0)) is Verdict.FINAL
+    assert classify(failure_of(ReadError("gone"), now=0.0)) is FailureClass.PASSING
+    assert classify(failure_of(TypeError("no credentials"), now=0.0)) is FailureClass.FINAL
 
 
 def test_an_error_says_what_happened_and_what_to_do() -> None:

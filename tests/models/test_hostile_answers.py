@@ -10,12 +10,13 @@ import pytest
 from tests.models.hostile import EMPTY, USAGES, answer, calls_body, raw
 from tests.models.providers import PROVIDERS, Provider, every_provider
 from tests.models.strict_server import Line, Raw, Say, StrictServer
-from turnfold import AsyncMemory, Budget, check
-from turnfold.agent import AsyncAgent, Reply
+from turnfold import AsyncMemory, Budget
+from turnfold.agent import AgentReply, AsyncAgent
 from turnfold.errors import ContextOverflow, ModelFailed
-from turnfold.models.anthropic_stream import MessageStream
-from turnfold.models.chat_stream import ChatStream
+from turnfold.models.anthropic import MessageStream
+from turnfold.models.openai import ChatStream
 from turnfold.records import Entry, user
+from turnfold.window import check
 
 DONE = Say("done 完成")
 
@@ -27,10 +28,10 @@ def look(place: str) -> str:
 
 def conversation(
     provider: Provider, script: list[Line], turns: int = 1, **options: Any
-) -> tuple[list[Reply], list[Entry], StrictServer]:
+) -> tuple[list[AgentReply], list[Entry], StrictServer]:
     """What an agent makes of a script, and what is in the log after it."""
 
-    async def talk() -> tuple[list[Reply], list[Entry]]:
+    async def talk() -> tuple[list[AgentReply], list[Entry]]:
         async with (
             provider.client(server, **options) as client,
             AsyncMemory("sqlite://", budget=Budget(max_tokens=4_000)) as memory,
@@ -314,7 +315,7 @@ def test_a_long_stream_is_put_together_once() -> None:
     building = ChatStream()
     assert work(building, chat) == 0
     building.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    choices: Any = building.whole()["choices"]
+    choices: Any = building.result()["choices"]
     assert choices[0]["message"]["content"] == "roses 玫瑰 " * count
 
     delta = {"type": "text_delta", "text": "roses 玫瑰 "}
@@ -330,7 +331,7 @@ def test_a_long_stream_is_put_together_once() -> None:
     constant = len("text") + len("assistant")
     assert work(message, filling) <= count * constant
     message.add({"type": "message_stop"})
-    content: Any = message.whole()["content"]
+    content: Any = message.result()["content"]
     assert content[0]["text"] == "roses 玫瑰 " * count
 
 
@@ -340,4 +341,4 @@ def test_a_field_that_changes_its_kind_within_a_stream_is_no_crash() -> None:
         delta = {"content": content, "extra": [content]}
         building.add({"choices": [{"index": 0, "delta": delta}]})
     building.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    assert building.whole()["choices"]
+    assert building.result()["choices"]

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from tests.models.unhurried import unhurried
 from turnfold.errors import InvalidOption, ModelFailed, ModelUnavailable
-from turnfold.models.failures import CallFailed, Failure, Verdict, verdict
-from turnfold.models.retrying import RetryPolicy, retry_delay, retrying
+from turnfold.models.failures import (
+    CallFailed,
+    Failure,
+    FailureClass,
+    RetryPolicy,
+    call_with_retries,
+    classify,
+    retry_delay,
+)
 
 failures = st.builds(
     Failure,
@@ -21,7 +28,7 @@ failures = st.builds(
     code=st.sampled_from(["", "cut", "timeout", "connection", "insufficient_quota"]),
     retry_after=st.none() | st.floats(0, 600),
     should_retry=st.sampled_from([None, None, True, False]),
-    spoken=st.sampled_from([0, 0, 0, 7]),
+    delivered=st.sampled_from([0, 0, 0, 7]),
 )
 policies = st.builds(
     RetryPolicy,
@@ -43,8 +50,8 @@ def test_a_retry_is_decided_by_these_rules_alone(
     asked = failure.retry_after or 0.0
     allowed = (
         attempt <= policy.retries
-        and verdict(failure) is Verdict.PASSING
-        and not failure.spoken
+        and classify(failure) is FailureClass.PASSING
+        and not failure.delivered
         and asked <= policy.patience
     )
     assert (delay is not None) == allowed
@@ -59,7 +66,7 @@ def test_a_retry_is_decided_by_these_rules_alone(
         (Failure(message="busy", status=503), 1, True),
         (Failure(message="busy", status=503), 2, True),
         (Failure(message="busy", status=503), 3, False),
-        (Failure(message="busy", status=503, spoken=1), 1, False),
+        (Failure(message="busy", status=503, delivered=1), 1, False),
         (Failure(message="busy", status=503, retry_after=60.0), 1, True),
         (Failure(message="busy", status=503, retry_after=60.1), 1, False),
         (Failure(message="busy", status=503, should_retry=False), 1, False),
@@ -112,7 +119,7 @@ class Flaky:
 
     def run(self, retries: int = 2) -> str:
         policy = RetryPolicy(retries=retries)
-        return asyncio.run(retrying(self.call, model="m", policy=policy, sleep=self.sleep))
+        return asyncio.run(call_with_retries(self.call, model="m", policy=policy, sleep=self.sleep))
 
 
 BUSY = Failure(message="busy", status=503)
@@ -150,7 +157,7 @@ def test_other_errors_pass_through_untouched() -> None:
         raise KeyError("ours")
 
     with pytest.raises(KeyError):
-        asyncio.run(retrying(broken, model="m", policy=RetryPolicy(), sleep=asyncio.sleep))
+        asyncio.run(call_with_retries(broken, model="m", policy=RetryPolicy(), sleep=asyncio.sleep))
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("no role", {"content": "x"}, "role: a message without a role"),
     ("content of bytes", said(b"x"), "content: content is bytes. Give text or a list of blocks"),
     ("content of one block", said({"type": "text", "text": "x"}), "content: content is dict"),
-    ("bytes among blocks", said([b"x"]), "content[0]: bytes carries no fields"),
+    ("bytes among blocks", said([b"x"]), "content[0]: bytes has no fields"),
     ("block without type", said(["a", {"text": "x"}]), 'content[1]: a content block without a type. Add "type"'),
     ("text is missing", said([{"type": "text"}]), "content[0]: text is missing"),
     ("text is a number", said([{"type": "text", "text": 5}]), "content[0].text: int, not text"),
     ("image without url", said([{"type": "image_url", "image_url": {}}]), "content[0].image_url: url is missing"),
-    ("image of a number", said([{"type": "image_url", "image_url": 5}]), "content[0].image_url: int carries no"),
+    ("image of a number", said([{"type": "image_url", "image_url": 5}]), "content[0].image_url: int has no"),
     (
         "image detail",
         said([{"type": "image_url", "image_url": {"url": "u", "detail": "huge"}}]),
@@ -77,7 +77,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("name of a number", said(name=5), "name: int, not text"),
     ("calls of a number", said(role="assistant", tool_calls=5), "tool_calls: tool_calls is int. Give a list"),
     ("calls of one call", said(role="assistant", tool_calls=CALL), "tool_calls: tool_calls is dict"),
-    ("call of text", said(role="assistant", tool_calls=["f"]), "tool_calls[0]: str carries no fields"),
+    ("call of text", said(role="assistant", tool_calls=["f"]), "tool_calls[0]: str has no fields"),
     ("call without id", said(role="assistant", tool_calls=[{**CALL, "id": None}]), "tool_calls[0]: id is missing"),
     (
         "call of another type",
@@ -98,7 +98,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "an assistant answers",
         said([{"type": "tool_result", "tool_use_id": "a"}], role="assistant"),
-        "content[0]: a message of role 'assistant' cannot bring tool results",
+        "content[0]: a message of role 'assistant' cannot have tool results",
     ),
     (
         "is_error is text",
@@ -169,15 +169,15 @@ PARTS: list[tuple[str, Any, str]] = [
     ("file of nothing", FilePart(""), "a file without file_id or file_data"),
     ("thought both shown and hidden", ThinkingPart("shown", redacted="hidden"), "would read back differently"),
     ("opaque text", OpaquePart("not json"), "content[0].json: not JSON"),
-    ("opaque number", OpaquePart("5"), "content[0].json: JSON text that is no object"),
+    ("opaque number", OpaquePart("5"), "content[0].json: JSON text that is not an object"),
     ("opaque nesting", OpaquePart('{"a":' + "[" * DEEP + "]" * DEEP + "}"), "content[0].json: not JSON"),
     ("opaque depth", OpaquePart('{"a":' + "[" * 200 + "]" * 200 + "}"), "nested deeper than 100 levels"),
     ("opaque NaN", OpaquePart('{"a":NaN}'), "content[0].json.a: nan has no JSON form"),
     ("opaque infinity", OpaquePart('{"a":1e999}'), "content[0].json.a: inf has no JSON form"),
     ("opaque surrogate", OpaquePart('{"a":"\\ud800"}'), "content[0].json.a: lone surrogate"),
     ("extra text", TextPart("a", "nonsense"), "content[0].extra: not JSON"),
-    ("extra list", TextPart("a", "[1]"), "content[0].extra: JSON text that is no object"),
-    ("empty extra", TextPart("a", "{}"), "content[0].extra: JSON text that is no object"),
+    ("extra list", TextPart("a", "[1]"), "content[0].extra: JSON text that is not an object"),
+    ("empty extra", TextPart("a", "{}"), "content[0].extra: JSON text that is not an object"),
     ("extra says the text again", TextPart("a", '{"text":"b"}'), "TextPart that would read back differently"),
     ("extra says another type", TextPart("a", '{"type":"image_url"}'), "url is missing"),
     ("extra says another url", ImagePart("u", None, '{"image_url":{"url":"v"}}'), "would read back differently"),
@@ -203,7 +203,7 @@ RESULTS: list[tuple[Any, str]] = [
         ToolResult("a", (), extra='{"tool_use_id":"b"}'),
         "ToolResult that would read back differently",
     ),
-    (TextPart("x"), "tool_call_id: a tool message brings no tool result"),
+    (TextPart("x"), "tool_call_id: a tool message without a tool result"),
 ]
 
 
@@ -218,9 +218,9 @@ BESIDE: list[tuple[str, str]] = [
     ('{"content":"other"}', "extra.content: content is a field of the message itself"),
     ('{"name":"other"}', "extra.name: name is a field of the message itself"),
     ('{"tool_calls":[1]}', "extra.tool_calls: tool_calls is a field of the message itself"),
-    ('{"role":"developer"}', "extra.role: role 'developer' beside role 'user'"),
+    ('{"role":"developer"}', "extra.role: role 'developer' contradicts role 'user'"),
     ('{"function_call":{}}', "function_call is OpenAI's retired form"),
-    ("[]", "extra: JSON text that is no object"),
+    ("[]", "extra: JSON text that is not an object"),
 ]
 
 

@@ -21,10 +21,14 @@ from tests.house.source_tree import ROOT
 
 uvicorn = pytest.importorskip("uvicorn", reason="the service needs the extra 'service'")
 
-from turnfold.service.app import make_app  # noqa: E402 (the packages may be missing)
-from turnfold.service.running import ServiceOptions, make_state  # noqa: E402
-from turnfold.service.state import ServiceState  # noqa: E402
-from turnfold.service.tokens import TokenFile, new_token  # noqa: E402
+from turnfold.service import (  # noqa: E402 (after the check)
+    ServiceOptions,
+    ServiceState,
+    TokenFile,
+    make_app,
+    make_state,
+    new_token,
+)
 
 __all__ = ("PATIENCE", "Running", "ServiceProcess", "make_tokens", "running")
 
@@ -51,7 +55,7 @@ class Running:
 def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
     """Serve in a thread until the end of the block; `more` goes to `make_app`.
 
-    `besides` are made from the state, as `turnfold.service.running.serve` makes them.
+    `besides` are made from the state, as `turnfold.service.server.serve` makes them.
     """
     summarizer, embedder = more.pop("summarizer", None), more.pop("embedder", None)
     besides = more.pop("besides", ())

@@ -6,7 +6,7 @@ import logging
 import sys
 
 from turnfold.budget import Budget
-from turnfold.service.running import ServiceOptions, run
+from turnfold.service import ServiceOptions, run
 
 __all__ = ("main",)
 

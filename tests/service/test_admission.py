@@ -16,18 +16,22 @@ import pytest
 from starlette.routing import Mount
 
 from tests.service.running import Running, make_tokens, running
+from turnfold.api import (
+    AnyOperation,
+    Events,
+    FilesAnswer,
+    NoQuery,
+    Nothing,
+    Ready,
+    Right,
+    operations,
+)
 from turnfold.memory import Memory
-from turnfold.records import assistant, user
-from turnfold.records.snapshots import Snapshot
-from turnfold.service.answering import CALLER
-from turnfold.service.app import Guarded
-from turnfold.service.bodies import Nothing
-from turnfold.service.events import Events
-from turnfold.service.operations import Asked, NoQuery, Operation, operation
+from turnfold.records import Snapshot, assistant, user
+from turnfold.service import GuardedApp, ServiceOptions, TokenFile, new_token
+from turnfold.service.endpoint import CALLER
+from turnfold.service.operations import OperationRequest, OperationTable
 from turnfold.service.routes import TABLE
-from turnfold.service.routes.watching import Ready
-from turnfold.service.running import ServiceOptions
-from turnfold.service.tokens import Right, TokenFile, new_token
 
 CONTENT = "the parcel 4711 of Dana"
 OPEN = {"healthz", "readyz"}
@@ -98,7 +102,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
         yield service, made
 
 
-def asked(client: httpx2.Client, each: Operation) -> tuple[int, str]:
+def asked(client: httpx2.Client, each: AnyOperation) -> tuple[int, str]:
     """What an operation answers; of a stream, its beginning."""
     path = re.sub(r"{(\w+)}", lambda found: NAMES[found[1]], each.path)
     calls = {"before": NAMES["call"], "after": NAMES["call"]}
@@ -110,7 +114,7 @@ def asked(client: httpx2.Client, each: Operation) -> tuple[int, str]:
         return answer.status_code, answer.read().decode() + repr(answer.headers)
 
 
-def leaks_without_a_token(service: Running, made: dict[str, str], each: Operation) -> list[str]:
+def leaks_without_a_token(service: Running, made: dict[str, str], each: AnyOperation) -> list[str]:
     """What can be had of an operation by somebody who may not have it."""
     found: list[str] = []
     wrong = made["all"][:-1] + ("0" if made["all"][-1] != "0" else "1")
@@ -126,14 +130,14 @@ def leaks_without_a_token(service: Running, made: dict[str, str], each: Operatio
 
 @pytest.mark.parametrize("each", GUARDED, ids=lambda each: each.name)
 def test_no_route_answers_without_a_token(
-    served: tuple[Running, dict[str, str]], each: Operation
+    served: tuple[Running, dict[str, str]], each: AnyOperation
 ) -> None:
     assert leaks_without_a_token(*served, each) == []
 
 
 @pytest.mark.parametrize("each", GUARDED, ids=lambda each: each.name)
 def test_a_token_without_the_right_is_refused(
-    served: tuple[Running, dict[str, str]], each: Operation
+    served: tuple[Running, dict[str, str]], each: AnyOperation
 ) -> None:
     service, made = served
     lacking = {Right.READ: "writer", Right.WRITE: "reader", Right.ADMIN: "writer"}
@@ -146,7 +150,7 @@ def test_a_token_without_the_right_is_refused(
 
 @pytest.mark.parametrize("each", TABLE, ids=lambda each: each.name)
 def test_another_tenant_sees_and_changes_nothing(
-    served: tuple[Running, dict[str, str]], each: Operation
+    served: tuple[Running, dict[str, str]], each: AnyOperation
 ) -> None:
     service, made = served
     with service.client(made["foreign"]) as client:
@@ -178,23 +182,31 @@ def test_the_owner_does_see_it(served: tuple[Running, dict[str, str]]) -> None:
 
 
 def test_a_route_without_a_check_would_be_found(tmp_path: Path) -> None:
-    @operation("GET", "/v1/sessions/{session}/oops", right=None, answer=Ready)
-    async def oops(asked: Asked[Nothing, NoQuery]) -> Ready:
-        """Forgot to ask."""
-        return Ready(ready=CONTENT in repr(asked.names))
+    oops = operations.declare(
+        "oops", "GET /v1/sessions/{session}/oops", "Forgot to ask.", right=None, answer=Ready
+    )
+    table = OperationTable(TABLE)
+
+    @table.bind(oops)
+    async def run(request: OperationRequest[Nothing, NoQuery]) -> Ready:
+        return Ready(ready=CONTENT in repr(request.params))
 
     file = tmp_path / "tokens.json"
     made = make_tokens(file, ("all", "acme", ["read"]))
-    with running(ServiceOptions(tokens_file=file), table=[*TABLE, oops]) as service:
+    with running(ServiceOptions(tokens_file=file), table=table) as service:
         assert leaks_without_a_token(service, {**made, "late": "x"}, oops) != []
 
 
 def test_a_route_that_looks_elsewhere_would_be_found(tmp_path: Path) -> None:
-    @operation("GET", "/v1/peek/{session}", right=Right.READ, answer=Any)  # pyright: ignore[reportArgumentType]
-    async def peek(asked: Asked[Nothing, NoQuery]) -> object:
-        """Look into another tenant."""
-        found = await asked.state.memory("acme").session(asked.names["session"]).history()
-        return [entry.message.text for entry in found]
+    peek = operations.declare(
+        "peek", "GET /v1/peek/{session}", "Look elsewhere.", right=Right.READ, answer=FilesAnswer
+    )
+    table = OperationTable(TABLE)
+
+    @table.bind(peek)
+    async def run(request: OperationRequest[Nothing, NoQuery]) -> FilesAnswer:
+        found = await request.state.memory("acme").session(request.params["session"]).history()
+        return FilesAnswer(files={entry.message.text: 0 for entry in found})
 
     store = f"sqlite:///{tmp_path / 'chat.db'}"
     with Memory(store, scope="acme") as memory:
@@ -203,7 +215,7 @@ def test_a_route_that_looks_elsewhere_would_be_found(tmp_path: Path) -> None:
     made = make_tokens(file, ("foreign", "other", ["read"]))
     options = ServiceOptions(store=store, tokens_file=file)
     with (
-        running(options, table=[*TABLE, peek]) as service,
+        running(options, table=table) as service,
         service.client(made["foreign"]) as client,
     ):
         assert CONTENT in asked(client, peek)[1]
@@ -230,7 +242,7 @@ def test_what_is_mounted_beside_the_api_passes_the_same_gate(tmp_path: Path) -> 
     state_of: list[Any] = []
 
     async def guarded_later(scope: Any, receive: Any, send: Any) -> None:
-        await Guarded(beside, state_of[0], right=Right.READ)(scope, receive, send)
+        await GuardedApp(beside, state_of[0], right=Right.READ)(scope, receive, send)
 
     options = ServiceOptions(tokens_file=file)
     with running(options, mounts=[Mount("/beside", guarded_later)], beside=[Beside]) as service:

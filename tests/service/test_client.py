@@ -30,29 +30,20 @@ from turnfold.client import (
     RemoteShortMemory,
 )
 from turnfold.errors import InvalidOption, TurnfoldError
-from turnfold.memory import (
-    AsyncMemory,
-    AsyncSession,
-    AsyncShortMemory,
-    AsyncState,
-    Memory,
-    ShortMemory,
-)
-from turnfold.memory.findings import AsyncFindings
-from turnfold.memory.snapshots.history import AsyncSnapshots
-from turnfold.recall.findings import FindingRule
-from turnfold.recall.snapshots import RecallRequest
-from turnfold.records import NewEntry, ToolCall, ToolResult, Usage, user
-from turnfold.records.snapshots import Snapshot
-from turnfold.service.running import ServiceOptions
-from turnfold.stores.within import Within
+from turnfold.findings import AsyncFindings, FindingRule
+from turnfold.memories import AsyncShortMemory, ShortMemory
+from turnfold.memory import AsyncMemory, AsyncSession, AsyncState, Memory
+from turnfold.records import NewEntry, Snapshot, ToolCall, ToolResult, Usage, user
+from turnfold.search import Within
+from turnfold.service import ServiceOptions
+from turnfold.snapshots import AsyncSnapshots, RecallRequest
 from turnfold.window import Section
 
 NOT_SERVED = {
     AsyncMemory: {
         "meter": "figures are the service's: /metrics",
         "calibration": "the service counts",
-        "way": "the client does not fold",
+        "runtime": "the client does not fold",
         "budget": "the service's own; a call may name another",
         "drain": "the service's own folds",
         "scope": "the token's tenant",
@@ -411,13 +402,13 @@ def test_the_counter_of_a_served_context_is_elsewhere(service: Running) -> None:
 
 def test_an_address_that_is_none_is_refused() -> None:
     for url in ("sqlite:///x.db", "127.0.0.1:8787", ""):
-        with pytest.raises(InvalidOption, match="no address of a service"):
+        with pytest.raises(InvalidOption, match="not an address of a service"):
             RemoteMemory(url)
 
 
 def test_the_client_loads_nothing_that_serves_or_stores() -> None:
     code = (
-        "import turnfold.client.blocking, sys\n"
+        "import turnfold.client._sync, sys\n"
         "others = {'starlette', 'uvicorn', 'apsw', 'psycopg', 'redis'}\n"
         "assert not others & sys.modules.keys(), others & sys.modules.keys()"
     )
@@ -429,7 +420,7 @@ def test_without_the_package_the_client_names_its_extra() -> None:
     code = (
         "import sys; sys.modules['httpx2'] = None\n"
         "from turnfold.errors import MissingExtra\n"
-        "try:\n    import turnfold.client.blocking\n"
+        "try:\n    import turnfold.client._sync\n"
         "except MissingExtra as error:\n    assert 'turnfold[client]' in str(error)\n"
         "else:\n    raise SystemExit(1)\n"
     )

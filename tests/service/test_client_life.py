@@ -16,7 +16,7 @@ from turnfold.client import (
     RemoteShortMemory,
 )
 from turnfold.errors import StoreUnavailable
-from turnfold.service.running import ServiceOptions
+from turnfold.service import ServiceOptions
 
 CLOSED = "has been closed"
 

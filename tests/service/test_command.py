@@ -18,8 +18,7 @@ from tests.service.running import ServiceProcess, make_tokens, running
 from turnfold.cli.app import app
 from turnfold.client import RemoteMemory
 from turnfold.errors import AccessDenied, InvalidOption, NotFound, StoreUnavailable
-from turnfold.service.running import ServiceOptions, make_state
-from turnfold.service.state import ServiceState
+from turnfold.service import ServiceOptions, ServiceState, make_state
 
 CONTENT = "the parcel 4711 of Dana"
 
@@ -71,7 +70,7 @@ def test_an_operator_makes_a_token_and_serves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 (refused)
 def test_it_refuses_to_be_open_to_all(host: str) -> None:
-    with pytest.raises(InvalidOption, match="anybody could read and erase"):
+    with pytest.raises(InvalidOption, match="anybody could read and delete"):
         make_state(ServiceOptions(host=host))
 
 
@@ -94,7 +93,7 @@ def test_without_its_packages_the_service_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
         "from turnfold.errors import MissingExtra\n"
-        "try:\n    import turnfold.service.running\n"
+        "try:\n    import turnfold.service.server\n"
         "except MissingExtra as error:\n    assert 'turnfold[service]' in str(error)\n"
         "else:\n    raise SystemExit(1)\n"
     )
@@ -165,8 +164,8 @@ def test_a_store_that_is_gone_is_not_ready_and_unavailable(
         async def gone(*_: object, **__: object) -> None:
             raise StoreUnavailable("cannot reach db.internal as user turnfold")
 
-        monkeypatch.setattr(service.state.setting.store, "health", gone)
-        monkeypatch.setattr(service.state.setting.store, "conversations", gone)
+        monkeypatch.setattr(service.state.config.store, "health", gone)
+        monkeypatch.setattr(service.state.config.store, "conversations", gone)
         assert client.get("/readyz").status_code == 503
         answer = client.get("/v1/sessions")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -179,7 +178,7 @@ def test_without_a_store_it_serves_the_one_every_command_speaks_of(
 ) -> None:
     asked: list[ServiceOptions] = []
     monkeypatch.setattr(
-        "turnfold.service.running.run", lambda options, **_beside: asked.append(options)
+        "turnfold.service.server.run", lambda options, **_beside: asked.append(options)
     )
     monkeypatch.setenv("TURNFOLD_STORE", str(tmp_path / "mine.db"))
     for arguments in ([], ["--store", str(tmp_path / "other.db")]):

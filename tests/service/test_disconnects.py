@@ -11,9 +11,7 @@ import time
 import pytest
 
 from tests.service.running import PATIENCE, Running, running
-from turnfold.service.app import make_app
-from turnfold.service.mcp import mcp_beside
-from turnfold.service.running import ServiceOptions, make_state
+from turnfold.service import ServiceOptions, make_app, make_state, mcp_beside
 
 HEAD = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CUT_SHORT = {

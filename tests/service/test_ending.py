@@ -13,11 +13,10 @@ import pytest
 
 from tests.service.running import PATIENCE, ServiceProcess
 from turnfold.budget import Budget
+from turnfold.inspect import audit
 from turnfold.memory import Memory
-from turnfold.memory.drive import drive
-from turnfold.memory.notes import FOLDING, SESSION, FoldingNote, read_note
-from turnfold.memory.waiting import AwaitingWay
-from turnfold.testing.audit import audit
+from turnfold.records import FOLDING, SESSION, FoldingNote, read_note
+from turnfold.runtime import AsyncRuntime, drive
 
 BUDGET = Budget(max_tokens=2_000)
 
@@ -148,7 +147,7 @@ def test_a_killed_service_leaves_a_whole_log(store: str) -> None:
 
 def test_work_that_is_told_to_stop_twice_still_cleans_up() -> None:
     async def stopped() -> list[str]:
-        way, did = AwaitingWay(), list[str]()
+        runtime, did = AsyncRuntime(), list[str]()
 
         async def work() -> None:
             try:
@@ -158,9 +157,9 @@ def test_work_that_is_told_to_stop_twice_still_cleans_up() -> None:
                     await asyncio.sleep(0)
                 did.append("gave the lease back")
 
-        way.begin("fold", work)
+        runtime.begin("fold", work)
         await asyncio.sleep(0)
-        await asyncio.gather(way.finish(cancel=True), way.finish(cancel=True))
+        await asyncio.gather(runtime.finish(cancel=True), runtime.finish(cancel=True))
         return did
 
     assert asyncio.run(stopped()) == ["gave the lease back"]

@@ -15,14 +15,12 @@ import httpx2
 import pytest
 
 from tests.service.running import PATIENCE, Running, running
-from turnfold.memory import Memory
-from turnfold.memory.front_door import make_setting
-from turnfold.memory.waiting import AwaitingWay
+from turnfold.memory import Memory, make_config
+from turnfold.runtime import AsyncRuntime
+from turnfold.service import ServiceOptions, ServiceState
 from turnfold.service import events as events_module
+from turnfold.service.auth import Caller
 from turnfold.service.events import _of_tenant, _Stream
-from turnfold.service.running import ServiceOptions
-from turnfold.service.state import ServiceState
-from turnfold.service.tokens import Caller
 
 
 class Served:
@@ -183,9 +181,9 @@ class Streamed:
 
     def __init__(self, since: int) -> None:
         self.now = since
-        way = AwaitingWay()
-        setting = make_setting("sqlite://", way, blocking=False, clock=lambda: self.now)
-        self.state = ServiceState(setting)
+        runtime = AsyncRuntime()
+        config = make_config("sqlite://", runtime, blocking=False, clock=lambda: self.now)
+        self.state = ServiceState(config)
         self.stream = _Stream(self.state, Caller("default", frozenset(), ""), since=since)
         self.frames = cast("AsyncGenerator[bytes]", _of_tenant(self.stream))
 
@@ -195,7 +193,7 @@ class Streamed:
         session = self.state.memory("default").session(name)
         await session.user("hi 你好")
         await session.context()
-        self.state.ring("default")
+        self.state.call_made("default")
         return f"{name} {session.last_call}"
 
     async def heard(self) -> str:
@@ -211,7 +209,7 @@ def test_a_stream_remembers_a_bounded_number_of_sessions_and_hears_every_call_on
     monkeypatch.setattr(events_module, "_FOLLOWED", most)
     # A stream that forgets has nothing but the calls' own times to tell them apart.
     monkeypatch.setattr(events_module, "_SENT", sent)
-    monkeypatch.setattr(events_module, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(events_module, "_POLL", 0.0)
     monkeypatch.setattr(events_module, "_SHARE", 0)
 
     async def listen() -> tuple[list[str], list[str], int]:
@@ -250,18 +248,18 @@ def test_sabotage_a_stream_that_only_forgets_repeats_itself(
 def test_a_service_forgets_tenants_and_tokens_that_no_longer_listen(served: Served) -> None:
     state = served.service.state
     for tenant in range(50):
-        state.ring(f"t{tenant}")
-        state.bell(f"t{tenant}")
+        state.call_made(f"t{tenant}")
+        state.signal(f"t{tenant}")
     gc.collect()
-    assert list(state._bells) == []
+    assert list(state._signals) == []
     with listening(served, "/v1/events") as heard:
         served.call("a")
         next(heard)
-        assert list(state._bells) == ["default"]
+        assert list(state._signals) == ["default"]
         assert dict(state.streams) == {"": 1}
     limit = time.monotonic() + PATIENCE
     while state.streams:  # the service notices that nobody listens
         assert time.monotonic() < limit
         served.call("a")
     gc.collect()
-    assert list(state._bells) == []
+    assert list(state._signals) == []

@@ -16,11 +16,10 @@ from tests.service.running import make_tokens, running
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
 from turnfold.records import Document, Entry, NewEntry, encode_message, user
+from turnfold.service import Limits, ServiceOptions
 from turnfold.service import limits as limits_module
-from turnfold.service import quota as quota_module
-from turnfold.service.limits import Limits, Pace
-from turnfold.service.quota import Quota
-from turnfold.service.running import ServiceOptions
+from turnfold.service import limits as quota_module
+from turnfold.service.limits import Quota, RateLimit
 from turnfold.stores import Scope, Store, open_store
 
 LIMITS = Limits(body=2_000, streams=1)
@@ -47,7 +46,7 @@ def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_a_pace_is_kept_per_token() -> None:
     now = [0.0]
-    pace = Pace(rate=2.0, burst=3, clock=lambda: now[0])
+    pace = RateLimit(rate=2.0, burst=3, clock=lambda: now[0])
     for _ in range(3):
         pace.take("a")
     with pytest.raises(LimitExceeded) as refused:
@@ -107,7 +106,7 @@ def test_the_quota_is_summed_anew_after_a_while() -> None:
     async def sums() -> list[bool]:
         now, seen = [0.0], list[bool]()
         store = open_store("sqlite://")
-        quota = Quota(store, 10, look_again=60.0, clock=lambda: now[0])
+        quota = Quota(store, 10, scan_every=60.0, clock=lambda: now[0])
         await quota.check("t")
         await store.append(Scope("t"), "c", [NewEntry(user("word " * 50))])
         for moment in (59.0, 61.0):
@@ -138,10 +137,10 @@ def test_a_tenant_keeps_so_many_bytes_and_is_told_the_sum(tmp_path: Path) -> Non
         assert fields["unit"] == "bytes"
         assert fields["allowed"] == 20_000 < fields["used"] + fields["asked"]
         assert fields["asked"] == len(refused.request.content)
-        assert f"{fields['used'] + fields['asked']:,} of the 20,000" in told["detail"]
+        assert f"{fields['used'] + fields['asked']:,}, the quota is 20,000" in told["detail"]
         assert client.post(say, json={"content": "small"}).status_code == 200
         assert client.delete("/v1/sessions/s").status_code == 200
-        service.state.quota.look_again = 0.0  # what else is kept is found by looking
+        service.state.quota.scan_every = 0.0  # what else is kept is found by looking
         again = client.post("/v1/sessions/t/user", json={"content": "y" * 12_000})
         assert again.status_code == 200
 
@@ -151,7 +150,7 @@ def test_snapshots_count_as_bytes_though_they_are_no_tokens_of_a_log(tmp_path: P
         store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(quota=1_000, stored=10_000)
     )
     with running(options) as service, service.client() as client:
-        service.state.quota.look_again = 0.0
+        service.state.quota.scan_every = 0.0
 
         def take(number: int) -> httpx2.Response:
             text = "".join(f"{number * 1_000 + each} " for each in range(500))
@@ -182,7 +181,7 @@ def test_bytes_are_those_of_messages_and_documents_and_only_new_entries_are_read
         scope, said = Scope("t"), user("word " * 50)
         inner = open_store("sqlite://")
         store = Reading(inner)
-        quota = Quota(cast("Store", store), bytes=1, look_again=0.0)
+        quota = Quota(cast("Store", store), bytes=1, scan_every=0.0)
         for _ in range(2):
             await inner.append(scope, "c", [NewEntry(said)])
             found.append(await _used(quota))
@@ -209,10 +208,10 @@ def test_requests_that_come_together_are_weighed_once() -> None:
     async def sums() -> list[int]:
         store = open_store("sqlite://")
         await store.append(Scope("t"), "c", [NewEntry(user("word"))])
-        quota = Quota(store, bytes=1, look_again=60.0)
+        quota = Quota(store, bytes=1, scan_every=60.0)
         found = await asyncio.gather(*(_used(quota) for _ in range(20)))
         await store.append(Scope("t"), "c", [NewEntry(user("word"))])
-        quota.look_again = 0.0
+        quota.scan_every = 0.0
         found += await asyncio.gather(*(_used(quota) for _ in range(20)))
         await store.close()
         return found
@@ -247,17 +246,17 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
 
 
 def test_a_quota_remembers_a_bounded_number_of_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota_module, "_TENANTS", 8)
+    monkeypatch.setattr(quota_module, "_MOST_TENANTS", 8)
 
     async def sums() -> tuple[int, int, int]:
         store = open_store("sqlite://")
         quota = Quota(store, tokens=1_000)
         for number in range(100):
             await quota.check(f"t{number}")
-        sizes = len(quota._used), len(quota._looking)
+        sizes = len(quota._used), len(quota._scanning)
         await asyncio.gather(*(quota.check(f"t{number % 20}") for number in range(200)))
         await store.close()
-        return *sizes, len(quota._looking)
+        return *sizes, len(quota._scanning)
 
     assert asyncio.run(sums()) == (8, 0, 0)
 
@@ -265,7 +264,7 @@ def test_a_quota_remembers_a_bounded_number_of_tenants(monkeypatch: pytest.Monke
 def test_a_quota_remembers_a_bounded_number_of_conversations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(quota_module, "_CONVERSATIONS", 10)
+    monkeypatch.setattr(quota_module, "_MOST_CONVERSATIONS", 10)
 
     async def sums() -> list[int]:
         store, found = open_store("sqlite://"), list[int]()
@@ -274,7 +273,7 @@ def test_a_quota_remembers_a_bounded_number_of_conversations(
             for number in range(conversations):
                 await store.append(Scope(tenant), f"c{number}", [NewEntry(user("词"))])
             await quota.check(tenant)
-            found.append(sum(len(each.held) for each in quota._used.values()))
+            found.append(sum(len(each.conversations) for each in quota._used.values()))
         await store.close()
         return found
 
@@ -297,7 +296,7 @@ def test_a_quota_that_forgets_answers_as_one_that_does_not(
         erased: set[tuple[str, str]] = set()
         quota = Quota(store, tokens=1, clock=lambda: 0.0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(quota_module, "_TENANTS", most)
+            patch.setattr(quota_module, "_MOST_TENANTS", most)
             for what, number, at in steps:
                 tenant, conversation = f"t{number}", f"c{at}"
                 if what == "say" and (tenant, conversation) in erased:
@@ -327,7 +326,7 @@ def test_a_pace_remembers_a_bounded_number_of_tokens_and_no_less_of_who_asks_too
 ) -> None:
     monkeypatch.setattr(limits_module, "_MOST_BUCKETS", 10)
     now = [0.0]
-    pace = Pace(rate=1.0, burst=2, clock=lambda: now[0])
+    pace = RateLimit(rate=1.0, burst=2, clock=lambda: now[0])
     refused = 0
     for number in range(200):
         now[0] += 0.25

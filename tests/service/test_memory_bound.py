@@ -9,10 +9,9 @@ import httpx2
 
 from tests.service.running import make_tokens, running
 from turnfold.budget import Budget
-from turnfold.memory.handles import Handles
-from turnfold.memory.session import AsyncSession
+from turnfold.memory import AsyncSession, SessionCache
 from turnfold.records import Message
-from turnfold.service.running import ServiceOptions
+from turnfold.service import ServiceOptions
 
 
 def live(kind: type) -> int:
@@ -47,7 +46,7 @@ def test_all_tenants_together_have_so_many_handles(tmp_path: Path) -> None:
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'a.db'}", tokens_file=file)
     before = live(AsyncSession)
     with running(options) as service:
-        service.state.handles = Handles(most=6)
+        service.state.handles = SessionCache(most=6)
         for name in tenants:
             with service.client(tokens[name]) as client:
                 for turn in range(8):

@@ -5,7 +5,7 @@ Streams are left out, for they do not end; tests/service/test_events.py has them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -13,13 +13,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.service.running import Running, running
+from turnfold.api import AnyOperation, Events, Ready, operations
 from turnfold.budget import Budget
-from turnfold.service.events import Events
+from turnfold.service import ServiceOptions
 from turnfold.service.openapi import openapi
-from turnfold.service.operations import Operation, operation
+from turnfold.service.operations import OperationTable
 from turnfold.service.routes import TABLE
-from turnfold.service.routes.watching import Ready
-from turnfold.service.running import ServiceOptions
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="needs the package 'schemathesis'")
 
@@ -28,7 +27,7 @@ FEW, MANY = 3, 100
 DOCUMENT = openapi(TABLE)
 
 
-def without_tokens(table: Sequence[Operation]) -> dict[str, Any]:
+def without_tokens(table: Collection[AnyOperation]) -> dict[str, Any]:
     """The document for a service on loopback; tests/service/test_admission.py tries the tokens."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(openapi(table)))
     del document["components"]["securitySchemes"]
@@ -50,7 +49,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
-def faults(service: Running, each: Operation, *, examples: int, document: object = LOOSE) -> None:
+def faults(
+    service: Running, each: AnyOperation, *, examples: int, document: object = LOOSE
+) -> None:
     """Ask an operation for what its description allows, and for what it does not; raise at the first fault."""
     from schemathesis.checks import not_a_server_error
     from schemathesis.generation import GenerationMode
@@ -96,14 +97,14 @@ def faults(service: Running, each: Operation, *, examples: int, document: object
         assert session.get("/healthz").status_code == 200
 
 
-def can_be_wrong(each: Operation) -> bool:
+def can_be_wrong(each: AnyOperation) -> bool:
     """Whether there is anything to get wrong: a parameter or a body."""
     fields = msgspec.structs.fields
     return "{" in each.path or bool(fields(each.query)) or bool(fields(each.body))
 
 
 @pytest.mark.parametrize("each", SHORT, ids=lambda each: each.name)
-def test_an_operation_does_what_its_description_says(service: Running, each: Operation) -> None:
+def test_an_operation_does_what_its_description_says(service: Running, each: AnyOperation) -> None:
     faults(service, each, examples=FEW)
 
 
@@ -111,13 +112,12 @@ def test_an_operation_does_what_its_description_says(service: Running, each: Ope
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("each", SHORT, ids=lambda each: each.name)
 def test_an_operation_does_what_its_description_says_for_many_requests(
-    service: Running, each: Operation
+    service: Running, each: AnyOperation
 ) -> None:
     faults(service, each, examples=MANY)
 
 
-def broken(run: Any) -> Operation:
-    return operation("GET", "/v1/broken", right=None, answer=Ready)(run)
+BROKEN = operations.declare("broken", "GET /v1/broken", "Fail.", right=None, answer=Ready)
 
 
 async def raises(_: object) -> Ready:
@@ -139,13 +139,13 @@ async def other_status(_: object) -> object:
 
 @pytest.mark.parametrize("run", [raises, other_shape, other_status], ids=lambda run: run.__name__)
 def test_an_operation_that_does_otherwise_would_be_found(run: Any) -> None:
-    each = broken(run)
-    document = without_tokens([each])
+    document = without_tokens([BROKEN])
+    table = OperationTable({BROKEN: run, **TABLE})
     with (
-        running(ServiceOptions(), table=[each, *TABLE]) as service,
+        running(ServiceOptions(), table=table) as service,
         pytest.raises(BaseException, match=r"(?s)."),
     ):
-        faults(service, each, examples=3, document=document)
+        faults(service, BROKEN, examples=3, document=document)
 
 
 def test_the_served_document_is_the_one_that_was_tried(service: Running) -> None:
@@ -161,6 +161,10 @@ def test_the_served_document_is_the_one_that_was_tried(service: Running) -> None
 def test_every_operation_has_a_name_of_its_own_and_a_sentence() -> None:
     assert len({each.name for each in TABLE}) == len(TABLE)
     assert all(each.description.endswith(".") for each in TABLE)
+
+
+def test_every_declared_operation_is_served() -> None:
+    assert set(TABLE) == set(operations.OPERATIONS)
 
 
 def test_an_unknown_path_or_method_is_a_problem(service: Running) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from turnfold import errors
+from turnfold.api import KINDS, Problem, error_from, kind_of, problem_of
 from turnfold.errors import (
     BudgetTooSmall,
     InvalidExport,
@@ -16,7 +17,6 @@ from turnfold.errors import (
     StoreUnavailable,
     TurnfoldError,
 )
-from turnfold.service.problems import KINDS, Problem, error_from, kind_of, problem_of
 
 MADE: dict[type[TurnfoldError], TurnfoldError] = {
     BudgetTooSmall: BudgetTooSmall(

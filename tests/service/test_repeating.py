@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.service.running import Running, running
-from turnfold.client.asking import Asker
-from turnfold.client.memory import AsyncRemoteMemory
-from turnfold.client.session import AsyncRemoteSession
-from turnfold.client.short_memory import AsyncRemoteShortMemory
-from turnfold.client.transport import BlockingTransport, Reply
+from turnfold.client import AsyncRemoteMemory, AsyncRemoteSession, AsyncRemoteShortMemory
+from turnfold.client.transport import BlockingTransport, HttpReply, RequestSender
 from turnfold.errors import IdReused, LimitExceeded, StoreUnavailable
-from turnfold.memory.drive import drive
 from turnfold.records import NewEntry, user
-from turnfold.service.limits import Limits
-from turnfold.service.replies import Replies
-from turnfold.service.running import ServiceOptions
+from turnfold.runtime import drive
+from turnfold.service import Limits, ServiceOptions
+from turnfold.service.idempotency import IdempotentReplies
 from turnfold.stores import Scope, open_store
 
 OPENED: list[BlockingTransport] = []
@@ -37,7 +33,7 @@ class LosesAnswers(BlockingTransport):
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
-    ) -> Reply:
+    ) -> HttpReply:
         self.sent += 1
         answer = await super().send(method, path, headers=headers, content=content)
         if self.times:
@@ -66,7 +62,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def lossy(service: Running, times: int = 2) -> tuple[AsyncRemoteMemory, LosesAnswers]:
     transport = LosesAnswers(service.url, times)
-    return AsyncRemoteMemory.over(Asker(transport, retries=3, backoff=0.1)), transport
+    return AsyncRemoteMemory.over(RequestSender(transport, retries=3, backoff=0.1)), transport
 
 
 def test_an_append_whose_answer_is_lost_is_stored_once(service: Running) -> None:
@@ -130,7 +126,7 @@ def test_clearing_again_does_not_clear_what_was_said_since(service: Running) -> 
 
 def test_a_turn_of_document_003_is_stored_once(service: Running) -> None:
     transport = LosesAnswers(service.url, 2)
-    memory = AsyncRemoteShortMemory.over(Asker(transport, retries=3, backoff=0.1))
+    memory = AsyncRemoteShortMemory.over(RequestSender(transport, retries=3, backoff=0.1))
     drive(memory.write_turn("short", user_query="q", agent_response="a"))
     transport.times = 1
     drive(memory.query_memory_context("short", query="q2"))
@@ -174,7 +170,7 @@ def test_answers_are_kept_for_a_time_and_then_removed(tmp_path: Path) -> None:
         assert clear("a") == 4, "its time is over: it is a new request"
         assert clear("a") == 4
         assert (replies.kept, replies.repeated, replies.pruned) == (3, 2, 1)
-        left = asyncio.run(service.state.setting.store.documents(Scope("default"), "c", "reply"))
+        left = asyncio.run(service.state.config.store.documents(Scope("default"), "c", "reply"))
         assert [each.key for each in left] == ["a"]
         health = client.get("/v1/health").json()["details"]
         assert health["idempotency keys kept"] == "2 hours"
@@ -196,18 +192,18 @@ def test_answers_are_kept_for_ever_where_that_is_asked_for(tmp_path: Path) -> No
 
 
 def test_many_old_answers_are_removed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnfold.service.replies._PAGE", 3)
+    monkeypatch.setattr("turnfold.service.idempotency._PAGE", 3)
 
     async def left_after_each() -> list[int]:
         now, left = [0.0], list[int]()
         store, scope = open_store("sqlite://"), Scope("t")
         await store.append(scope, "c", [NewEntry(user("hi"))])
-        replies = Replies(store, 60.0, clock=lambda: now[0])
+        replies = IdempotentReplies(store, 60.0, clock=lambda: now[0])
         for number in range(7):
-            await replies.of(scope, "c", f"old {number}", b"r").keep(b"1")
+            await replies.of(scope, "c", f"old {number}", b"r").store(b"1")
         now[0] = 100.0
         for number in range(4):
-            await replies.of(scope, "c", f"young {number}", b"r").keep(b"1")
+            await replies.of(scope, "c", f"young {number}", b"r").store(b"1")
             left.append(len(await store.documents(scope, "c", "reply")) - number - 1)
         await store.close()
         return left
@@ -256,8 +252,8 @@ def test_after_the_last_attempt_the_error_is_raised_and_pauses_grow(service: Run
 
 def test_a_service_that_is_not_there_is_a_store_that_is_not_there() -> None:
     transport = LosesAnswers("http://127.0.0.1:9", 0)
-    memory = AsyncRemoteMemory.over(Asker(transport, retries=0, backoff=0.0))
-    with pytest.raises(StoreUnavailable, match="gave no answer"):
+    memory = AsyncRemoteMemory.over(RequestSender(transport, retries=0, backoff=0.0))
+    with pytest.raises(StoreUnavailable, match="no response"):
         drive(memory.session("x").user("hi"))
 
 
@@ -270,7 +266,9 @@ def test_who_is_told_to_wait_waits_that_long(tmp_path: Path) -> None:
             drive(memory.session("paced").status())
         assert transport.pauses
         assert max(transport.pauses) <= 0.02
-        hasty = AsyncRemoteMemory.over(Asker(transport, retries=0, backoff=0.0)).session("paced")
+        hasty = AsyncRemoteMemory.over(RequestSender(transport, retries=0, backoff=0.0)).session(
+            "paced"
+        )
         refused = [each for each in map(refusal, [hasty] * 200) if each is not None]
     assert all(0 < each.again <= 0.02 for each in refused)
     assert refused

@@ -20,4 +20,4 @@ class _Ones(list[int]):
 
 def draw_one_epoch(patched: pytest.MonkeyPatch) -> None:
     """Let every write of every store in this process draw epoch 1, until the patch is undone."""
-    patched.setattr(ledger, "_drawn", _Ones())
+    patched.setattr(ledger, "_epoch_pool", _Ones())

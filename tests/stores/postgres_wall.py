@@ -7,10 +7,10 @@ import re
 import pytest
 
 from turnfold.records import Checkpoint, Document, NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres_engine import Rows, Statement, _Transaction
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("ALICE", "BOB", "answers", "furnish", "without_tenants")
 

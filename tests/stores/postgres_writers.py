@@ -12,10 +12,12 @@ import sys
 from functools import partial
 
 from tests.stores.writers import CLOCKS, crowd, crowds, nursery
-from turnfold.stores import Store, postgres_engine, redis_cache
-from turnfold.stores.postgres_engine import Rows, Statement, _Transaction
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
+from turnfold.stores import Store
+from turnfold.stores.postgres import engine as postgres_engine
+from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis import cache as redis_cache
+from turnfold.stores.redis.cache import CachedStore
 
 PATIENCE = 60.0
 

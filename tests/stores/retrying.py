@@ -12,8 +12,8 @@ from collections import Counter
 
 from turnfold.errors import StoreUnavailable
 from turnfold.records import NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Appended, Scope, Store
-from turnfold.testing import drive
 
 __all__ = ("ALICE", "AnswerLost", "Caller", "told_and_held")
 

@@ -12,13 +12,23 @@ from hypothesis import Phase, settings
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.stores import Appended, ConversationInfo, Erasure, MemoryStore, Scope, Store, Written
+from turnfold.stores import (
+    Appended,
+    ConversationInfo,
+    ConversationOpening,
+    Erasure,
+    MemoryStore,
+    Piece,
+    Restored,
+    Scope,
+    SqliteStore,
+    Store,
+    Written,
+)
 from turnfold.stores.ledger import Row, check_version
-from turnfold.stores.memory_store import _Conversation
-from turnfold.stores.protocol import Opening, Piece, Restored
-from turnfold.stores.sqlite_engine import Connection
-from turnfold.stores.sqlite_rows import Held
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores.memory import _Conversation
+from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.rows import SqliteConversation
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 
@@ -88,8 +98,8 @@ class TestLetsOthersOvertake(Sabotaged):
 
 class TestLosesTheSecondEntry(Sabotaged):
     class Broken(MemoryStore):
-        def _write(self, held: _Conversation, rows: list[Row]) -> None:
-            super()._write(held, rows[:1])
+        def _add_rows(self, record: _Conversation, rows: list[Row]) -> None:
+            super()._add_rows(record, rows[:1])
 
     bitten_by = (
         "test_seqs_are_dense_across_batches",
@@ -182,7 +192,7 @@ class TestBringsBackTheDeleted(Sabotaged):
 class TestKeepsDocumentsOfTheDeleted(Sabotaged):
     class Broken(MemoryStore):
         async def delete(self, scope: Scope, conversation: str) -> Erasure:
-            kept = self._found(scope, conversation).documents
+            kept = self._find(scope, conversation).documents
             erasure = await super().delete(scope, conversation)
             self._conversations[scope.tenant, conversation].documents.update(kept)
             return erasure
@@ -222,9 +232,9 @@ class TestTailUnderBudget(Sabotaged):
 
 class TestNumbersWithGaps(Sabotaged):
     class Broken(MemoryStore):
-        def _write(self, held: _Conversation, rows: list[Row]) -> None:
-            gap = bool(held.rows)
-            super()._write(held, [row._replace(seq=row.seq + gap) for row in rows])
+        def _add_rows(self, record: _Conversation, rows: list[Row]) -> None:
+            gap = bool(record.rows)
+            super()._add_rows(record, [row._replace(seq=row.seq + gap) for row in rows])
 
     bitten_by = (
         "test_seqs_are_dense_across_batches",
@@ -307,7 +317,7 @@ class TestStoresWhatIsNewOfARefusedBatch(Sabotaged):
             try:
                 return await super().append(scope, conversation, entries, expect=expect)
             except IdReused:
-                known = self._found(scope, conversation).by_id
+                known = self._find(scope, conversation).by_id
                 for entry in entries:
                     if entry.client_id not in known:
                         await super().append(scope, conversation, [entry])
@@ -351,8 +361,8 @@ class TestGenerationStandsStill(Sabotaged):
             stored = await super().put_document(
                 scope, conversation, document, expect=expect, **fences
             )
-            held = self._conversations[scope.tenant, conversation]
-            held.head = replace(held.head, generation=max(held.head.generation - 1, 1))
+            record = self._conversations[scope.tenant, conversation]
+            record.head = replace(record.head, generation=max(record.head.generation - 1, 1))
             return stored
 
     bitten_by = (
@@ -392,7 +402,7 @@ class TestErasesRowsButNotBytes(Sabotaged):
 class TestNeverRecounts(Sabotaged):
     class Broken(SqliteStore):
         def _recount(
-            self, connection: Connection, tenant: str, conversation: str, held: Held
+            self, connection: Connection, tenant: str, conversation: str, record: SqliteConversation
         ) -> None:
             pass
 
@@ -404,7 +414,7 @@ class TestRestoresUntilItFails(Sabotaged):
         async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
             done, part = Restored(), list[Piece]()
             for piece in pieces:
-                if isinstance(piece, Opening):
+                if isinstance(piece, ConversationOpening):
                     done = await super().restore(scope, part)
                     part = []
                 part.append(piece)
@@ -423,7 +433,7 @@ class TestTakesAnythingForTheSame(Sabotaged):
         async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
             kept, skipped = list[Piece](), False
             for piece in pieces:
-                if isinstance(piece, Opening):
+                if isinstance(piece, ConversationOpening):
                     skipped = (scope.tenant, piece.conversation) in self._conversations
                 if not skipped:
                     kept.append(piece)
@@ -431,7 +441,7 @@ class TestTakesAnythingForTheSame(Sabotaged):
 
     bitten_by = (
         "test_another_conversation_of_that_name_is_a_conflict[message]",
-        "test_a_shorter_one_is_a_conflict[kept0-2 checkpoints here, 1 there]",
+        "test_a_shorter_one_is_a_conflict[shorter0-2 checkpoints in the store, 1 in the file]",
         "test_a_longer_one_is_a_conflict",
         "test_an_erased_conversation_stays_erased",
     )
@@ -443,7 +453,7 @@ class TestVersionsRestart(Sabotaged):
             self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
         ) -> bool:
             done = await super().drop_document(scope, conversation, kind, key, expect=expect)
-            self._found(scope, conversation).dropped = 0
+            self._find(scope, conversation).dropped = 0
             return done
 
     bitten_by = ("test_no_version_returns[1]", "test_the_log_goes_on")

@@ -10,17 +10,17 @@ from typing import Any
 from tests.stores.sabotaged import Sabotaged
 from turnfold.records import Document, NewEntry
 from turnfold.stores import Appended, MemoryStore, Scope, State, Written
-from turnfold.stores.memory_store import _Conversation
+from turnfold.stores.memory import _Conversation
 
 
 class TestEpochIsMadeOfTheGeneration(Sabotaged):
     class Broken(MemoryStore):
         def _touch(
-            self, held: _Conversation, *, checkpoint: str | None = None, epoch: int = 0
+            self, record: _Conversation, *, checkpoint: str | None = None, epoch: int = 0
         ) -> None:
             del epoch
-            made = held.head.generation + 1
-            super()._touch(held, checkpoint=checkpoint, epoch=made)
+            made = record.head.generation + 1
+            super()._touch(record, checkpoint=checkpoint, epoch=made)
 
     bitten_by = (
         "test_the_same_calls_elsewhere_draw_others[append]",
@@ -31,9 +31,9 @@ class TestEpochIsMadeOfTheGeneration(Sabotaged):
 class TestDrawsOneEpochForAll(Sabotaged):
     class Broken(MemoryStore):
         def _touch(
-            self, held: _Conversation, *, checkpoint: str | None = None, epoch: int = 0
+            self, record: _Conversation, *, checkpoint: str | None = None, epoch: int = 0
         ) -> None:
-            super()._touch(held, checkpoint=checkpoint, epoch=held.head.epoch or epoch)
+            super()._touch(record, checkpoint=checkpoint, epoch=record.head.epoch or epoch)
 
     bitten_by = (
         "test_every_change_draws_an_epoch[append]",

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.stores.sabotaged import Sabotaged
-from turnfold.stores import Hit, MemoryStore, Within, Written
+from turnfold.search import Hit, Within
+from turnfold.stores import MemoryStore, Written
 
 
 class TestRanksByWhatOthersWrote(Sabotaged):

@@ -19,7 +19,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from turnfold.stores.postgres_schema import TABLES
+from turnfold.stores.postgres.schema import TABLES
 
 __all__ = (
     "Placed",

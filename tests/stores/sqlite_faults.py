@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from turnfold.stores.sqlite_jobs import Connection, Cursor
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite.queue import Connection, Cursor
 
 __all__ = ("Faulty",)
 

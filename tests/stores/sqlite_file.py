@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 import apsw
 
 from turnfold.records import ROLES, decode_message
-from turnfold.stores import Scope
-from turnfold.stores.sqlite_filling import Tokens
-from turnfold.stores.sqlite_index import live_index
-from turnfold.stores.sqlite_jobs import Turn
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import Scope, SqliteStore
+from turnfold.stores.sqlite.index import TermDigests, live_index
+from turnfold.stores.sqlite.queue import WriterTurn
 
 __all__ = ("ALICE", "dump", "held_writer", "integrity", "settled", "stored_texts")
 
@@ -41,7 +39,7 @@ def settled(verb: Coroutine[Any, Any, Answer]) -> Answer:
     raise AssertionError("a blocking store has suspended")
 
 
-class _HeldTurn(Turn):
+class _HeldTurn(WriterTurn):
     """A turn that nobody takes over, although no call on any stack leads."""
 
     __slots__ = ()
@@ -54,7 +52,7 @@ class _HeldTurn(Turn):
 def held_writer(store: SqliteStore) -> Iterator[None]:
     """While entered, nobody leads and callers gather; somebody must lead afterwards."""
     turn = _HeldTurn()
-    while not store._engine._turns.take(turn, look=False):
+    while not store._engine._turns.take(turn, check_lost=False):
         time.sleep(0.001)  # the leader of the last write has answered and not ended yet
     try:
         yield
@@ -75,9 +73,9 @@ def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
             found = connection.execute(f"SELECT * FROM {table} WHERE {rest}")  # noqa: S608 (constants)
             held[table] = [_numbered(row, found, epochs) for row in found]
         index = live_index(connection)  # pyright: ignore[reportArgumentType] (the driver's own type)
-        roles = " OR ".join(Tokens(ALICE.tenant).of(f"role:{role}") for role in sorted(ROLES))
+        roles = " OR ".join(TermDigests(ALICE.tenant).of(f"role:{role}") for role in sorted(ROLES))
         held["terms"] = connection.execute(
-            f"SELECT rowid FROM {index.found} WHERE {index.found} MATCH ? ORDER BY rowid",  # noqa: S608 (a table's name)
+            f"SELECT rowid FROM {index.postings} WHERE {index.postings} MATCH ? ORDER BY rowid",  # noqa: S608 (a table's name)
             (roles,),
         ).fetchall()
     finally:

@@ -8,10 +8,9 @@ import time
 from functools import partial
 
 from tests.stores.writers import CLOCKS, crowd, crowds, nursery
-from turnfold.stores import Store
-from turnfold.stores.sqlite_engine import SqliteEngine
-from turnfold.stores.sqlite_jobs import tell
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore, Store
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import notify
 
 
 def _opened(place: str, *, blocking: bool) -> Store:
@@ -24,7 +23,7 @@ def _answer_before_commit(engine: SqliteEngine) -> None:
     group = engine._group
     for job in group:
         job.result = job.kind.alone(engine._writer, job.item)
-    tell(group)
+    notify(group)
     group.clear()
     time.sleep(0.005)
     engine._writer.execute("COMMIT")

@@ -18,9 +18,9 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
-from turnfold.stores import Store, Within, checksums, sqlite_erasure
-from turnfold.stores.log_mark import log_mark
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.search import Within
+from turnfold.stores import SqliteStore, Store, checksums, log_mark
+from turnfold.stores.sqlite import erasure as sqlite_erasure
 
 TALK = "talk"
 MARK = log_mark("alice", TALK)

@@ -13,12 +13,11 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 from bench.conversations import data_folder
 from bench.probes import found_share, joined, probes
 from tests.stores.servers import PostgresPlaces, postgres_places
-from turnfold.recall import asked_terms
 from turnfold.records import NewEntry
-from turnfold.stores import Scope, Store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.text import search_terms
 
 __all__ = ("postgres_places",)
 
@@ -37,7 +36,7 @@ def filled(store: Store, name: str, entries: int) -> tuple[Find, list[str]]:
     drive(store.append(SCOPE, name, [NewEntry(message) for message in messages]))
 
     def find(word: str) -> list[int]:
-        hits = drive(store.search(SCOPE, asked_terms(word), conversation=name, limit=5))
+        hits = drive(store.search(SCOPE, search_terms(word), conversation=name, limit=5))
         return [hit.seq for hit in hits]
 
     return find, [message.text for message in messages]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnfold.stores import MemoryStore, Store
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import MemoryStore, SqliteStore, Store
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 

@@ -17,12 +17,11 @@ from tests.stores.redis_server import PATIENCE, RedisServer, redis
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import TurnfoldError
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
-from turnfold.stores import Scope, Store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
-from turnfold.testing.store_conformance_values import comparable
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.testing.stores.values import comparable
 
 __all__ = ("postgres_places",)
 
@@ -135,14 +134,14 @@ class Vexation:
         self._client: Any = redis.Redis(port=server.port, socket_timeout=PATIENCE, protocol=2)
         self._dice = random.Random(5)  # noqa: S311 (a run that can be repeated)
         self.struck = 0
-        engine = store._shelf.engine
-        ask = engine._ask
+        engine = store._cache.engine
+        ask = engine._call
 
         async def vexed(*words: Any) -> object:
             self.strike(0.2)
             return await ask(*words)
 
-        setattr(engine, "_ask", vexed)  # noqa: B010 (a method is replaced on purpose)
+        setattr(engine, "_call", vexed)  # noqa: B010 (a method is replaced on purpose)
 
     def strike(self, share: float) -> None:
         if self._dice.random() >= share:
@@ -229,9 +228,9 @@ class Forgetful(CachedStore):
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:
-        before = self._shelf.counts.hits
+        before = self._cache.counts.hits
         found = await super().get_document(scope, conversation, kind, key)
-        return found if self._shelf.counts.hits > before or found is None else None
+        return found if self._cache.counts.hits > before or found is None else None
 
 
 def test_a_cache_that_takes_itself_for_the_truth_is_noticed(server: RedisServer) -> None:

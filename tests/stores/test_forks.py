@@ -29,14 +29,13 @@ from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import Memory
 from turnfold.errors import WrongProcess
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores import Scope, Store
-from turnfold.stores.postgres_store import PostgresStore
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.process import ProcessGuard
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.redis_engine import RedisEngine
-from turnfold.stores.sqlite_file import SqliteFile
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.redis.engine import RedisEngine
+from turnfold.stores.sqlite.file import SqliteFile
 
 __all__ = ("postgres_places",)
 
@@ -167,7 +166,7 @@ def test_without_the_guard_children_are_not_refused(
     drive(store.append(BOB, "talk", [NewEntry(user("hello"))]))
     with monkeypatch.context() as unguarded:
         unguarded.setattr(ProcessGuard, "check", lambda _self: None)
-        unguarded.setattr("turnfold.stores.sqlite_file.check_not_inherited", lambda _path: None)
+        unguarded.setattr("turnfold.stores.sqlite.file.check_not_inherited", lambda _path: None)
         read = in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))])
     assert read == [""]
     assert in_children([lambda: error_name(lambda: drive(store.read(BOB, "talk")))]) == [
@@ -304,7 +303,7 @@ def test_a_file_the_parent_has_open_is_not_opened_in_a_child(tmp_path: Path) -> 
 def test_if_it_were_an_acknowledged_entry_would_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite_file.check_not_inherited", lambda _path: None)
+    monkeypatch.setattr("turnfold.stores.sqlite.file.check_not_inherited", lambda _path: None)
     monkeypatch.setattr(
         SqliteFile, "check_now", lambda *_: None
     )  # it would see that the log is gone
@@ -320,9 +319,9 @@ import gc, os, sys, threading, warnings, weakref
 warnings.simplefilter("ignore", DeprecationWarning)
 from turnfold.records import NewEntry, user
 from turnfold.stores import Scope
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores import SqliteStore
+from turnfold.runtime import drive
 
 SCOPE = Scope("alice")
 kind, address = sys.argv[1:]
@@ -345,17 +344,17 @@ def end(connection):
 append("one")
 """
 _IDLE = """
-backend = store._engine._in_place._idle[0].pgconn.backend_pid
+backend = store._engine._blocking_pool._idle[0].pgconn.backend_pid
 if not os.fork():
     drive(store.close())
-    end(store._engine._in_place._idle[0])
+    end(store._engine._blocking_pool._idle[0])
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 assert append("two") == 2
-assert [each.pgconn.backend_pid for each in store._engine._in_place._idle] == [backend]
+assert [each.pgconn.backend_pid for each in store._engine._blocking_pool._idle] == [backend]
 drive(store.close())
 """
 _WITHIN_A_WRITE = """
-from turnfold.stores import sqlite_rows
+from turnfold.stores.sqlite import rows as sqlite_rows
 
 insert, begun, go_on = sqlite_rows.insert_entries, threading.Event(), threading.Event()
 
@@ -396,7 +395,7 @@ def _run_program(program: str, *arguments: str) -> None:
 
 
 _FSYNC = (
-    "the server runs with fsync=off: unless its storage vouches for it otherwise, a crash of the machine can lose "
+    "the server runs with fsync=off: unless its storage makes up for that, a crash of the machine can lose "
     "acknowledged entries\n"
 )
 

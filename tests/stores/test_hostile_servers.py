@@ -31,12 +31,12 @@ from tests.stores.test_hostile_stores import (
     read_all,
 )
 from turnfold.records import Checkpoint
-from turnfold.stores import Store, redis_values
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.redis_values import document_field, session_key
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore, Store
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis import values as redis_values
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.redis.values import document_field, session_key
 
 __all__ = ("postgres_places",)
 
@@ -213,7 +213,7 @@ def test_a_value_of_another_type_in_redis_changes_no_answer(
 
 def sealed(cached: CachedStore, body: bytes, field: bytes) -> bytes:
     """As somebody would seal it who has stolen the secret too."""
-    return redis_values._mark(body, cached._shelf._secret, KEY, field) + body
+    return redis_values._seal_digest(body, cached._cache._secret, KEY, field) + body
 
 
 def test_hostile_values_under_a_stolen_seal_run_nothing(cached: CachedStore) -> None:

@@ -22,9 +22,8 @@ from tests.stores.hostile_blobs import HOSTILE_BLOBS, SOUND_BODIES, mutations
 from tests.stores.test_hostile_rows import same
 from turnfold.errors import StoreError, TurnfoldError, UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message, user
-from turnfold.stores import Scope, Store, ledger
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store, ledger
 
 ALICE = Scope("alice")
 TALK = "talk"

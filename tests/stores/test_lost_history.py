@@ -29,13 +29,11 @@ from turnfold import Budget, Memory
 from turnfold.errors import Conflict
 from turnfold.memory import Session
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, system, user
-from turnfold.stores import Appended, Scope, Store
-from turnfold.stores.postgres_schema import TABLES
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.protocol import Written
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Appended, Scope, SqliteStore, Store, Written
+from turnfold.stores.postgres.schema import TABLES
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
 
 __all__ = ("postgres_places",)
 

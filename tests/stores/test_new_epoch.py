@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from turnfold.stores import sqlite_rows
 from turnfold.stores.ledger import new_epoch
+from turnfold.stores.sqlite import rows as sqlite_rows
 
 FORKING = """
 import os
-from turnfold.stores.ledger import _drawn, new_epoch
+from turnfold.stores.ledger import _epoch_pool, new_epoch
 first = new_epoch()
 {sabotage}
 read, write = os.pipe()
@@ -26,7 +26,7 @@ print(os.read(read, 4096).decode())
 print(" ".join(str(new_epoch()) for _ in range(20)))
 """
 KEEP_OVER_FORK = (
-    "kept = list(_drawn); os.register_at_fork(after_in_child=lambda: _drawn.extend(kept))"
+    "kept = list(_epoch_pool); os.register_at_fork(after_in_child=lambda: _epoch_pool.extend(kept))"
 )
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("redis", reason="needs redis")
 from tests.stores.redis_server import closed_port
 from turnfold.errors import InvalidOption, StoreUnavailable
 from turnfold.records import NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope, open_store
-from turnfold.testing import drive
 
 ALICE = Scope("alice")
 HIDDEN = ("hush", "7531")

@@ -22,12 +22,12 @@ from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import TurnfoldError
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores import MemoryStore, Scope, Store, sqlite_filling
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
-from turnfold.testing.store_conformance_values import (
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.sqlite import index as sqlite_filling
+from turnfold.testing.stores.values import (
     HOSTILE_NAMES,
     HOSTILE_TEXTS,
     character_counter,
@@ -236,6 +236,6 @@ def test_a_term_that_reaches_the_query_as_it_is_is_caught(
 ) -> None:
     monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term)
     monkeypatch.setattr(sqlite_filling, "_number", hash)
-    monkeypatch.setattr("turnfold.stores.sqlite_store.query_terms", list)
+    monkeypatch.setattr("turnfold.stores.sqlite.store.query_terms", list)
     with pytest.raises((AssertionError, TurnfoldError)):
         compare(store, "a", ["alpha", "x", "y"], ['alpha" OR "beta', "beta"])

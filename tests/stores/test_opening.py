@@ -11,10 +11,9 @@ import pytest
 
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.records import NewEntry, user
-from turnfold.stores import Ability, Scope, open_store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import Ability, Scope, SqliteStore, open_store
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
 
 SCOPE = Scope("someone")
 

@@ -23,15 +23,14 @@ import turnfold
 from tests.stores.servers import PostgresPlaces, admin_url, fresh_database, postgres_places
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores import postgres_rows as rows
-from turnfold.stores.postgres_engine import Link, Statement
-from turnfold.stores.postgres_keys import Place
-from turnfold.stores.postgres_schema import MIGRATIONS, TABLES
-from turnfold.stores.postgres_search import Question
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.postgres_terms import name_terms
-from turnfold.testing import drive
+from turnfold.stores.postgres import rows
+from turnfold.stores.postgres.engine import Link, Statement
+from turnfold.stores.postgres.rows import ConversationKey, allow_terms
+from turnfold.stores.postgres.schema import MIGRATIONS, TABLES
+from turnfold.stores.postgres.search import SearchQuery
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -116,7 +115,7 @@ def test_every_question_is_one_round_trip(store: PostgresStore) -> None:
 def test_nothing_is_left_on_a_connection(store: PostgresStore) -> None:
     drive(store.append(ALICE, "talk", [NewEntry(user("alpha"))]))
     drive(store.search(ALICE, ["alpha"]))
-    pool = store._engine._in_place
+    pool = store._engine._blocking_pool
     assert pool is not None
     [connection] = pool._idle
     assert isinstance(connection, psycopg.Connection)
@@ -134,8 +133,8 @@ _OPEN = """
 import sys
 from turnfold.records import NewEntry, user
 from turnfold.stores import Scope
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.runtime import drive
 print("ready", flush=True)
 sys.stdin.readline()
 store = PostgresStore(sys.argv[1], blocking=True)
@@ -190,7 +189,7 @@ def test_a_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     url = fresh_database()
     broken = (*MIGRATIONS, ("0009_broken", ("CREATE TABLE half ()", "SELECT 1 / 0")))
     with monkeypatch.context() as patched:
-        patched.setattr("turnfold.stores.postgres_schema.MIGRATIONS", broken)
+        patched.setattr("turnfold.stores.postgres.schema.MIGRATIONS", broken)
         store = PostgresStore(url, blocking=True)
         with pytest.raises(StoreUnavailable):
             drive(store.head(ALICE, "talk"))
@@ -206,7 +205,7 @@ def test_a_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_missing_driver_names_the_extra() -> None:
     script = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "try: import turnfold.stores.postgres_store\n"
+        "try: import turnfold.stores.postgres.store\n"
         "except ImportError as error: print(type(error).__name__, error)"
     )
     shown = subprocess.run(
@@ -234,10 +233,10 @@ def test_one_store_serves_one_event_loop_after_another(url: str) -> None:
     for number in range(3):
         done = asyncio.run(store.append(ALICE, "talk", [NewEntry(user(str(number)))]))
         assert done.first == number + 1
-    assert len(store._engine._by_loop) == 1  # what belonged to loops that ended has been closed
+    assert len(store._engine._loop_pools) == 1  # what belonged to loops that ended has been closed
     asyncio.run(store.close())
-    assert store._engine._by_loop == {} or all(
-        not pool._idle for pool in store._engine._by_loop.values()
+    assert store._engine._loop_pools == {} or all(
+        not pool._idle for pool in store._engine._loop_pools.values()
     )
 
 
@@ -281,7 +280,7 @@ def test_health_tells_who_the_wall_does_not_stop(store: PostgresStore, url: str)
     superuser = PostgresStore(above, blocking=True)
     warnings = drive(superuser.health()).warnings
     drive(superuser.close())
-    assert [text for text in warnings if "row-level security does not stop" in text]
+    assert [text for text in warnings if "bypasses row-level security" in text]
 
 
 def test_the_longest_names_fit_every_index(store: PostgresStore) -> None:
@@ -327,12 +326,12 @@ def _plan(connection: psycopg.Connection) -> str:
     """How the server would find the candidates of a search."""
     connection.execute("SELECT gin_clean_pending_list('turnfold_term_terms')")
     connection.execute("ANALYZE turnfold_term, turnfold_conversation, turnfold_entry")
-    place = Place("alice", "")
+    place = ConversationKey("alice", "")
     cursor = psycopg.RawCursor(connection)
     cursor.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
-    naming = name_terms(place, ["w3x77"])
+    naming = allow_terms(place, ["w3x77"])
     cursor.execute(naming.sql.encode(), naming.values)
-    statement = Question(place, ("w3x77",), everywhere=True).any_places(2000)
+    statement = SearchQuery(place, ("w3x77",), everywhere=True).any_places(2000)
     cursor.execute(f"EXPLAIN {statement.sql}".encode(), statement.values)
     return "\n".join(str(line) for (line,) in cursor.fetchall())
 
@@ -355,7 +354,7 @@ def test_a_tail_and_a_turn_read_their_own_rows_of_a_long_log(
     for number in range(4):
         words = [NewEntry(user(f"word {number} {i}")) for i in range(1000)]
         drive(store.append(ALICE, "talk", words))
-    place = rows.Place("alice", "talk")
+    place = rows.ConversationKey("alice", "talk")
     read: list[int] = []
     with psycopg.connect(url) as connection:
         if analysed:
@@ -401,7 +400,7 @@ def test_the_tables_can_be_spread_by_hash(monkeypatch: pytest.MonkeyPatch) -> No
     spread_out = tuple(
         (name, tuple(part for step in steps for part in spread(step))) for name, steps in MIGRATIONS
     )
-    monkeypatch.setattr("turnfold.stores.postgres_schema.MIGRATIONS", spread_out)
+    monkeypatch.setattr("turnfold.stores.postgres.schema.MIGRATIONS", spread_out)
     store = PostgresStore(fresh_database(), blocking=True)
     for number in range(12):
         name = f"talk {number}"

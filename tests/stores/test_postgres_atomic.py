@@ -28,12 +28,12 @@ from tests.stores.postgres_faults import FAULTS, Faulted
 from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres_engine import Rows, Statement, _Transaction
-from turnfold.stores.postgres_schema import TABLES
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
-from turnfold.testing.store_conformance_values import note_now
+from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
+from turnfold.stores.postgres.schema import TABLES
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.testing.stores.values import note_now
 
 __all__ = ("postgres_places",)
 
@@ -114,7 +114,7 @@ class Trial:
         kept = [
             connection.pgconn.backend_pid
             for store in self._stores
-            for pool in (store._engine._in_place, *store._engine._by_loop.values())
+            for pool in (store._engine._blocking_pool, *store._engine._loop_pools.values())
             for connection in (pool._idle if pool is not None else ())
         ]
         self._until_none("pid <> ALL(%s)", (kept,))
@@ -171,7 +171,7 @@ def trial(postgres_places: PostgresPlaces, tmp_path: Path) -> Iterator[Trial]:
 def assert_it_goes_on(store: PostgresStore) -> None:
     before = drive(store.head(BOB, "talk")).seq
     assert drive(store.append(BOB, "talk", [NewEntry(user("next"))])).first == before + 1
-    pool = store._engine._in_place
+    pool = store._engine._blocking_pool
     assert pool is not None
     states = {connection.pgconn.transaction_status for connection in pool._idle}
     assert states == {psycopg.pq.TransactionStatus.IDLE}
@@ -257,7 +257,7 @@ async def _cancel_everywhere(trial: Trial, verb: Verb) -> int:
         assert held in (before, after)
         await store.append(BOB, "talk", [NewEntry(user("next"))])
     assert held == after
-    [pool] = store._engine._by_loop.values()
+    [pool] = store._engine._loop_pools.values()
     assert not pool._places.locked()
     assert pool._places._value == pool._size
     await store.close()

@@ -15,17 +15,17 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
 from turnfold.testing import StoreConformance
-from turnfold.testing.store_conformance_checkpoints import CheckpointCases
-from turnfold.testing.store_conformance_delete import DeleteCases, TombstoneCases
-from turnfold.testing.store_conformance_documents import DocumentCases, VersionCases
-from turnfold.testing.store_conformance_generation import EpochCases, GenerationCases
-from turnfold.testing.store_conformance_life import CancellationCases, ReopenCases
-from turnfold.testing.store_conformance_machine import MachineCases
-from turnfold.testing.store_conformance_races import DeletionRaceCases, RaceCases
-from turnfold.testing.store_conformance_tail import CounterCases, TailCases
+from turnfold.testing.stores.checkpoints import CheckpointCases
+from turnfold.testing.stores.concurrency import DeletionRaceCases, RaceCases
+from turnfold.testing.stores.deletion import DeleteCases, TombstoneCases
+from turnfold.testing.stores.documents import DocumentCases, VersionCases
+from turnfold.testing.stores.generations import EpochCases, GenerationCases
+from turnfold.testing.stores.lifecycle import CancellationCases, ReopenCases
+from turnfold.testing.stores.random_operations import MachineCases
+from turnfold.testing.stores.reads import CounterCases, TailCases
 from turnfold.tokens import TokenCounter
 
 __all__ = ("postgres_places",)

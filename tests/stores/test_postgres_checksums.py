@@ -17,9 +17,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from tests.stores.test_checksums import ENTRIES, MARK, NOTES, READS, SUMMARIES, TALK, fill
 from turnfold.errors import InvalidRecord, TurnfoldError
+from turnfold.runtime import drive
 from turnfold.stores import Store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 

@@ -11,7 +11,7 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
-from turnfold.stores.postgres_store import PostgresStore
+from turnfold.stores.postgres.store import PostgresStore
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 

@@ -15,11 +15,11 @@ import psycopg
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import ConversationDeleted, StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Erasure, Scope
-from turnfold.stores import postgres_rows as sql
-from turnfold.stores.postgres_engine import Statement
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres import rows as sql
+from turnfold.stores.postgres.engine import Statement
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 

@@ -20,9 +20,9 @@ from tests.stores.postgres_wire import Wire
 from tests.stores.servers import PostgresPlaces, admin_url, postgres_places
 from turnfold.errors import StoreUnavailable
 from turnfold.records import NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -59,7 +59,7 @@ def test_a_commit_that_was_lost_on_the_way_can_be_asked_for_again(
     drive(store.append(ALICE, "talk", batch("before")))
     if not remembered:
         drive(store.delete(ALICE, "other"))
-        store._heads = type(store._heads)()
+        store._heads = type(store._heads)(1)
     wire.lose = lost
     with pytest.raises(StoreUnavailable, match="whole or not at all"):
         drive(store.append(ALICE, "talk", batch("one", "two")))
@@ -208,7 +208,7 @@ def test_a_lock_that_never_comes_free_is_an_error_with_a_limit(url: str) -> None
 def test_no_free_connection_is_an_error_with_a_limit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnfold.stores import postgres_engine
+    from turnfold.stores.postgres import engine as postgres_engine
 
     monkeypatch.setattr(postgres_engine, "_LONGEST_WAIT", 0.05)
 

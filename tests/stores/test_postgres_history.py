@@ -17,8 +17,8 @@ from tests.stores.history import WRITERS, History, crowded
 from tests.stores.redis_server import shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from tests.stores.writers import ALICE
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 

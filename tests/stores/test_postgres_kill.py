@@ -22,8 +22,8 @@ from tests.stores.postgres_server import BadlyTreated
 from tests.stores.writers import ALICE
 from turnfold.errors import IdReused
 from turnfold.records import NewEntry, decode_message, user
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 pytestmark = needs_fork
 

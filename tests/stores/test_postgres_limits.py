@@ -27,10 +27,11 @@ from tests.stores.servers import PostgresPlaces, database_url, fresh_database, p
 from turnfold import Memory
 from turnfold.errors import InvalidOption, StoreUnavailable
 from turnfold.records import NewEntry, user
-from turnfold.stores import Scope, postgres_schema
-from turnfold.stores.postgres_engine import _Transaction
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope
+from turnfold.stores.postgres import schema as postgres_schema
+from turnfold.stores.postgres.engine import _Transaction
+from turnfold.stores.postgres.store import PostgresStore
 from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("postgres_places",)
@@ -160,7 +161,7 @@ def test_a_commit_whose_reply_never_comes_is_found_by_who_asks_again(url: str) -
         store = impatient(wire.url)
         drive(store.append(ALICE, "talk", batch("one")))
         wire.mute = True
-        with pytest.raises(StoreUnavailable, match="ask again, an append with the same client ids"):
+        with pytest.raises(StoreUnavailable, match="Retry, an append with the same client ids"):
             drive(store.append(ALICE, "talk", batch("two")))
         wire.mute = False
         assert drive(store.append(ALICE, "talk", batch("two"))).repeated
@@ -268,7 +269,7 @@ def test_without_its_own_limit_it_would_be(
 ) -> None:
     table, work = LONG[kind]
     store = _furnished(url, kind)
-    monkeypatch.setattr(_Transaction, "take_long", lambda _self, **_: None)
+    monkeypatch.setattr(_Transaction, "allow_long", lambda _self, **_: None)
     raised = _waited_for(url, lambda: drive(work(store)), table)
     assert isinstance(raised, StoreUnavailable)
     assert "statement timeout" in str(raised)

@@ -22,9 +22,11 @@ from tests.stores.pooling_proxy import PoolingProxy
 from tests.stores.postgres_wall import ALICE, BOB, answers, furnish, without_tenants
 from tests.stores.servers import Placed, PostgresPlaces, database_url, postgres_places
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores import Scope, Store, postgres_engine
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import StoreConformance, drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope, Store
+from turnfold.stores.postgres import engine as postgres_engine
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 
 __all__ = ("postgres_places",)

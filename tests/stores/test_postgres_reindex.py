@@ -14,19 +14,14 @@ import psycopg
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, tool, user
-from turnfold.stores import (
-    Hit,
-    MemoryStore,
-    Scope,
-    Store,
-    Within,
-    postgres_remaking,
-    postgres_rows,
-    postgres_terms,
-)
-from turnfold.stores.postgres_keys import Place
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, Within
+from turnfold.stores import MemoryStore, Scope, Store
+from turnfold.stores.postgres import rows as postgres_rows
+from turnfold.stores.postgres import rows as postgres_terms
+from turnfold.stores.postgres import search as postgres_remaking
+from turnfold.stores.postgres.rows import ConversationKey
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 
@@ -117,11 +112,11 @@ def test_who_is_stopped_between_two_steps_goes_on_where_it_was(
     steps: list[str] = []
     step = postgres_remaking._step
 
-    async def stopped(link: postgres_remaking.Link, place: Place) -> int:
+    async def stopped(link: postgres_remaking.Link, place: ConversationKey) -> None:
         if len(steps) == 2:
             raise StoreUnavailable("the process is gone")
         steps.append(place.name)
-        return await step(link, place)
+        await step(link, place)
 
     with monkeypatch.context() as until:
         until.setattr(postgres_remaking, "_step", stopped)

@@ -19,10 +19,10 @@ from tests.stores.retrying import ALICE, Caller, told_and_held
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import IdReused
 from turnfold.records import NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Appended, Store
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
 
 __all__ = ("postgres_places",)
 

@@ -11,9 +11,10 @@ import psycopg
 from tests.stores.servers import fresh_database
 from turnfold.errors import UnsafeStore
 from turnfold.records import Document, NewEntry, encode_message, user
-from turnfold.stores import Head, Scope, postgres_schema
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Head, Scope
+from turnfold.stores.postgres import schema as postgres_schema
+from turnfold.stores.postgres.store import PostgresStore
 from turnfold.tokens import cautious_counter
 
 ALICE = Scope("alice")

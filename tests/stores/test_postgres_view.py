@@ -14,9 +14,9 @@ import psycopg
 
 from tests.stores.servers import PostgresPlaces, fresh_database, postgres_places
 from turnfold.records import Checkpoint, Message, NewEntry, assistant, system, tool, user
+from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 

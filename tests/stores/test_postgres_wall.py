@@ -16,9 +16,9 @@ from psycopg import sql
 from tests.stores.postgres_wall import ALICE, BOB, answers, furnish, without_tenants
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores.postgres_schema import TABLES
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores.postgres.schema import TABLES
+from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from turnfold.stores.redis_breaker import Breaker
+from turnfold.stores.redis.engine import Breaker
 
 
 class Time:
@@ -31,16 +31,16 @@ def breaker(time: Time) -> Breaker:
 def pause(breaker: Breaker, time: Time) -> float:
     """How long nothing is admitted; the call that ends it is the probe."""
     began = time.now
-    while not breaker.admits():
+    while not breaker.allows():
         time.now += 0.05
     return round(time.now - began, 2)
 
 
 def test_it_admits_everyone_until_the_first_failure(breaker: Breaker) -> None:
-    assert all(breaker.admits() for _ in range(9))
+    assert all(breaker.allows() for _ in range(9))
     breaker.failed(OSError())
     assert breaker.state == "open"
-    assert not breaker.admits()
+    assert not breaker.allows()
 
 
 def test_the_pause_doubles_up_to_its_limit(breaker: Breaker, time: Time) -> None:
@@ -60,11 +60,11 @@ def test_the_pause_doubles_up_to_its_limit(breaker: Breaker, time: Time) -> None
 def test_one_probe_decides_for_all(breaker: Breaker, time: Time) -> None:
     breaker.failed(OSError())
     time.now = 1.0
-    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+    assert [breaker.allows() for _ in range(3)] == [True, False, False]
     assert breaker.state == "probing"
     breaker.worked()
     assert breaker.state == "closed"
-    assert all(breaker.admits() for _ in range(3))
+    assert all(breaker.allows() for _ in range(3))
     breaker.failed(OSError())
     assert pause(breaker, time) == pytest.approx(0.1, abs=0.06)  # it begins anew
 
@@ -72,10 +72,10 @@ def test_one_probe_decides_for_all(breaker: Breaker, time: Time) -> None:
 def test_a_probe_that_is_abandoned_leaves_the_next_one_free(breaker: Breaker, time: Time) -> None:
     breaker.failed(OSError())
     time.now = 1.0
-    assert breaker.admits()
+    assert breaker.allows()
     breaker.abandoned()
     assert breaker.state == "open"
-    assert breaker.admits()
+    assert breaker.allows()
 
 
 def test_an_answer_from_before_the_outage_ends_no_outage(breaker: Breaker) -> None:
@@ -91,7 +91,7 @@ def test_an_outage_is_logged_once_and_says_no_content(
         for _ in range(50):
             breaker.failed(OSError("secret text"))
             time.now += 40.0
-            breaker.admits()
+            breaker.allows()
         breaker.worked()
     assert len(caplog.records) == 2
     assert "secret" not in caplog.text

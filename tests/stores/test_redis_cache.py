@@ -16,12 +16,11 @@ from tests.stores.fault_proxy import FaultProxy
 from tests.stores.redis_server import PATIENCE, RedisServer, closed_port
 from turnfold.errors import InvalidOption
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
-from turnfold.stores import Ability, MemoryStore, Scope, Store
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.redis_shelf import Shelf
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
-from turnfold.testing.store_conformance_values import character_counter
+from turnfold.runtime import drive
+from turnfold.stores import Ability, MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.redis.values import SealedValues
+from turnfold.testing.stores.values import character_counter
 
 DEFAULT, ACME = Scope("default"), Scope("acme")
 KEY = "short_term_memory:session:conv-1"
@@ -173,13 +172,13 @@ def test_erasing_leaves_a_mark_without_content_that_refuses_what_is_late(
     inner = SqliteStore(blocking=True)
     slow, other = cached(inner, server.url), cached(inner, server.url)
     say(slow, "sentinel")
-    keep = Shelf.put
+    keep = SealedValues.put
 
-    async def erased_meanwhile(shelf: Shelf, *args: Any) -> None:
+    async def erased_meanwhile(shelf: SealedValues, *args: Any) -> None:
         await other.delete(DEFAULT, "conv-1")
         await keep(shelf, *args)
 
-    monkeypatch.setattr(Shelf, "put", erased_meanwhile)
+    monkeypatch.setattr(SealedValues, "put", erased_meanwhile)
     assert len(tail(slow)) == 1
     assert set(server.ask("HKEYS", KEY)) == {b"store", b"generation"}
     assert 0 < server.ask("TTL", KEY) <= 60
@@ -280,7 +279,7 @@ def test_an_option_outside_its_range_is_refused(options: dict[str, Any]) -> None
 
 
 def test_without_the_driver_the_error_names_the_extra() -> None:
-    code = "import sys; sys.modules['redis'] = None; import turnfold.stores.redis_cache"
+    code = "import sys; sys.modules['redis'] = None; import turnfold.stores.redis.cache"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=False, encoding="utf-8"
     )

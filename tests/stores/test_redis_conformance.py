@@ -9,9 +9,8 @@ from typing import ClassVar
 import pytest
 
 from tests.stores.redis_server import PATIENCE, ServerCluster, closed_port, shared_url
-from turnfold.stores import Store
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore, Store
+from turnfold.stores.redis.cache import CachedStore
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 

@@ -19,11 +19,12 @@ from tests.stores.fault_proxy import FAULTS, Corrupted, Fault, FaultProxy, Flush
 from tests.stores.redis_server import RedisServer
 from turnfold.errors import TurnfoldError
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
-from turnfold.stores import Scope, Store, redis_cache, redis_shelf
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.redis_values import Window
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.stores.redis import cache as redis_cache
+from turnfold.stores.redis import values as redis_shelf
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.redis.values import CachedWindow
 
 SCOPES = (Scope("default"), Scope("acme"))
 TALKS = ("conv-1", "对话-2")
@@ -102,7 +103,7 @@ class Run:
 
     @property
     def failures(self) -> int:
-        return sum(sum(handle._shelf.engine.breaker.failures.values()) for handle in self.handles)
+        return sum(sum(handle._cache.engine.breaker.failures.values()) for handle in self.handles)
 
     def talk(self) -> str:
         return self.dice.choice(TALKS)
@@ -264,10 +265,10 @@ def test_without_the_seal_the_checker_finds_damaged_answers(
 def test_without_the_same_newest_entry_the_checker_finds_a_wrong_join(
     server: RedisServer, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(window: Window, head: Any, _newer: list[Entry]) -> Window:
-        return Window(head, window.budget, window.rows)
+    def careless(window: CachedWindow, head: Any, _newer: list[Entry]) -> CachedWindow:
+        return CachedWindow(head, window.budget, window.rows)
 
-    monkeypatch.setattr(redis_cache, "joined", careless)
+    monkeypatch.setattr(redis_cache, "extend_window", careless)
     run = Run(proxy.url, seed=7)
     assert endure(SetBack(server, proxy, run.dice), run, QUICK).stale > 0
 

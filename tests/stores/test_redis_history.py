@@ -19,10 +19,10 @@ from tests.stores.fault_proxy import FaultProxy
 from tests.stores.redis_server import PATIENCE, RedisServer
 from turnfold.errors import Conflict
 from turnfold.records import Document, Entry, NewEntry, user
-from turnfold.stores import Head, Scope, redis_cache
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.redis_values import Window
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import Head, Scope, SqliteStore
+from turnfold.stores.redis import cache as redis_cache
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.stores.redis.values import CachedWindow
 
 ALICE = Scope("alice")
 TALK = "talk"
@@ -168,9 +168,9 @@ def test_without_the_fence_the_history_shows_stale_reads(
 def test_with_a_careless_join_the_history_shows_it(
     proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(window: Window, head: Head, _newer: list[Entry]) -> Window:
-        return Window(head, window.budget, window.rows)
+    def careless(window: CachedWindow, head: Head, _newer: list[Entry]) -> CachedWindow:
+        return CachedWindow(head, window.budget, window.rows)
 
-    monkeypatch.setattr(redis_cache, "joined", careless)
+    monkeypatch.setattr(redis_cache, "extend_window", careless)
     history, _ = asyncio.run(live(proxy, None))
     assert history.faults != []

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
+from turnfold.runtime import drive
 from turnfold.stores import Head, MemoryStore, Scope
-from turnfold.stores.redis_values import (
-    KeptCheckpoints,
-    KeptDocument,
-    Window,
+from turnfold.stores.redis.values import (
+    CachedCheckpoints,
+    CachedDocument,
+    CachedWindow,
     document_field,
     entries_of,
-    joined,
+    extend_window,
+    make_window,
     open_sealed,
     seal,
     session_key,
     tail_of,
-    window_of,
 )
-from turnfold.testing import drive
 
 ALICE = Scope("alice")
 SECRET = b"s" * 32
@@ -67,10 +67,10 @@ def test_a_name_that_is_no_text_has_a_field() -> None:
 def test_every_kind_of_value_comes_back_as_it_was() -> None:
     checkpoint = Checkpoint("c1", "", 3, "摘要", "digest", fidelity=0.1)
     for value in (
-        KeptDocument(HEAD, Document("state", "a", b"\x00\xff", 2, 7)),
-        KeptDocument(HEAD, None),
-        KeptCheckpoints(HEAD, (checkpoint,)),
-        Window(HEAD, -1, ()),
+        CachedDocument(HEAD, Document("state", "a", b"\x00\xff", 2, 7)),
+        CachedDocument(HEAD, None),
+        CachedCheckpoints(HEAD, (checkpoint,)),
+        CachedWindow(HEAD, -1, ()),
     ):
         sealed = seal(value, SECRET, "k", b"f")
         assert sealed is not None
@@ -80,34 +80,34 @@ def test_every_kind_of_value_comes_back_as_it_was() -> None:
 @settings(deadline=None)
 @given(st.integers(min_value=0), st.integers(0, 7))
 def test_one_flipped_bit_closes_a_value(spot: int, bit: int) -> None:
-    sealed = seal(KeptDocument(HEAD, None), SECRET, "k", b"f")
+    sealed = seal(CachedDocument(HEAD, None), SECRET, "k", b"f")
     assert sealed is not None
     damaged = bytearray(sealed)
     damaged[spot % len(sealed)] ^= 1 << bit
-    assert open_sealed(bytes(damaged), KeptDocument, SECRET, key="k", field=b"f") is None
+    assert open_sealed(bytes(damaged), CachedDocument, SECRET, key="k", field=b"f") is None
 
 
 def test_a_value_opens_only_in_its_place() -> None:
-    sealed = seal(KeptDocument(HEAD, None), SECRET, "k", b"f")
+    sealed = seal(CachedDocument(HEAD, None), SECRET, "k", b"f")
     assert sealed is not None
-    assert open_sealed(sealed, KeptDocument, b"t" * 32, key="k", field=b"f") is None
-    assert open_sealed(sealed, KeptDocument, SECRET, key="kf", field=b"") is None
-    assert open_sealed(sealed, KeptDocument, SECRET, key="k", field=b"g") is None
+    assert open_sealed(sealed, CachedDocument, b"t" * 32, key="k", field=b"f") is None
+    assert open_sealed(sealed, CachedDocument, SECRET, key="kf", field=b"") is None
+    assert open_sealed(sealed, CachedDocument, SECRET, key="k", field=b"g") is None
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_rubbish_opens_as_nothing(rubbish: bytes) -> None:
-    assert open_sealed(rubbish, Window, SECRET, key="k", field=b"f") is None
+    assert open_sealed(rubbish, CachedWindow, SECRET, key="k", field=b"f") is None
 
 
 def test_a_pickle_is_rubbish() -> None:
-    assert open_sealed(pickle.dumps(HEAD), Window, SECRET, key="k", field=b"f") is None
+    assert open_sealed(pickle.dumps(HEAD), CachedWindow, SECRET, key="k", field=b"f") is None
 
 
 def test_a_value_without_a_form_is_not_sealed() -> None:
-    assert seal(KeptDocument(HEAD, Document("a", "\ud800", b"", 1)), SECRET, "k", b"f") is None
-    assert seal(KeptDocument(HEAD, Document("a", "b", b"", 1 << 80)), SECRET, "k", b"f") is None
+    assert seal(CachedDocument(HEAD, Document("a", "\ud800", b"", 1)), SECRET, "k", b"f") is None
+    assert seal(CachedDocument(HEAD, Document("a", "b", b"", 1 << 80)), SECRET, "k", b"f") is None
 
 
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=12)
@@ -130,9 +130,9 @@ def tail(store: MemoryStore, budget: tuple[int, int]) -> list[Entry]:
     return drive(store.tail(ALICE, "talk", tokens=tokens, messages=messages))
 
 
-def kept(store: MemoryStore, budget: tuple[int, int]) -> Window | None:
+def kept(store: MemoryStore, budget: tuple[int, int]) -> CachedWindow | None:
     head = drive(store.head(ALICE, "talk"))
-    return window_of(head, tail(store, budget), tokens=budget[0], messages=budget[1])
+    return make_window(head, tail(store, budget), tokens=budget[0], messages=budget[1])
 
 
 @settings(deadline=None)
@@ -158,7 +158,7 @@ def test_a_joined_window_is_the_window_of_the_later_head(
     say(store, more)
     head = drive(store.head(ALICE, "talk"))
     newer = drive(store.read(ALICE, "talk", after=len(sizes) - 1))
-    later = window and joined(window, head, newer)
+    later = window and extend_window(window, head, newer)
     if later:
         meant = max(len(tail(store, (first[0], 0))), len(window.rows if window else ()))
         assert len(later.rows) <= meant
@@ -173,7 +173,7 @@ def test_a_tail_read_after_more_was_said_answers_for_the_head_before(
 ) -> None:
     before, after = filled(sizes), filled(sizes + more)
     head = drive(before.head(ALICE, "talk"))
-    window = window_of(head, tail(after, first), tokens=first[0], messages=first[1])
+    window = make_window(head, tail(after, first), tokens=first[0], messages=first[1])
     if window is not None:
         rows = tail_of(window, tokens=then[0], messages=then[1])
         assert rows is None or entries_of(rows) == tail(before, then)
@@ -186,11 +186,11 @@ def test_a_window_of_another_history_is_not_joined() -> None:
     say(store, [4])
     head = drive(store.head(ALICE, "talk"))
     newer = drive(store.read(ALICE, "talk", after=2))
-    assert joined(window, head, newer) is not None
+    assert extend_window(window, head, newer) is not None
     # The same texts at the same times: only the epochs tell that the log was written twice.
     rewritten = drive(filled([1, 2, 3, 4]).read(ALICE, "talk", after=2))
     assert rewritten == newer
-    assert joined(window, head, rewritten) is None
+    assert extend_window(window, head, rewritten) is None
 
 
 def test_a_row_without_an_epoch_proves_nothing() -> None:
@@ -200,9 +200,9 @@ def test_a_row_without_an_epoch_proves_nothing() -> None:
     head, newer = drive(store.head(ALICE, "talk")), drive(store.read(ALICE, "talk", after=1))
     assert window is not None
     old = [row._replace(epoch=0) for row in window.rows]
-    before_epochs = Window(window.head, window.budget, tuple(old))
-    assert joined(before_epochs, head, [replace(newer[0], epoch=0), *newer[1:]]) is None
-    assert joined(window, head, newer) is not None
+    before_epochs = CachedWindow(window.head, window.budget, tuple(old))
+    assert extend_window(before_epochs, head, [replace(newer[0], epoch=0), *newer[1:]]) is None
+    assert extend_window(window, head, newer) is not None
 
 
 def test_entries_with_a_gap_are_not_joined() -> None:
@@ -212,8 +212,8 @@ def test_entries_with_a_gap_are_not_joined() -> None:
     head = drive(store.head(ALICE, "talk"))
     newer = drive(store.read(ALICE, "talk", after=1))
     assert window is not None
-    assert joined(window, head, newer) is not None
-    assert joined(window, head, [newer[0], newer[2]]) is None
-    assert joined(window, head, newer[:2]) is None
-    assert joined(window, head, newer[1:]) is None
-    assert joined(window, head, []) is None
+    assert extend_window(window, head, newer) is not None
+    assert extend_window(window, head, [newer[0], newer[2]]) is None
+    assert extend_window(window, head, newer[:2]) is None
+    assert extend_window(window, head, newer[1:]) is None
+    assert extend_window(window, head, []) is None

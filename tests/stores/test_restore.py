@@ -16,12 +16,13 @@ from tests.stores.servers import PostgresPlaces, fresh_database, postgres_places
 from tests.stores.sqlite_file import held_writer
 from tests.stores.transfers import ALICE, exported
 from turnfold.errors import Conflict
-from turnfold.memory.drive import drive
 from turnfold.records import Entry, user
-from turnfold.stores import MemoryStore, Opening, Piece, import_from, postgres_schema, sqlite_schema
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_values import BOB, TALK, document, said
+from turnfold.runtime import drive
+from turnfold.stores import ConversationOpening, MemoryStore, Piece, SqliteStore, import_from
+from turnfold.stores.postgres import schema as postgres_schema
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.sqlite import schema as sqlite_schema
+from turnfold.testing.stores.values import BOB, TALK, document, user_entries
 
 __all__ = ("postgres_places",)
 
@@ -29,7 +30,7 @@ PATIENCE = 60.0
 
 
 def pieces(entries: int) -> Iterator[Piece]:
-    yield Opening(TALK, created=1, updated=2)
+    yield ConversationOpening(TALK, created=1, updated=2)
     for seq in range(1, entries + 1):
         yield Entry(seq, user(str(seq)), f"id-{seq}", seq, seq, 0, 0)
 
@@ -39,7 +40,7 @@ def test_a_stream_is_read_once_whatever_fails_beside_it(tmp_path: Path) -> None:
 
     async def share_a_commit() -> None:
         store = SqliteStore(tmp_path / "store.db")
-        await store.append(ALICE, "other", said("a"))
+        await store.append(ALICE, "other", user_entries("a"))
         engine = store._engine
         with held_writer(store):
             jobs = [
@@ -47,8 +48,8 @@ def test_a_stream_is_read_once_whatever_fails_beside_it(tmp_path: Path) -> None:
                 for job in (
                     store.put_document(ALICE, "other", document("a")),
                     store.restore(ALICE, pieces(700)),
-                    store.append(ALICE, "other", said("b"), expect=9),
-                    store.append(ALICE, "other", said("c")),
+                    store.append(ALICE, "other", user_entries("b"), expect=9),
+                    store.append(ALICE, "other", user_entries("c")),
                     store.put_document(ALICE, "other", document("a"), expect=9),
                     store.restore(BOB, pieces(3)),
                 )
@@ -109,7 +110,7 @@ def test_dropped_bytes_are_gone_from_the_file(tmp_path: Path) -> None:
     store = SqliteStore(path, blocking=True)
     secret = b"a secret that is nowhere else " * 40
     drive(store.put_document(ALICE, TALK, document("hidden-key", secret)))
-    drive(store.append(ALICE, TALK, said("a")))
+    drive(store.append(ALICE, TALK, user_entries("a")))
     assert any(secret[:30] in each.read_bytes() for each in tmp_path.iterdir())
     drive(store.drop_document(ALICE, TALK, "note", "hidden-key"))
     drive(store.close())

@@ -18,19 +18,13 @@ from hypothesis import strategies as st
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import StoreError
 from turnfold.records import NewEntry, user
-from turnfold.stores import (
-    Hit,
-    MemoryStore,
-    Scope,
-    Store,
-    memory_search,
-    postgres_search,
-    ranking,
-    sqlite_search,
-)
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, ranking
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores import memory as memory_search
+from turnfold.stores.postgres import search as postgres_search
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.sqlite import search as sqlite_search
 
 __all__ = ("postgres_places",)
 
@@ -108,7 +102,7 @@ def test_a_backend_that_cuts_elsewhere_is_caught(
 ) -> None:
     log = {"a": ["beta alpha", *["alpha"] * 9], "b": ["alpha"] * 9}
     compare(store, log, ["alpha", "beta"])
-    careless = ranking.Choosing((), ("alpha", "beta"), dict.fromkeys(("alpha", "beta"), 1))
+    careless = ranking.TermChoice((), ("alpha", "beta"), dict.fromkeys(("alpha", "beta"), 1))
     for module in (sqlite_search, postgres_search):
         monkeypatch.setattr(module, "choosing_terms", lambda *_values, **_options: careless)
     with pytest.raises(AssertionError):

@@ -17,21 +17,14 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Checkpoint, Document, Message, NewEntry, assistant, tool, user
-from turnfold.stores import (
-    ENTRY,
-    MemoryStore,
-    Scope,
-    Store,
-    Within,
-    memory_search,
-    postgres_search,
-    ranking,
-    sqlite_search,
-)
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
-from turnfold.testing.store_conformance_values import comparable, note_now
+from turnfold.runtime import drive
+from turnfold.search import ENTRY, Within, ranking
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores import memory as memory_search
+from turnfold.stores.postgres import search as postgres_search
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.sqlite import search as sqlite_search
+from turnfold.testing.stores.values import comparable, note_now
 
 __all__ = ("postgres_places",)
 

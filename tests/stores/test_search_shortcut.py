@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 
 from turnfold.records import NewEntry, user
-from turnfold.stores import (
-    Hit,
-    MemoryStore,
-    Scope,
-    Store,
-    memory_search,
-    ranking,
-    sqlite_search,
-)
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, ranking
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores import memory as memory_search
+from turnfold.stores.sqlite import search as sqlite_search
 
 MOST = 5
 SCOPE = Scope("shortcut")

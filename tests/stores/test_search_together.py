@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from turnfold.recall import asked_terms
 from turnfold.records import NewEntry, user
-from turnfold.stores import Hit, MemoryStore, Scope, Store, memory_search, ranking, sqlite_search
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, ranking
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
+from turnfold.stores import memory as memory_search
+from turnfold.stores.sqlite import search as sqlite_search
+from turnfold.text import search_terms
 
 SCOPE = Scope("together")
 STORES = {"memory": MemoryStore, "sqlite": lambda: SqliteStore(blocking=True)}
@@ -21,7 +23,7 @@ ASKED = {
 
 def found(store: Store, said: list[str], question: str) -> list[Hit]:
     drive(store.append(SCOPE, "talk", [NewEntry(user(text)) for text in said]))
-    hits = drive(store.search(SCOPE, asked_terms(question), limit=100))
+    hits = drive(store.search(SCOPE, search_terms(question), limit=100))
     drive(store.close())
     return hits
 

@@ -21,11 +21,11 @@ from tests.stores.sqlite_faults import Faulty
 from tests.stores.sqlite_file import ALICE, dump, settled
 from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores import Scope, sqlite_rows
-from turnfold.stores.sqlite_engine import Connection, SqliteEngine
-from turnfold.stores.sqlite_jobs import Job
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_values import note_now
+from turnfold.stores import Scope, SqliteStore
+from turnfold.stores.sqlite import rows as sqlite_rows
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import Connection, Job
+from turnfold.testing.stores.values import note_now
 
 Verb = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 BATCH = [NewEntry(user(text), text) for text in ("第一", "second", "third")]

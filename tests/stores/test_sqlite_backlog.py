@@ -15,19 +15,15 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import InvalidRecord
 from turnfold.records import Document, Message, NewEntry, TextPart, ToolCall, ToolResult, user
-from turnfold.stores import (
-    Hit,
-    MemoryStore,
-    Within,
-    sqlite_catching_up,
-    sqlite_index,
-    sqlite_scan,
-    sqlite_store,
-)
-from turnfold.stores.sqlite_catching_up import CatchingUp
-from turnfold.stores.sqlite_search import Found
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, Within
+from turnfold.stores import MemoryStore, SqliteStore
+from turnfold.stores.sqlite import index as sqlite_catching_up
+from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import search as sqlite_scan
+from turnfold.stores.sqlite import store as sqlite_store
+from turnfold.stores.sqlite.index import IndexBackfill
+from turnfold.stores.sqlite.search import SearchMatches
 
 ENTRIES, LONG, STEP, AT_ONCE, NEWEST = 300, 50, 20, 40, 30
 
@@ -45,7 +41,7 @@ def _small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing goes on in the background."""
-    monkeypatch.setattr(CatchingUp, "_go_on", lambda *_: None)
+    monkeypatch.setattr(IndexBackfill, "_continue_in_background", lambda *_: None)
 
 
 def talk(entries: int = ENTRIES) -> Iterator[NewEntry]:
@@ -71,9 +67,9 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     settled(store.close())
 
 
-def search(store: SqliteStore, *terms: str, conversation: str | None = "long") -> Found:
+def search(store: SqliteStore, *terms: str, conversation: str | None = "long") -> SearchMatches:
     found = settled(store.search(ALICE, terms, conversation=conversation, limit=ENTRIES))
-    assert isinstance(found, Found)
+    assert isinstance(found, SearchMatches)
     return found
 
 
@@ -99,7 +95,7 @@ def test_the_first_answer_covers_a_part_and_says_which_part_it_does_not(
     assert f"{ENTRIES - done} entries wait to be indexed" in warning
     documents = settled(store.search(ALICE, ["笔记"], within=Within(kinds=frozenset({"note"}))))
     assert [hit.key for hit in documents] == ["n"]
-    assert isinstance(documents, Found)
+    assert isinstance(documents, SearchMatches)
     assert not documents.unsearched, "no entry was asked for"
 
 
@@ -137,7 +133,7 @@ def test_each_search_goes_on_until_the_answer_is_that_of_a_whole_index(
         return places[-1]
 
     monkeypatch.setattr(sqlite_index, "index_some", counted)
-    left, found = [ENTRIES], Found()
+    left, found = [ENTRIES], SearchMatches()
     while left[-1]:
         places.clear()
         found = search(store, "common", "第7个问题", conversation=conversation)
@@ -178,10 +174,11 @@ def test_what_is_looked_through_is_found_as_what_is_indexed_is(
     found = settled(
         store.search(ALICE, terms, conversation=conversation, limit=ENTRIES, within=within)
     )
-    assert isinstance(found, Found)
+    assert isinstance(found, SearchMatches)
     assert not found.unsearched
     assert (
-        settled(store._engine.read(lambda c: sqlite_index.waiting(c, ALICE.tenant, "long"))) > 200
+        settled(store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, "long")))
+        > 200
     )
     assert found == drive(
         expected.search(ALICE, terms, conversation=conversation, limit=ENTRIES, within=within)
@@ -211,7 +208,10 @@ def test_a_log_that_is_not_long_is_indexed_before_the_answer(tmp_path: Path) -> 
     filled(store, entries=48)
     found = search(store, "common")
     assert (len(found), found.unsearched) == (32, 0)
-    assert settled(store._engine.read(lambda c: sqlite_index.waiting(c, ALICE.tenant, None))) == 0
+    assert (
+        settled(store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, None)))
+        == 0
+    )
     assert store._index._worker is None
     settled(store.close())
 
@@ -227,7 +227,9 @@ def test_the_rest_is_indexed_in_the_background(store: SqliteStore) -> None:
         )
     worker.join(60)
     assert not worker.is_alive()
-    waiting = settled(store._engine.read(lambda c: sqlite_index.waiting(c, ALICE.tenant, "long")))
+    waiting = settled(
+        store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, "long"))
+    )
     assert waiting == 0
     assert not search(store, "common").unsearched
 
@@ -253,7 +255,7 @@ def test_a_store_of_an_event_loop_does_it_as_well(tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "chat.db")
         await store.append(ALICE, "long", list(talk()))
         found = await store.search(ALICE, ["common"], conversation="long")
-        assert isinstance(found, Found)
+        assert isinstance(found, SearchMatches)
         assert found.unsearched
         until = time.monotonic() + 60
         while (await store.health()).warnings and time.monotonic() < until:
@@ -274,8 +276,8 @@ def test_an_answer_that_does_not_say_so_is_caught(
 ) -> None:
     original = sqlite_store.search
 
-    def silent(*arguments: object, **options: object) -> Found:
-        return Found(original(*arguments, **options))  # type: ignore[arg-type]
+    def silent(*arguments: object, **options: object) -> SearchMatches:
+        return SearchMatches(original(*arguments, **options))  # type: ignore[arg-type]
 
     monkeypatch.setattr(sqlite_store, "search", silent)
     with pytest.raises(AssertionError):

@@ -13,12 +13,11 @@ import pytest
 from tests.stores.sqlite_file import integrity
 from tests.stores.transfers import ALICE
 from turnfold.errors import InvalidOption
-from turnfold.memory.drive import drive
 from turnfold.records import NewEntry, user
-from turnfold.stores import digest
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_restore import fill_richly
-from turnfold.testing.store_conformance_values import TALK, checkpoint, document, texts
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStore, digest
+from turnfold.testing.stores.restore import fill_richly
+from turnfold.testing.stores.values import TALK, checkpoint, document, texts
 
 PATIENCE = 60.0
 LEFT, RIGHT = "left", "右"
@@ -107,7 +106,7 @@ def test_a_copy_made_under_load_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: int
 ) -> None:
     # A few pages at a time, so that the writer comes in between however small the file is.
-    monkeypatch.setattr("turnfold.stores.sqlite_file._BACKUP_PAGES", 4)
+    monkeypatch.setattr("turnfold.stores.sqlite.file._BACKUP_PAGES", 4)
     for number in range(stores):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -149,7 +148,7 @@ def test_a_backup_ends_though_somebody_writes_at_every_step(
     store = SqliteStore(tmp_path / "store.db", blocking=True)
     drive(store.append(ALICE, LEFT, [NewEntry(user("x" * 4000)) for _ in range(50)]))
     meddler = Meddler(store, most=200)
-    monkeypatch.setattr("turnfold.stores.sqlite_file._BACKUP_PAGES", meddler)
+    monkeypatch.setattr("turnfold.stores.sqlite.file._BACKUP_PAGES", meddler)
     drive(store.backup(tmp_path / "copy.db"))
     assert drive(store.head(ALICE, TALK)).seq > 10
     sound(tmp_path / "copy.db")

@@ -9,9 +9,8 @@ import pytest
 
 from turnfold.errors import StoreUnavailable
 from turnfold.records import NewEntry, user
-from turnfold.stores import Scope
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore
 
 SCOPE = Scope("someone")
 PHRASE = "the combination is 7-31-19"
@@ -32,7 +31,7 @@ def test_a_reader_of_an_older_state_holds_the_bytes_back_and_the_caller_is_told(
     drive(store.append(SCOPE, "c", [NewEntry(user(PHRASE))]))
     reader = apsw.Connection(str(path))
     reader.execute("BEGIN; SELECT count(*) FROM entry").fetchall()
-    with pytest.raises(StoreUnavailable, match="delete once more"):
+    with pytest.raises(StoreUnavailable, match="again"):
         drive(store.delete(SCOPE, "c"))
     assert PHRASE.encode() in bytes_on_disk(path)
     reader.close()

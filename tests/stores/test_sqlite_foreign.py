@@ -11,9 +11,10 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_file, sqlite_looking
-from turnfold.stores.sqlite_looking import MARK, check_own
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite import file as sqlite_file
+from turnfold.stores.sqlite import file as sqlite_looking
+from turnfold.stores.sqlite.file import MARK, check_owner
 
 
 def _made_by(script: str) -> Callable[[Path], None]:
@@ -105,7 +106,7 @@ def test_a_store_that_sets_before_it_looks_is_caught(
     def blind(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(sqlite_file, "look", blind)
+    monkeypatch.setattr(sqlite_file, "check_file_owner", blind)
     with pytest.raises(AssertionError):
         _refused(path, UnsafeStore)
 
@@ -125,19 +126,19 @@ def _looked_at_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Somebody makes a store of a new file just after another one has seen that it has no tables."""
     _made_by("PRAGMA journal_mode=WAL")(path)
     stores: list[SqliteStore] = []
-    names = sqlite_looking._names
+    names = sqlite_looking._schema_names
 
     def meanwhile(connection: sqlite_looking.Connection) -> set[str]:
         found = names(connection)
         if not stores:
-            monkeypatch.setattr(sqlite_looking, "_names", names)
+            monkeypatch.setattr(sqlite_looking, "_schema_names", names)
             stores.append(SqliteStore(path, blocking=True))
         return found
 
-    monkeypatch.setattr(sqlite_looking, "_names", meanwhile)
+    monkeypatch.setattr(sqlite_looking, "_schema_names", meanwhile)
     looking = apsw.Connection(str(path))
     try:
-        check_own(looking)  # type: ignore[arg-type]
+        check_owner(looking)  # type: ignore[arg-type]
     finally:
         looking.close()
         for store in stores:
@@ -154,6 +155,6 @@ def test_a_file_that_becomes_a_store_at_that_moment_is_not_foreign(
 def test_sabotage_who_looks_twice_takes_it_for_another_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_looking, "_foreign", sqlite_looking._foreign_now)
+    monkeypatch.setattr(sqlite_looking, "_foreign_reason", sqlite_looking._foreign_reason_now)
     with pytest.raises(UnsafeStore, match="application_id"):
         _looked_at_while_it_is_made(tmp_path / "chat.db", monkeypatch)

@@ -11,7 +11,7 @@ import pytest
 from tests.stores.history import WRITERS, crowded
 from tests.stores.sqlite_file import ALICE, dump, settled
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
 
 
 @pytest.mark.parametrize(

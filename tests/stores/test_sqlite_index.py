@@ -12,17 +12,13 @@ import pytest
 
 from tests.stores.sqlite_file import ALICE, integrity, settled
 from turnfold.records import NewEntry, user
-from turnfold.stores import (
-    Hit,
-    Scope,
-    ranking,
-    sqlite_catching_up,
-    sqlite_erasure,
-    sqlite_filling,
-    sqlite_index,
-    sqlite_search,
-)
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.search import Hit, ranking
+from turnfold.stores import Scope, SqliteStore
+from turnfold.stores.sqlite import erasure as sqlite_erasure
+from turnfold.stores.sqlite import index as sqlite_catching_up
+from turnfold.stores.sqlite import index as sqlite_filling
+from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import search as sqlite_search
 
 WORD = "zebracard"
 
@@ -79,7 +75,7 @@ def erase_many(path: Path) -> list[str]:
 def test_where_pages_of_the_index_meet_nothing_of_a_word_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr(sqlite_erasure, "_MANY", many)
+    monkeypatch.setattr(sqlite_erasure, "_MERGE_RATIO", many)
     assert erase_many(tmp_path / "chat.db") == []
 
 
@@ -89,7 +85,7 @@ def test_an_index_of_the_words_themselves_is_caught(
     monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term.replace(":", ""))
     monkeypatch.setattr(sqlite_filling, "_number", hash)
     monkeypatch.setattr(
-        sqlite_erasure, "_MANY", 0
+        sqlite_erasure, "_MERGE_RATIO", 0
     )  # merged lists leave nothing; places removed at once do
     assert erase_many(tmp_path / "chat.db") == [WORD, WORD[1:]]
 
@@ -191,7 +187,7 @@ def test_long_indexing_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> 
     assert (told[0], told[-1]) == ((0, 75), (75, 75))
     assert len(told) >= 8
     assert [record.getMessage() for record in caplog.records] == [
-        "indexing 75 entries for the first search since they came"
+        "indexing 75 entries for the first search since they were written"
     ]
     assert "secret" not in caplog.text
 

@@ -21,9 +21,9 @@ import pytest
 from tests.stores.interrupts import HUNG, count_instructions, elsewhere, interrupted_at
 from tests.stores.sqlite_file import ALICE, held_writer, integrity, settled
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores.sqlite_engine import SqliteEngine
-from turnfold.stores.sqlite_jobs import Turn, tell
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import WriterTurn, notify
 
 pytestmark = [
     # An interrupt between making a coroutine and awaiting it leaves it unawaited.
@@ -251,20 +251,24 @@ def _eager_settle(engine: SqliteEngine) -> None:
 def _telling_first(engine: SqliteEngine) -> None:
     """Forget that a group is decided before it has been told."""
     engine._decided.clear()
-    tell(engine._group)
+    notify(engine._group)
     engine._group.clear()
 
 
-settle = SqliteEngine._settle
+settle = SqliteEngine._recover
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "sample"),
     [
-        pytest.param(SqliteEngine, "_settle", _deaf_settle, 150, id="the group is forgotten"),
-        pytest.param(SqliteEngine, "_settle", _eager_settle, 150, id="a commit is done again"),
-        pytest.param(SqliteEngine, "_tell", _telling_first, 150, id="decided is forgotten first"),
-        pytest.param(Turn, "is_lost", lambda _turn: False, None, id="a lost turn is kept for ever"),
+        pytest.param(SqliteEngine, "_recover", _deaf_settle, 150, id="the group is forgotten"),
+        pytest.param(SqliteEngine, "_recover", _eager_settle, 150, id="a commit is done again"),
+        pytest.param(
+            SqliteEngine, "_notify_group", _telling_first, 150, id="decided is forgotten first"
+        ),
+        pytest.param(
+            WriterTurn, "is_lost", lambda _turn: False, None, id="a lost turn is kept for ever"
+        ),
     ],
 )
 def test_without_each_part_somebody_hangs_or_something_is_stored_twice(

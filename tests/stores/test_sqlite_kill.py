@@ -13,7 +13,7 @@ import pytest
 
 from tests.stores.killing import Told, needs_fork, nursery
 from tests.stores.sqlite_file import integrity, settled, stored_texts
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
 
 CYCLES_OF_A_FILE = 25
 

@@ -21,12 +21,14 @@ from turnfold.records import (
     TextPart,
     ToolCall,
     ToolResult,
-    user,
-)  # fmt: skip
-from turnfold.stores import Erasure, Hit, sqlite_erasure, sqlite_store
-from turnfold.stores.sqlite_engine import Connection
-from turnfold.stores.sqlite_index import live_index
-from turnfold.stores.sqlite_store import SqliteStore
+    user,  # fmt: skip
+)
+from turnfold.search import Hit
+from turnfold.stores import Erasure, SqliteStore
+from turnfold.stores.sqlite import erasure as sqlite_erasure
+from turnfold.stores.sqlite import store as sqlite_store
+from turnfold.stores.sqlite.index import live_index
+from turnfold.stores.sqlite.queue import Connection
 
 ROWS = 40
 """Rows of a transaction in these tests."""
@@ -44,7 +46,9 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How places leave the index."""
     way = str(request.param)
-    monkeypatch.setattr(sqlite_erasure, "_MANY", 0 if way == "removed at once" else 1_000_000)
+    monkeypatch.setattr(
+        sqlite_erasure, "_MERGE_RATIO", 0 if way == "removed at once" else 1_000_000
+    )
     return way
 
 
@@ -87,7 +91,7 @@ def left(path: Path) -> list[str]:
     """What is left of the long conversation in the files, the index included."""
     data = b"".join(file.read_bytes() for file in path.parent.iterdir())
     raw = apsw.Connection(str(path))
-    index = live_index(raw).found  # pyright: ignore[reportArgumentType] (the driver's own type)
+    index = live_index(raw).postings  # pyright: ignore[reportArgumentType] (the driver's own type)
     raw.execute(f"CREATE VIRTUAL TABLE temp.lists USING fts5vocab('main', '{index}', 'instance')")
     kept = raw.execute("SELECT key FROM conversation WHERE name = 'kept'").fetchall()[0][0]
     places = raw.execute("SELECT DISTINCT doc FROM temp.lists").fetchall()

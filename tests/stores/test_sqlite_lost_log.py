@@ -12,8 +12,8 @@ from tests.stores.interrupts import count_instructions, interrupted_at
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import Conflict, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores.sqlite_mark import FirstWrite
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite.file import FirstWrite
 
 pytestmark = [
     # An interrupt between making a coroutine and awaiting it leaves it unawaited.

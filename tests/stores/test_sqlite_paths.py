@@ -12,8 +12,9 @@ from tests.stores.sqlite_faults import Faulty
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import InvalidOption, StoreUnavailable
 from turnfold.records import NewEntry, user
-from turnfold.stores import open_store, sqlite_engine, sqlite_store
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore, open_store
+from turnfold.stores.sqlite import engine as sqlite_engine
+from turnfold.stores.sqlite import store as sqlite_store
 
 ODD_PATHS = [
     "file:chat.db",

@@ -23,8 +23,9 @@ import pytest
 from tests.stores.sqlite_file import ALICE, integrity, settled, stored_texts
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document, NewEntry, user
-from turnfold.stores import sqlite_file, sqlite_writer
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite import connections as sqlite_writer
+from turnfold.stores.sqlite import file as sqlite_file
 
 SECTOR = 512
 APPENDS = 40
@@ -272,7 +273,7 @@ def test_with_fewer_syncs_many_images_have_lost_something(
 ) -> None:
     watchable["synchronous"] = (setting, value)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sqlite_writer, "_WAITING", f"PRAGMA synchronous={setting}")
+        patched.setattr(sqlite_writer, "_SYNC_FULL", f"PRAGMA synchronous={setting}")
         found = verdicts(recorder, tmp_path, images=1_000)
     # Other dice keep between 180 and 550.
     assert found["kept"] < 900

@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from turnfold.errors import ConversationDeleted, StoreUnavailable, UnsafeStore
-from turnfold.stores.sqlite_engine import SqliteEngine
-from turnfold.stores.sqlite_jobs import Connection
-from turnfold.stores.sqlite_reads import GroupedReads
+from turnfold.stores.sqlite.connections import GroupedReads
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import Connection
 
 Read = Callable[[Callable[[Connection], None]], None]
 
@@ -103,9 +103,9 @@ def test_those_who_ask_meanwhile_are_served_in_one_go(path: Path, pool: ThreadPo
 
     async def ask(read: Read) -> list[int]:
         reads, gate = GroupedReads(_alone(pool), read), _Gate()
-        first = asyncio.ensure_future(reads.ask(gate))
+        first = asyncio.ensure_future(reads.run(gate))
         await _entered(gate)
-        others = [asyncio.ensure_future(reads.ask(_count)) for _ in range(20)]
+        others = [asyncio.ensure_future(reads.run(_count)) for _ in range(20)]
         await asyncio.sleep(0)  # each has asked
         gate.go.set()
         return await asyncio.gather(first, *others)
@@ -118,12 +118,12 @@ def test_those_who_ask_meanwhile_are_served_in_one_go(path: Path, pool: ThreadPo
 async def _count_after_a_commit(path: Path, pool: ThreadPoolExecutor, read: Read) -> int:
     """What is found by who asks after a commit, while a read from before it is still under way."""
     reads, gate = GroupedReads(_alone(pool), read), _Gate()
-    first = asyncio.ensure_future(reads.ask(gate))
+    first = asyncio.ensure_future(reads.run(gate))
     await _entered(gate)
     plain = apsw.Connection(str(path))
     plain.execute("INSERT INTO number VALUES (1)")
     plain.close()
-    second = asyncio.ensure_future(reads.ask(_count))
+    second = asyncio.ensure_future(reads.run(_count))
     await asyncio.sleep(0)
     gate.go.set()
     await first
@@ -186,9 +186,9 @@ def test_a_file_that_cannot_be_opened_is_tried_once_for_all(pool: ThreadPoolExec
 
     async def ask() -> list[object]:
         reads = GroupedReads(_alone(pool), closed)
-        first = asyncio.ensure_future(reads.ask(_count))
+        first = asyncio.ensure_future(reads.run(_count))
         await _entered(gate)
-        others = [asyncio.ensure_future(reads.ask(_count)) for _ in range(20)]
+        others = [asyncio.ensure_future(reads.run(_count)) for _ in range(20)]
         await asyncio.sleep(0)
         gate.go.set()
         return list(await asyncio.gather(first, *others, return_exceptions=True))
@@ -201,9 +201,9 @@ def test_a_file_that_cannot_be_opened_is_tried_once_for_all(pool: ThreadPoolExec
 def test_nobody_waits_for_one_that_is_slow(path: Path, pool: ThreadPoolExecutor) -> None:
     async def ask(read: Read) -> int:
         reads, gate = GroupedReads(pool.submit, read), _Gate()
-        first = asyncio.ensure_future(reads.ask(gate))
+        first = asyncio.ensure_future(reads.run(gate))
         await _entered(gate)
-        found = await reads.ask(lambda _: 7)
+        found = await reads.run(lambda _: 7)
         assert not first.done()
         gate.go.set()
         return found + await first

@@ -13,18 +13,13 @@ import pytest
 
 from tests.stores.sqlite_file import ALICE, integrity, settled
 from turnfold.records import Checkpoint, Document, NewEntry, encode_message, user
-from turnfold.stores import (
-    Hit,
-    MemoryStore,
-    Scope,
-    Within,
-    sqlite_catching_up,
-    sqlite_filling,
-    sqlite_index,
-)
-from turnfold.stores.sqlite_schema import MIGRATIONS
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Hit, Within
+from turnfold.stores import MemoryStore, Scope, SqliteStore
+from turnfold.stores.sqlite import index as sqlite_catching_up
+from turnfold.stores.sqlite import index as sqlite_filling
+from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.tokens import cautious_counter
 
 TALKS, ENTRIES = 6, 7
@@ -144,9 +139,10 @@ def test_readers_and_writers_are_served_between_two_steps(
 
 KILLED = """
 import os, signal, sys
-from turnfold.stores import Scope, sqlite_catching_up
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.stores import Scope
+from turnfold.stores.sqlite import index as sqlite_catching_up
+from turnfold.stores import SqliteStore
+from turnfold.runtime import drive
 
 sqlite_catching_up._STEP = 4
 

@@ -13,10 +13,11 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_looking, sqlite_schema
-from turnfold.stores.sqlite_engine import SqliteEngine
-from turnfold.stores.sqlite_looking import MARK
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite import file as sqlite_looking
+from turnfold.stores.sqlite import schema as sqlite_schema
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.file import MARK
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_one_connection_opens_it_and_writes_nothing(path: Path) -> None:
 def test_without_the_mark_another_connection_looks_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_looking, "_bears_mark", lambda _: False)
+    monkeypatch.setattr(sqlite_looking, "_has_mark", lambda _: False)
     assert len(_said_at_opening(path)) == 2
 
 

@@ -17,10 +17,10 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores import sqlite_file
-from turnfold.stores.sqlite_engine import Connection
-from turnfold.stores.sqlite_file import SqliteFile
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite import file as sqlite_file
+from turnfold.stores.sqlite.file import SqliteFile
+from turnfold.stores.sqlite.queue import Connection
 
 
 def said(*texts: str) -> list[NewEntry]:
@@ -151,7 +151,7 @@ def test_without_putting_the_log_aside_the_copy_is_mixed_with_the_former_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        SqliteFile, "_put_log_aside", lambda _file: "the log of the former file is now"
+        SqliteFile, "_rename_stale_log", lambda _file: "the log of the former file is now"
     )
     with pytest.raises((AssertionError, apsw.Error, StoreUnavailable)):
         test_what_was_put_there_is_used_after_opening_again(path)

@@ -11,9 +11,8 @@ from tests.stores.retrying import ALICE, AnswerLost, Caller, told_and_held
 from tests.stores.sqlite_faults import Faulty
 from turnfold.errors import IdReused
 from turnfold.records import NewEntry, user
-from turnfold.stores import Appended
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.stores import Appended, SqliteStore
 
 
 class SqliteCaller(Caller):

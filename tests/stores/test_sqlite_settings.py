@@ -11,10 +11,11 @@ import pytest
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import NewEntry, user
-from turnfold.stores import sqlite_file
-from turnfold.stores.sqlite_engine import Connection, SqliteEngine
-from turnfold.stores.sqlite_file import SqliteFile
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import SqliteStore
+from turnfold.stores.sqlite import file as sqlite_file
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.file import SqliteFile
+from turnfold.stores.sqlite.queue import Connection
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,6 @@ def test_a_file_that_stays_locked_is_given_up_and_the_message_says_why(
         raise apsw.BusyError("database is locked")
 
     monkeypatch.setattr(SqliteFile, "_open_once", locked)
-    with pytest.raises(StoreUnavailable, match=r"locked for 0\.1 s; another process holds it"):
+    with pytest.raises(StoreUnavailable, match=r"locked for 0\.1 s; another process has it locked"):
         SqliteEngine(str(tmp_path / "chat.db"), blocking=True, busy_seconds=0.1)
     assert len(tries) > 1

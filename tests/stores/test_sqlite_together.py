@@ -19,12 +19,11 @@ from tests.stores.sqlite_faults import Faulty
 from tests.stores.sqlite_file import ALICE, held_writer, settled
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, StoreUnavailable
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores import Appended
+from turnfold.stores import Appended, SqliteStore
 from turnfold.stores.ledger import prepare
-from turnfold.stores.sqlite_append import Append, Appends
-from turnfold.stores.sqlite_engine import Connection, SqliteEngine
-from turnfold.stores.sqlite_jobs import SINGLE, Job
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores.sqlite.append import AppendJob, SqliteAppends
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import SINGLE, Connection, Job
 
 PATIENCE = 60.0
 
@@ -240,14 +239,14 @@ def test_who_remembers_what_was_undone_leaves_a_gap(
     def undo(engine: SqliteEngine) -> None:
         engine._roll_back()
 
-    def append(appends: Appends, connection: Connection, items: Any) -> list[Appended]:
+    def append(appends: SqliteAppends, connection: Connection, items: Any) -> list[Appended]:
         done = original(appends, connection, items)
-        appends._remembered.end(connection)
+        appends._heads.end(connection)
         return done
 
-    original = Appends.together
+    original = SqliteAppends.together
     monkeypatch.setattr(SqliteEngine, "_undo", undo)
-    monkeypatch.setattr(Appends, "together", append)
+    monkeypatch.setattr(SqliteAppends, "together", append)
     with pytest.raises(AssertionError):
         test_what_was_undone_is_not_remembered(store, "COMMIT", late=False)
 
@@ -289,10 +288,10 @@ def test_otherwise_it_would_serve_the_others_for_ever(
 def test_more_conversations_than_are_remembered(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite_remembered._MOST", 3)
+    monkeypatch.setattr("turnfold.stores.sqlite.append._MAX_CACHED", 3)
     for number in range(40):
         settled(store.append(ALICE, f"talk-{number % 7}", said(f"{number}")))
-        assert len(store._appends._remembered._held) <= 3
+        assert len(store._appends._heads._records) <= 3
     assert [len(texts(store, f"talk-{talk}")) for talk in range(7)] == [6, 6, 6, 6, 6, 5, 5]
 
 
@@ -315,8 +314,8 @@ def test_tasks_are_served_in_one_commit_and_a_cancelled_one_is_left_out(tmp_path
                 await asyncio.sleep(0)
             tasks[7].cancel()
             await asyncio.wait([tasks[7]])
-        with engine._calling:
-            engine._call_leader()
+        with engine._queue_lock:
+            engine._start_leader()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(done[7], asyncio.CancelledError)
         assert [each.first for each in done if isinstance(each, Appended)] == list(range(1, 20))
@@ -353,21 +352,21 @@ def test_a_caller_whose_loop_is_gone_holds_nobody_up(tmp_path: Path) -> None:
 
 def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, bool]]:
     """The sync level of each commit and whether its jobs must last, where an append comes while a note is written."""
-    late = Append(ALICE.tenant, "talk", prepare(said("late"), store._counter), None)
+    late = AppendJob(ALICE.tenant, "talk", prepare(said("late"), store._counter), None)
     found: set[tuple[object, bool]] = set()
     begin, run = SqliteEngine._begin, SqliteEngine._run
     came: list[Job] = []
 
     def begun(self: SqliteEngine) -> None:
         begin(self)
-        if not self._waits and not came:
+        if not self._durable and not came:
             came.append(Job(cast("Any", store._appends), late, None))
             self._jobs.append(came[0])
 
     def watched(self: SqliteEngine, group: list[Job]) -> None:
         row = self._writer.execute("PRAGMA synchronous").fetchone()
         assert row is not None
-        found.update((row[0], job.kind.lasting) for job in group)
+        found.update((row[0], job.kind.durable) for job in group)
         run(self, group)
 
     done = settled(store.append(ALICE, "talk", said("first")))
@@ -377,7 +376,7 @@ def levels(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> set[tuple[obj
         noted = Document("note", "key", b"x", 0)
         settled(store.note(ALICE, "talk", noted, state=done.head.state))
         store._engine._lead()
-        assert came[0].told
+        assert came[0].notified
     assert texts(store) == ["first", "late"]
     return found
 

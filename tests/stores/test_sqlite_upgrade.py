@@ -11,9 +11,8 @@ import pytest
 from tests.stores.sqlite_file import ALICE, integrity, settled
 from turnfold.errors import IdReused, UnsafeStore
 from turnfold.records import Document, NewEntry, encode_message, user
-from turnfold.stores import Head
-from turnfold.stores.sqlite_schema import MIGRATIONS
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.stores import Head, SqliteStore
+from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.tokens import cautious_counter
 
 COUNTER = cautious_counter()

@@ -15,29 +15,29 @@ from hypothesis import given
 
 from tests.stores.transfers import ALICE, Contents, any_contents, exported, filled, imported
 from turnfold.errors import Conflict, ConversationDeleted, InvalidExport, InvalidOption
-from turnfold.memory.drive import drive
 from turnfold.records import Document, Entry
+from turnfold.runtime import drive
 from turnfold.stores import (
     Captured,
     MemoryStore,
     Progress,
     Scope,
+    SqliteStore,
     Transferred,
     digest,
     export_to,
     import_from,
 )
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_restore import contents, fill_richly
-from turnfold.testing.store_conformance_strategies import settings_for
-from turnfold.testing.store_conformance_trial import Clock
-from turnfold.testing.store_conformance_values import (
+from turnfold.testing.stores.random_operations import settings_for
+from turnfold.testing.stores.restore import contents, fill_richly
+from turnfold.testing.stores.trial import Clock
+from turnfold.testing.stores.values import (
     BOB,
     TALK,
     character_counter,
     checkpoint,
     document,
-    said,
+    user_entries,
 )
 
 
@@ -81,7 +81,7 @@ def test_what_comes_out_goes_in_exactly(examples: int) -> None:
 
 
 def test_a_loss_on_the_way_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite_transfer.beside.insert_documents", lambda *_: None)
+    monkeypatch.setattr("turnfold.stores.sqlite.transfer.doc_sql.insert_documents", lambda *_: None)
     with pytest.raises(AssertionError):
         round_trip_of_rich(SqliteStore(blocking=True))
 
@@ -118,7 +118,7 @@ def test_the_digest_is_of_the_content_and_not_of_its_cost() -> None:
     assert drive(digest(second, ALICE, TALK)) != same
     drive(second.drop_document(ALICE, TALK, "note", "new"))
     assert drive(digest(second, ALICE, TALK)) == same
-    drive(second.append(ALICE, TALK, said("six")))
+    drive(second.append(ALICE, TALK, user_entries("six")))
     assert drive(digest(second, ALICE, TALK)) != same
     with pytest.raises(InvalidOption):
         drive(digest(first, ALICE, "absent"))
@@ -142,7 +142,7 @@ def test_an_import_counts_what_it_wrote() -> None:
 def test_one_conversation_that_differs_keeps_all_others_out() -> None:
     data = exported(rich())
     target = MemoryStore()
-    drive(target.append(ALICE, TALK, said("mine")))
+    drive(target.append(ALICE, TALK, user_entries("mine")))
     before = drive(contents(target, ALICE))
     with pytest.raises(Conflict, match="'talk'"):
         imported(data, target)
@@ -261,7 +261,7 @@ def told(progress: list[Progress], what: str) -> list[tuple[int, int]]:
 def test_progress_grows_and_ends_at_the_total(*, compressed: bool) -> None:
     source = MemoryStore()
     for name in ("a", "b"):
-        drive(source.append(ALICE, name, said(*("x" * 1500 for _ in range(1500)))))
+        drive(source.append(ALICE, name, user_entries(*("x" * 1500 for _ in range(1500)))))
     heard: list[Progress] = []
     file = io.BytesIO()
     drive(export_to(source, ALICE, file, progress=heard.append))
@@ -305,7 +305,7 @@ class Disturbed(MemoryStore):
             if conversation == TALK:
                 await self.delete(scope, conversation)
         elif self.deed:
-            head = (await self.append(scope, conversation, said("late"))).head
+            head = (await self.append(scope, conversation, user_entries("late"))).head
             if head.checkpoint == "s2":
                 late = checkpoint("late", head.seq, previous="s2")
                 await self.add_checkpoint(scope, conversation, late)
@@ -346,7 +346,7 @@ def test_one_erased_meanwhile_is_left_out_and_told() -> None:
 def test_the_event_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     async def move() -> int:
         source, target = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "b.db")
-        await source.append(ALICE, TALK, said(*("x" * 200 for _ in range(3000))))
+        await source.append(ALICE, TALK, user_entries(*("x" * 200 for _ in range(3000))))
         path = tmp_path / "export.jsonl"
         beats = 0
         busy = True

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 
 from tests.stores.transfers import ALICE, exported, imported, sealed
 from turnfold.errors import InvalidExport, InvalidOption, TurnfoldError
-from turnfold.memory.drive import drive
-from turnfold.stores import MemoryStore, import_from
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.stores.transfer import LONGEST_LINE
-from turnfold.testing.store_conformance_restore import fill_richly
-from turnfold.testing.store_conformance_strategies import settings_for
-from turnfold.testing.store_conformance_trial import Clock
-from turnfold.testing.store_conformance_values import TALK
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, SqliteStore, import_from
+from turnfold.stores.export_format import LONGEST_LINE
+from turnfold.testing.stores.random_operations import settings_for
+from turnfold.testing.stores.restore import fill_richly
+from turnfold.testing.stores.trial import Clock
+from turnfold.testing.stores.values import TALK
 
 
 def _good() -> bytes:
@@ -194,8 +193,8 @@ def changed(place: int, old: bytes, new: bytes) -> list[bytes]:
 DEEP = b"[" * 100_000 + b"]" * 100_000
 FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "nothing": ([], 1, "ends before its footer"),
-    "an empty line": ([b"\n", *LINES], 1, "no export"),
-    "another program's": ([b'{"a":1}\n'], 1, "no export"),
+    "an empty line": ([b"\n", *LINES], 1, "not an export"),
+    "another program's": ([b'{"a":1}\n'], 1, "not an export"),
     "another format": (changed(0, b"turnfold-export", b"other"), 1, "format 'other'"),
     "a later version": (changed(0, b'"version":1', b'"version":2'), 1, "Upgrade turnfold"),
     "an unknown header field": (
@@ -203,12 +202,12 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
         1,
         "unknown field",
     ),
-    "a byte order mark": ([b"\xef\xbb\xbf" + LINES[0], *LINES[1:]], 1, "no export"),
+    "a byte order mark": ([b"\xef\xbb\xbf" + LINES[0], *LINES[1:]], 1, "not an export"),
     "no footer": (LINES[:-1], len(LINES), "ends before its footer"),
     "other line ends": (
         [LINES[0], *(line[:-1] + b"\r\n" for line in LINES[1:])],
         2,
-        "not in the form",
+        "not in canonical form",
     ),
     "a second header": ([*LINES[:3], LINES[0], *LINES[3:]], 4, "second header"),
     "an unknown kind of line": ([*LINES[:2], b'{"line":"code"}\n', *LINES[2:]], 3, "Invalid value"),
@@ -227,7 +226,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "a lone surrogate": (changed(ENTRY, b'text":"one', b'text":"\\ud800'), ENTRY + 1, ""),
     "a raw surrogate": (changed(ENTRY, b'text":"one', b'text":"\xed\xa0\x80'), ENTRY + 1, ""),
     "bytes that are no text": (changed(ENTRY, b'text":"one', b'text":"\xff'), ENTRY + 1, ""),
-    "a key twice": (changed(ENTRY, b'"seq":1', b'"seq":9,"seq":1'), ENTRY + 1, "a key twice"),
+    "a key twice": (changed(ENTRY, b'"seq":1', b'"seq":9,"seq":1'), ENTRY + 1, "duplicate key"),
     "a key of a message twice": (
         changed(ENTRY, b'"v":1', b'"v":1,"v":1'),
         ENTRY + 1,
@@ -237,8 +236,8 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "a number as a fraction": (changed(ENTRY, b'"seq":1', b'"seq":1.0'), ENTRY + 1, ""),
     "a number as text": (changed(ENTRY, b'"seq":1', b'"seq":"1"'), ENTRY + 1, "Expected `int`"),
     "a number without end": (changed(ENTRY, b'"seq":1', b'"seq":1' + b"0" * 5000), ENTRY + 1, ""),
-    "a gap": (changed(ENTRY, b'"seq":1', b'"seq":2'), ENTRY + 1, "seq 2 where 1"),
-    "a wrong turn": (changed(ENTRY, b'"turn":1', b'"turn":2'), ENTRY + 1, "turn 2 where 1"),
+    "a gap": (changed(ENTRY, b'"seq":1', b'"seq":2'), ENTRY + 1, "seq is 2, expected 1"),
+    "a wrong turn": (changed(ENTRY, b'"turn":1', b'"turn":2'), ENTRY + 1, "turn is 2, expected 1"),
     "a later message": (changed(ENTRY, b'"v":1', b'"v":2'), ENTRY + 1, "Upgrade turnfold"),
     "a bad role": (changed(ENTRY, b'"user"', b'"root"'), ENTRY + 1, "message"),
     "a client id twice": (
@@ -250,12 +249,16 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "base64 with other bits at its end": (
         changed(DOCUMENT, b'"eQ=="', b'"eR=="'),
         DOCUMENT + 1,
-        "not in the form",
+        "not in canonical form",
     ),
     "a document twice": ([*LINES[:3], *LINES[2:]], 4, "stands after"),
     "an entry outside": ([LINES[0], LINES[ENTRY], *LINES[1:]], 2, "outside of a conversation"),
     "no end": ([*LINES[:END], *LINES[END + 1 :]], END + 1, "has not ended"),
-    "the end of nothing": ([LINES[0], LINES[END], *LINES[1:]], 2, "end of no conversation"),
+    "the end of nothing": (
+        [LINES[0], LINES[END], *LINES[1:]],
+        2,
+        "end line outside of a conversation",
+    ),
     "a conversation twice": (
         [*LINES[: END + 1], *LINES[1 : END + 1], LINES[-1]],
         END + 2,
@@ -402,8 +405,8 @@ def _believe(name: str) -> Callable[..., None]:
 def test_a_reader_that_believes_is_caught(
     monkeypatch: pytest.MonkeyPatch, where: str, data: bytes
 ) -> None:
-    monkeypatch.setattr(f"turnfold.stores.transfer_reading.{where}", _believe(where))
-    monkeypatch.setattr("turnfold.stores.transfer_reading.ExportReader._end", _ended)
+    monkeypatch.setattr(f"turnfold.stores.export_format.{where}", _believe(where))
+    monkeypatch.setattr("turnfold.stores.export_format.ExportReader._end", _ended)
     if data == GOOD:
         lines = changed(len(LINES) - 1, b'"conversations":2', b'"conversations":7')
         data = b"".join(lines)
@@ -422,7 +425,7 @@ def test_an_error_of_another_type_would_be_seen(monkeypatch: pytest.MonkeyPatch)
     def crash(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("turnfold.stores.transfer_reading.read_line", crash)
+    monkeypatch.setattr("turnfold.stores.export_format.read_line", crash)
     with pytest.raises(KeyError):
         attempt(GOOD)
     assert not issubclass(KeyError, TurnfoldError)

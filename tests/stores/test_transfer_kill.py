@@ -20,13 +20,12 @@ from tests.house.source_tree import ROOT
 from tests.stores.servers import PostgresPlaces, postgres_places
 from tests.stores.sqlite_file import integrity
 from tests.stores.transfers import ALICE, exported
-from turnfold.memory.drive import drive
-from turnfold.stores import MemoryStore, Store, export_to, import_from
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_restore import fill_richly
-from turnfold.testing.store_conformance_trial import Clock
-from turnfold.testing.store_conformance_values import said
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, SqliteStore, Store, export_to, import_from
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.testing.stores.restore import fill_richly
+from turnfold.testing.stores.trial import Clock
+from turnfold.testing.stores.values import user_entries
 
 __all__ = ("postgres_places",)
 
@@ -69,7 +68,7 @@ def nursery(*words: str) -> Iterator[Nursery]:
 def source() -> MemoryStore:
     store = MemoryStore(clock=Clock())
     drive(fill_richly(store, ALICE, "a"))
-    drive(store.append(ALICE, "long", said(*map(str, range(ENTRIES)))))
+    drive(store.append(ALICE, "long", user_entries(*map(str, range(ENTRIES)))))
     drive(fill_richly(store, ALICE, "z"))
     return store
 
@@ -84,7 +83,7 @@ class World:
         drive(export_to(source(), ALICE, self.file))
         self.lines = self.file.read_bytes().count(b"\n")
         store = SqliteStore(self.base, blocking=True)
-        drive(store.append(ALICE, "mine", said("kept")))
+        drive(store.append(ALICE, "mine", user_entries("kept")))
         self.before = exported(store)
         drive(store.close())
         self.after = self._imported(self._copy("after"))

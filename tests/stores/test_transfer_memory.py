@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.stores.transfers import ALICE
-from turnfold.memory.drive import drive
 from turnfold.records import Entry, user
-from turnfold.stores import Opening, Piece, Store, export_to, import_from
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_values import TALK, character_counter
+from turnfold.runtime import drive
+from turnfold.stores import ConversationOpening, Piece, SqliteStore, Store, export_to, import_from
+from turnfold.testing.stores.values import TALK, character_counter
 
 FEW, MANY = 20_000, 200_000
 
 
 def pieces(entries: int) -> Iterator[Piece]:
-    yield Opening(TALK, created=1, updated=2)
+    yield ConversationOpening(TALK, created=1, updated=2)
     for seq in range(1, entries + 1):
         text = f"entry {seq} 北京 " + "x" * 60
         yield Entry(seq, user(text), f"id-{seq}", seq, seq, 0, 0)

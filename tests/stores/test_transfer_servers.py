@@ -16,7 +16,6 @@ from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from tests.stores.transfers import ALICE, Contents, any_contents, exported, filled, imported
 from turnfold.errors import Conflict, ConversationDeleted, InvalidExport
-from turnfold.memory.drive import drive
 from turnfold.records import (
     AudioPart,
     FilePart,
@@ -29,19 +28,19 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.stores import MemoryStore, Scope, Store, digest, export_to, import_from
-from turnfold.stores.postgres_store import PostgresStore
-from turnfold.stores.redis_cache import CachedStore
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.testing.store_conformance_restore import fill_richly
-from turnfold.testing.store_conformance_strategies import settings_for
-from turnfold.testing.store_conformance_values import (
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store, digest, export_to, import_from
+from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.redis.cache import CachedStore
+from turnfold.testing.stores.random_operations import settings_for
+from turnfold.testing.stores.restore import fill_richly
+from turnfold.testing.stores.values import (
     HOSTILE_NAMES,
     HOSTILE_TEXTS,
     TALK,
     checkpoint,
     document,
-    said,
+    user_entries,
 )
 
 __all__ = ("postgres_places",)
@@ -74,7 +73,7 @@ async def fill_with_everything(store: Store) -> None:
     for name in HOSTILE_NAMES.values():
         entries = [NewEntry(message, f"{n} {name}"[:512]) for n, message in enumerate(EVERY_PART)]
         await store.append(ALICE, name, entries)
-        await store.append(ALICE, name, said(*HOSTILE_TEXTS.values()))
+        await store.append(ALICE, name, user_entries(*HOSTILE_TEXTS.values()))
         await store.add_checkpoint(ALICE, name, checkpoint(name, 2, text="\x00摘要"))
         await store.add_checkpoint(ALICE, name, checkpoint("s", 9, previous=name))
         for key in HOSTILE_NAMES.values():
@@ -143,7 +142,7 @@ def test_what_postgres_refuses_leaves_no_trace(
     for name in ("a", TALK, "z"):
         drive(fill_richly(source, ALICE, name))
     data = exported(source)
-    drive(store.append(ALICE, TALK, said("mine")))
+    drive(store.append(ALICE, TALK, user_entries("mine")))
     with pytest.raises(Conflict, match="'talk'"):
         imported(data, store)
     drive(store.delete(ALICE, TALK))
@@ -163,7 +162,7 @@ def test_in_an_event_loop_postgres_is_the_same(
 ) -> None:
     source = MemoryStore()
     drive(fill_richly(source, ALICE))
-    drive(source.append(ALICE, "long", said(*map(str, range(1_200)))))
+    drive(source.append(ALICE, "long", user_entries(*map(str, range(1_200)))))
     data = exported(source)
 
     async def move() -> bytes:

@@ -8,18 +8,10 @@ import pytest
 
 from turnfold.errors import Conflict, InvalidExport
 from turnfold.records import Document, NewEntry, user
-from turnfold.stores import (
-    MemoryStore,
-    Scope,
-    Store,
-    Within,
-    digest,
-    export_to,
-    import_from,
-)
-from turnfold.stores.sqlite_store import SqliteStore
-from turnfold.stores.transfer_lines import read_line, read_piece, write_piece
-from turnfold.testing import drive
+from turnfold.runtime import drive
+from turnfold.search import Within
+from turnfold.stores import MemoryStore, Scope, SqliteStore, Store, digest, export_to, import_from
+from turnfold.stores.export_format import read_line, read_piece, write_piece
 
 SCOPE = Scope("alice")
 TEXT = "alpha 北京\x00 text"
@@ -63,14 +55,14 @@ def test_a_document_without_a_text_is_written_as_it_always_was() -> None:
 def test_another_text_is_another_conversation() -> None:
     one, other = written(TEXT), written("beta")
     assert drive(digest(one, SCOPE, "talk")) != drive(digest(other, SCOPE, "talk"))
-    with pytest.raises(Conflict, match="another text"):
+    with pytest.raises(Conflict, match="different text"):
         drive(import_from(other, SCOPE, io.BytesIO(exported(one))))
 
 
 def test_a_restore_that_forgets_the_text_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     data = exported(written(TEXT))
     monkeypatch.setattr(
-        "turnfold.stores.transfer_lines.Document",
+        "turnfold.stores.export_format.Document",
         lambda *fields: Document(*fields[:5]),
     )
     target = MemoryStore()

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import IO
 
-from turnfold.memory.drive import drive
-from turnfold.stores import Scope, Store, import_from, sqlite_transfer
-from turnfold.stores.sqlite_store import SqliteStore
+from turnfold.runtime import drive
+from turnfold.stores import Scope, SqliteStore, Store, import_from
+from turnfold.stores.sqlite import transfer as sqlite_transfer
 
 ALICE = Scope("alice")
 
@@ -23,7 +23,7 @@ ALICE = Scope("alice")
 def _open(place: str) -> Store:
     if "=" not in place:
         return SqliteStore(place, blocking=True)
-    from turnfold.stores.postgres_store import PostgresStore
+    from turnfold.stores.postgres.store import PostgresStore
 
     return PostgresStore(place, blocking=True)
 

@@ -9,18 +9,11 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from turnfold.memory.drive import drive
 from turnfold.records import Document, Message, NewEntry
-from turnfold.stores import (
-    MemoryStore,
-    Scope,
-    Store,
-    Transferred,
-    export_to,
-    import_from,
-)
-from turnfold.testing.store_conformance_strategies import messages, storable_texts
-from turnfold.testing.store_conformance_values import HOSTILE_NAMES, checkpoint
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope, Store, Transferred, export_to, import_from
+from turnfold.testing.stores.random_operations import messages, storable_texts
+from turnfold.testing.stores.values import HOSTILE_NAMES, checkpoint
 
 __all__ = (
     "ALICE",

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold.errors import InvalidOption
-from turnfold.tokens import Encoding, clip, clip_end, counter_for
+from turnfold.text import clip, clip_end
+from turnfold.tokens import Encoding, counter_for
 
 O200K = Encoding("o200k_base").count
 ENGLISH = "Fold the old turns, keep the new ones; 3.14159 is not a budget. "

@@ -82,14 +82,17 @@ class Later(Awaitable[int]):
 
 UNUSABLE: list[tuple[Callable[[], object], str]] = [
     (raise_error, "count_tokens raised ConnectionError, counting locally"),
-    (answer_later, "count_tokens answered coroutine, counting locally"),
-    (Later, "count_tokens answered Later, counting locally"),
-    (lambda: -1, "count_tokens answered the number -1, counting locally"),
-    (lambda: True, "count_tokens answered the number True, counting locally"),
-    (lambda: None, "count_tokens answered NoneType, counting locally"),
-    (lambda: "12", "count_tokens answered str, counting locally"),
-    (lambda: 12.5, "count_tokens answered float, counting locally"),
-    (lambda: {"input_tokens": 12}, "count_tokens answered dict, counting locally"),
+    (answer_later, "count_tokens returned coroutine instead of a count, counting locally"),
+    (Later, "count_tokens returned Later instead of a count, counting locally"),
+    (lambda: -1, "count_tokens returned the number -1 instead of a count, counting locally"),
+    (lambda: True, "count_tokens returned the number True instead of a count, counting locally"),
+    (lambda: None, "count_tokens returned NoneType instead of a count, counting locally"),
+    (lambda: "12", "count_tokens returned str instead of a count, counting locally"),
+    (lambda: 12.5, "count_tokens returned float instead of a count, counting locally"),
+    (
+        lambda: {"input_tokens": 12},
+        "count_tokens returned dict instead of a count, counting locally",
+    ),
 ]
 
 

@@ -14,6 +14,7 @@ from bench.fit_estimate import data_folder, messages_by_class
 from tests.tokens.text_classes import BY_NAME, any_text
 from turnfold.records import user
 from turnfold.tokens import (
+    CL100K_LIKE,
     ENCODINGS,
     ENVELOPE,
     MODERN,
@@ -26,7 +27,7 @@ from turnfold.tokens import (
     counter_named,
     estimate_text,
 )
-from turnfold.tokens.estimate_profile import CL100K_LIKE, PROFILES
+from turnfold.tokens.estimate_profile import PROFILES
 
 DATA = data_folder()
 SAMPLE = 60

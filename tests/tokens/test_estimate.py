@@ -14,19 +14,24 @@ from splintr import AnyTokenizer, Tokenizer
 from bench.fit_estimate import data_folder, figures, messages_by_class
 from tests.tokens.invented_texts import BY_CLASS, OTHER_LANGUAGES, STRANGE
 from turnfold.errors import InvalidOption
-from turnfold.tokens.counts import Certainty
-from turnfold.tokens.estimate import (
+from turnfold.tokens import (
     CL100K_LIKE,
     ENVELOPE,
     MODERN,
     SINGLE_DIGITS,
+    Certainty,
     EstimateProfile,
     TextEstimator,
     estimate_text,
     formula_tokens,
 )
-from turnfold.tokens.familiar import HAN_CHARACTERS, HAN_CORE, HAN_WORDS
-from turnfold.tokens.scripts import Kind, kind_of
+from turnfold.tokens.estimate_profile import (
+    HAN_CHARACTERS,
+    HAN_CORE,
+    HAN_WORDS,
+    CharacterKind,
+    kind_of,
+)
 
 DATA = data_folder()
 MOST_UNDER = 0.01
@@ -241,7 +246,8 @@ def test_core_characters_are_one_token_even_there() -> None:
 def test_a_profile_prices_every_kind() -> None:
     prices = MODERN.script[:-1]
     with pytest.raises(
-        InvalidOption, match=f"prices {len(Kind) - 1} kinds .* there are {len(Kind)}"
+        InvalidOption,
+        match=f"prices {len(CharacterKind) - 1} kinds .* there are {len(CharacterKind)}",
     ):
         replace(MODERN, script=prices)
 

@@ -10,7 +10,8 @@ from typing import Literal
 import pytest
 
 from turnfold.errors import InvalidRecord
-from turnfold.tokens import ENCODINGS, Encoding, encodings, normal_form
+from turnfold.text import normal_form
+from turnfold.tokens import ENCODINGS, Encoding, encodings
 
 RUNS = (
     "abcdefghij", "ABCdef", "今天的会议决定把发布", "0123456789", " ", "\n", " \n\t", "!?.,;", "éèüß", "😀👍🏽🎉",

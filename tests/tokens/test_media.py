@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnfold.errors import InvalidOption
-from turnfold.tokens import Encoding
+from turnfold.tokens import Encoding, ImageRule, audio_tokens, file_tokens, table_tokens
 from turnfold.tokens.media import (
     ANTHROPIC_AREA,
     GEMINI_TILES,
@@ -22,12 +22,8 @@ from turnfold.tokens.media import (
     OPENAI_PATCHES_MINI,
     OPENAI_TILES,
     OPENAI_TILES_MINI,
-    ImageRule,
-    audio_tokens,
-    file_tokens,
     image_size,
     image_size_of_url,
-    table_tokens,
 )
 
 RULES = (

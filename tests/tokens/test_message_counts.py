@@ -35,9 +35,9 @@ from turnfold.tokens import (
     TextCounter,
     TokenCounter,
     counter_for,
-    framing,
     weakest,
 )
+from turnfold.tokens import counter as framing
 
 EXACT, BOUND, ESTIMATE = Certainty.EXACT, Certainty.BOUND, Certainty.ESTIMATE
 FRAMINGS = [value for value in vars(framing).values() if isinstance(value, Framing)]

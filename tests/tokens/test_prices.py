@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from turnfold.errors import InvalidOption, UnknownModel
-from turnfold.tokens import counter_for, counter_named
-from turnfold.tokens.cautious import cautious_counter
-from turnfold.tokens.prices import load_prices, shipped_prices
+from turnfold.tokens import (
+    cautious_counter,
+    counter_for,
+    counter_named,
+    load_prices,
+    shipped_prices,
+)
 
 
 def write(path: Path, *, per: int = 1_000_000, **model: object) -> Path:

@@ -12,7 +12,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidRecord
 from turnfold.records import Message, assistant, system, user
 from turnfold.tokens import TokenCounter
-from turnfold.window import Anchor, Context, Fate, Rule, Transcript, Violation, assemble, check
+from turnfold.window import Anchor, Context, Omission, Rule, Transcript, Violation, assemble, check
 
 COUNTER = TokenCounter(CharacterText())
 LOG = (
@@ -37,7 +37,7 @@ def rebuilt(
     costs: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
     budget: Budget | None = None,
-    fates: tuple[Fate, ...] | None = None,
+    fates: tuple[Omission, ...] | None = None,
 ) -> Context:
     """The sound context with something about it broken; costs follow the messages unless given."""
     sound = context()
@@ -150,7 +150,7 @@ class TestPlainMessages:
             {"role": "assistant", "content": None, "tool_calls": [call]},
         ]
         [violation] = check(log)
-        assert str(violation) == "call-answered at message 1: call 'a' has no result behind it"
+        assert str(violation) == "call-answered at message 1: call 'a' has no result after it"
         assert check([*log, {"role": "tool", "content": "ok", "tool_call_id": "a"}]) == ()
 
     def test_the_size_is_checked_where_budget_and_counter_are_given(self) -> None:

@@ -23,7 +23,7 @@ from turnfold.window import (
     Anchor,
     Choice,
     Context,
-    Fate,
+    Omission,
     Outcome,
     Section,
     Transcript,
@@ -156,7 +156,7 @@ class TestReceipt:
         log = [user("q"), asks("a"), user("never mind"), answers("a")]
         context = built(log, anchor=Anchor(position=2))
         assert context.messages == (log[2],)
-        assert Fate(3, 4, Outcome.DROPPED, "its call is before the anchor") in context.fates
+        assert Omission(3, 4, Outcome.DROPPED, "its call is before the anchor") in context.fates
 
     def test_the_question_of_a_running_turn_is_not_said_to_be_dropped(self) -> None:
         log = [

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.window.transcripts import texts
-from turnfold.window import fence, fence_mark
+from turnfold.text import fence, fence_mark
 
 ANY_TEXT = texts()
 

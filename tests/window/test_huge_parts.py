@@ -23,16 +23,15 @@ from turnfold.records import (
     ToolResult,
     user,
 )
+from turnfold.text import clip_end, count_upto
 from turnfold.tokens import (
-    CautiousText,
     Certainty,
     DriverCounter,
     Encoding,
     TextCounter,
     TextEstimator,
     TokenCounter,
-    clip_end,
-    count_upto,
+    UpperBoundCounter,
     counter_for,
 )
 from turnfold.window import Anchor, Transcript, assemble, check, shrink_message, shrink_text
@@ -45,7 +44,7 @@ COUNTERS: tuple[TextCounter, ...] = (
     Encoding("qwen3"),
     Encoding("gemma3"),
     TextEstimator(),
-    CautiousText(),
+    UpperBoundCounter(),
     CharacterText(),
     WordText(),
     UnevenText(),

@@ -25,8 +25,8 @@ from tests.window.transcripts import (
     random_tail,
     random_tools,
 )
+from turnfold.fold import extractive_summarizer
 from turnfold.records import Message
-from turnfold.summary import extractive_summarizer
 from turnfold.tokens import TokenCounter
 from turnfold.window import (
     Choice,

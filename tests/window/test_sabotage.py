@@ -23,16 +23,7 @@ from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
 from turnfold.records import Grouper, Message, Part, Placement, TextPart, ThinkingPart
 from turnfold.tokens import TokenCounter, counter_for
-from turnfold.window import (
-    Context,
-    Piece,
-    Rule,
-    SpanView,
-    Transcript,
-    assemble,
-    check,
-    shrink_text,
-)
+from turnfold.window import Context, Piece, Rule, SpanView, Transcript, assemble, check, shrink_text
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(400)
@@ -92,7 +83,7 @@ def questions_are_left_behind(patch: Patch) -> None:
 
 
 def fates_are_not_listed(patch: Patch) -> None:
-    patch.setattr(module("assemble"), "list_fates", lambda *_, **__: ())
+    patch.setattr(module("assembly"), "list_omissions", lambda *_, **__: ())
 
 
 def shortened_messages_are_mixed_up(patch: Patch) -> None:
@@ -226,19 +217,19 @@ def thoughts_are_cut(patch: Patch) -> None:
 
 
 def the_fence_has_a_fixed_mark(patch: Patch) -> None:
-    for place in (module("fence"), test_fence):
+    for place in (sys.modules["turnfold.text.fences"], test_fence):
         patch.setattr(place, "fence_mark", lambda _: "00000000")
 
 
 def the_summary_is_cut_with_its_fence(patch: Patch) -> None:
     def careless(text: str, share: int, counter: TokenCounter) -> object:
-        fixed = module("fixed")
-        message = fixed.summary_message(text)
-        cut = fixed.shrink_message(message, share // 3, counter) if text else message
+        overhead = module("overhead")
+        message = overhead.summary_message(text)
+        cut = overhead.shrink_message(message, share // 3, counter) if text else message
         pieces = (Piece(cut, counter.count_message(cut), -1),) if text else ()
-        return fixed._Section(pieces, ("summary of",) if text else ())
+        return overhead._Section(pieces, ("summary of",) if text else ())
 
-    patch.setattr(module("fixed"), "_summary_within", careless)
+    patch.setattr(module("overhead"), "_summary_within", careless)
 
 
 def the_cut_forgets_the_low_mark(patch: Patch) -> None:
@@ -250,13 +241,13 @@ def the_cut_forgets_the_low_mark(patch: Patch) -> None:
 
 
 def the_tail_comes_too_late(patch: Patch) -> None:
-    show = module("assemble")._shown
+    show = module("assembly")._shown
 
     def careless(*args: object) -> tuple[object, ...]:
         *rest, edge = show(*args)
         return (*rest, edge + 1)
 
-    patch.setattr(module("assemble"), "_shown", careless)
+    patch.setattr(module("assembly"), "_shown", careless)
 
 
 def tools_are_not_on_the_receipt(patch: Patch) -> None:

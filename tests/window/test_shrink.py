@@ -20,8 +20,8 @@ from turnfold.records import (
     user,
 )
 from turnfold.tokens import TokenCounter, counter_for
-from turnfold.window import shrink_message, shrink_text
-from turnfold.window.shrink import SMALLEST_CAP, common_cap, shrinkable_costs
+from turnfold.window import common_cap, shrink_message, shrink_text
+from turnfold.window.shrink import SMALLEST_CAP, shrinkable_costs
 
 CHEAP = TokenCounter(CharacterText())
 EXACT = counter_for("gpt-4o")

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import Budget, Transcript, assemble, assistant, counter_for, tool, user
+from turnfold import Budget, assistant, counter_for, tool, user
 from turnfold.records import Message
 from turnfold.tokens import Certainty, DriverCounter, TokenCounter, weakest
-from turnfold.window.trusted import Trusted
+from turnfold.window import Transcript, assemble
+from turnfold.window.context import CertaintyCache
 
 EXACT = counter_for("gpt-4o")
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -35,18 +36,18 @@ def test_the_messages_are_as_certain_as_their_names_say() -> None:
 def test_a_beginning_carried_over_says_the_same_as_a_look_at_all(
     before: tuple[Message, ...], after: tuple[Message, ...], shared: int
 ) -> None:
-    known = Trusted().extended(before, EXACT)
+    known = CertaintyCache().extended(before, EXACT)
     assert known.certainty is looked_at(before)
     now = (*before[:shared], *after)
     again = known.beginning(shared).extended(now, EXACT)
     assert again.certainty is looked_at(now)
-    assert again.looked == len(now)
+    assert again.checked == len(now)
     for taken in range(len(now) + 1):
         assert again.beginning(taken).certainty is looked_at(now[:taken])
 
 
 def test_a_beginning_that_is_not_cut_back_would_say_too_little() -> None:
-    known = Trusted().extended((user("a"), SAID[Certainty.ESTIMATE]), EXACT)
+    known = CertaintyCache().extended((user("a"), SAID[Certainty.ESTIMATE]), EXACT)
     assert known.certainty is Certainty.ESTIMATE
     assert known.beginning(1).extended((user("a"), user("b")), EXACT).certainty is Certainty.EXACT
     assert known.extended((user("a"), user("b")), EXACT).certainty is Certainty.ESTIMATE

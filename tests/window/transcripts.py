@@ -26,7 +26,7 @@ from turnfold.records import (
     ToolResult,
 )
 from turnfold.tokens import Certainty, TextCounter, TokenCounter, counter_for
-from turnfold.tokens.framing import GENERIC, OPENAI
+from turnfold.tokens.counter import GENERIC, OPENAI
 
 __all__ = (
     "CharacterText",

@@ -23,7 +23,8 @@ from turnfold.records import (
     tool,
     user,
 )
-from turnfold.wire import Action, ownership
+from turnfold.wire import Action
+from turnfold.wire import codec as ownership
 
 PAIRS = [(source, target) for source in FORMATS for target in FORMATS]
 SECRETS = (

@@ -8,8 +8,10 @@ import pytest
 
 from tests.wire.formats import FORMATS
 from turnfold import wire
-from turnfold.wire import RULES, lint, lint_openai_chat, linting, repair
-from turnfold.wire.rules import Faults
+from turnfold.wire import RULES, lint, repair
+from turnfold.wire import openai_chat_rules as lint_openai_chat
+from turnfold.wire import providers as linting
+from turnfold.wire.rules import FaultCollector
 
 GO: dict[str, Any] = {"role": "user", "content": "go"}
 OK: dict[str, Any] = {"type": "text", "text": "ok"}
@@ -179,7 +181,7 @@ def test_every_rule_names_where_it_is_known_from() -> None:
 
 def test_a_rule_outside_the_table_cannot_be_used() -> None:
     with pytest.raises(KeyError):
-        Faults("anthropic").add("invented", "messages", "x")
+        FaultCollector("anthropic").add("invented", "messages", "x")
 
 
 SOUND: list[tuple[str, Any]] = [
@@ -206,7 +208,7 @@ def test_what_providers_take_is_not_refused(provider: str, payload: Any) -> None
 
 
 def test_a_lint_that_misses_orphans_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(listing: Any, faults: Faults) -> None:
+    def blind(listing: Any, faults: FaultCollector) -> None:
         lint_openai_chat.lint_openai_chat(listing, faults)
         faults.found = [fault for fault in faults.found if fault.rule != "result-called"]
 

@@ -14,7 +14,7 @@ from tests.wire.samples import MODELS, SAMPLES
 from turnfold import wire
 from turnfold.errors import InvalidRecord
 from turnfold.records import OpaquePart, ThinkingPart, decode_message, encode_message
-from turnfold.wire import reading
+from turnfold.wire import codec as reading
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -29,7 +29,7 @@ from turnfold.records import (
 from turnfold.tokens import counter_for
 from turnfold.window import Anchor, Context, Transcript, assemble, shrink_message
 from turnfold.wire import Action
-from turnfold.wire.ownership import same_model
+from turnfold.wire.codec import same_model
 
 COUNTER = counter_for("gpt-4o")
 CALL = {"id": "a", "function": {"name": "find", "arguments": "{}"}}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.made_messages import json_values
-from turnfold.wire.residue import difference, restored
+from turnfold.wire import difference, restored
 
 
 def spelt(value: Any) -> str:

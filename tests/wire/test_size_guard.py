@@ -13,12 +13,14 @@ import pytest
 
 from tests.window.transcripts import random_counter, random_log, random_tail, random_tools
 from tests.wire.formats import FORMATS
-from turnfold import Budget, Context, Memory, Transcript, assemble, check, user, wire
+from turnfold import Budget, Context, Memory, user, wire
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import ImagePart, Message, TextPart, ThinkingPart, ToolCall
 from turnfold.tokens import counter_for
-from turnfold.wire import size_guard
-from turnfold.wire.request import Action, Change, by_rule
+from turnfold.window import Transcript, assemble, check
+from turnfold.wire import Action, Change
+from turnfold.wire import request as size_guard
+from turnfold.wire.request import by_rule
 
 LOGS = 160
 TOOL: dict[str, object] = {

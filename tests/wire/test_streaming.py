@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.records.made_messages import json_values
 from turnfold import wire
 from turnfold.errors import InvalidOption, InvalidRecord
-from turnfold.wire import streaming
+from turnfold.wire import request as streaming
 
 NASTY = '"\\/\b\f\n\r\t\x00\x1f\x7f\u2028é中👩‍👩‍👧𝄞</script>'
 

@@ -1,6 +1,6 @@
-"""WHO ELSE USES IT: one folder per framework, each giving the framework its own objects over a session.
+"""Adapters for agent frameworks: one folder per framework, each with the framework's own objects over a session.
 
-Nothing is imported here: a framework's SDK is loaded only by whoever imports its adapter.
+Nothing is imported here, so a framework's SDK is loaded only with its adapter.
 """
 
 from __future__ import annotations

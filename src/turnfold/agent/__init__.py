@@ -1,18 +1,26 @@
-"""WHO ACTS: a small complete agent loop on top of a memory, its tools, and what it tells those who watch."""
+"""A small complete agent loop on top of a memory, with its tools and events."""
 
 from __future__ import annotations
 
-from turnfold.agent.blocking import Agent
-from turnfold.agent.events import Answered, Event, Reply, Sending, TextCame, ToolDone, ToolStarted
+from turnfold.agent._sync import Agent
+from turnfold.agent.events import (
+    AgentReply,
+    Answered,
+    Event,
+    Sending,
+    TextCame,
+    ToolDone,
+    ToolStarted,
+)
 from turnfold.agent.loop import AsyncAgent, Workspace
 from turnfold.agent.tools import Tool, as_tool
 
 __all__ = (
     "Agent",
+    "AgentReply",
     "Answered",
     "AsyncAgent",
     "Event",
-    "Reply",
     "Sending",
     "TextCame",
     "Tool",

@@ -1,4 +1,4 @@
-"""What an agent tells those who watch it.
+"""Events that an agent emits while it runs.
 
 Values instead of a dozen callbacks: a terminal, a web page and a test read the same stream, in the order of events.
 """
@@ -12,7 +12,15 @@ from turnfold.models import Answer
 from turnfold.records import ToolCall
 from turnfold.window import Context
 
-__all__ = ("Answered", "Event", "Reply", "Sending", "TextCame", "ToolDone", "ToolStarted")
+__all__ = (
+    "AgentReply",
+    "Answered",
+    "Event",
+    "Sending",
+    "TextCame",
+    "ToolDone",
+    "ToolStarted",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +61,19 @@ class ToolDone:
     result: str
     failed: bool
     served: bool = False
-    """Whether it was answered from memory, and the tool not called."""
+    """True if it was answered from memory, and the tool not called."""
 
 
 Event: TypeAlias = Sending | TextCame | Answered | ToolStarted | ToolDone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What an agent answered in the end."""
+class AgentReply:
+    """The final answer of an agent."""
 
     text: str
     answer: Answer
     steps: int
-    """How often the model was asked."""
+    """How often the model was called."""
     context: Context
-    """The last context it was sent."""
+    """The last context that was sent."""

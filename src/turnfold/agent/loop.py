@@ -1,8 +1,8 @@
 """A small complete agent: input, context, model, tools, answer, all of it through a session.
 
-Nothing is held back: what the user said is in the log before the model is asked, the model's answer before its tools
-run, each result the moment it is there. A process that dies at any point leaves a log that can be continued, because a
-call without a result is shown to the model as one that has none.
+Everything is logged at once: the user's message before the model is called, the model's answer before its tools run,
+each result as soon as it is there. A process that dies at any point leaves a log that can be continued, because a call
+without a result is shown to the model as one that has none.
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, cast
 
-from turnfold.agent.events import Answered, Event, Reply, Sending, TextCame, ToolDone, ToolStarted
-from turnfold.agent.results import Outcome, ToolRun, failure
-from turnfold.agent.second_layer import SecondLayer
-from turnfold.agent.serving import Serving
+from turnfold.agent.events import (
+    AgentReply,
+    Answered,
+    Event,
+    Sending,
+    TextCame,
+    ToolDone,
+    ToolStarted,
+)
+from turnfold.agent.results import ToolRun, failure
+from turnfold.agent.tool_cache import ToolCache
 from turnfold.agent.tools import Tool, as_tool
+from turnfold.agent.workspace_memory import WorkspaceMemory
 from turnfold.errors import (
     BudgetTooSmall,
     ContextOverflow,
@@ -22,24 +30,29 @@ from turnfold.errors import (
     ModelUnavailable,
     StepsExhausted,
 )
-from turnfold.memory import AsyncMemory, AsyncMemoryModule, AsyncSession, RecallMode
+from turnfold.findings import FindingRule
+from turnfold.memories import AsyncMemoryModule
+from turnfold.memory import AsyncMemory, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
-from turnfold.recall.findings import FindingRule
 from turnfold.records import ToolCall
 from turnfold.window import Context
-from turnfold.wire import WireFormat
+from turnfold.wire import ToolOutcome, WireFormat
 
-__all__ = ("AsyncAgent", "Workspace")
+__all__ = (
+    "AsyncAgent",
+    "Workspace",
+)
+
 
 _SMALLER = 0.7
-"""Part of a prompt that is sent again where the provider found it too long."""
+"""Share of the prompt that is sent again where the provider found it too long."""
 
 
 class Workspace(Protocol):
-    """What the agent works on, as text for the model; asked before every call, never logged."""
+    """What the agent works on, as text for the model; rendered before every call, never logged."""
 
     def render(self) -> str:
-        """The workspace as it is now."""
+        """Return the workspace as it is now."""
         ...
 
 
@@ -71,9 +84,11 @@ class AsyncAgent:
         self._tools = {tool.name: tool for tool in map(as_tool, tools)}
         if len(self._tools) != len(tools):
             raise InvalidOption("two tools have the same name")
-        self._second = SecondLayer(memory_module, workspace.render if workspace else None)
+        self._workspace_memory = WorkspaceMemory(
+            memory_module, workspace.render if workspace else None
+        )
         own = [tool.schema for tool in self._tools.values()]
-        self._schemas: ToolSchemas = own + self._second.schemas(self._tools)
+        self._schemas: ToolSchemas = own + self._workspace_memory.schemas(self._tools)
         self._system = system
         self._max_steps = max_steps
         self._parallel = parallel
@@ -81,19 +96,19 @@ class AsyncAgent:
         self._model_seconds = model_seconds
         self._workspace = workspace
         self._recall = RecallMode.named(recall)
-        self._serving = Serving(findings, self._tools.values())
+        self._tool_cache = ToolCache(findings, self._tools.values())
         self._on_event = on_event
 
-    async def run(self, conversation: str, content: object, *, client_id: str = "") -> Reply:
-        """Answer the user. With `client_id` a retry does not say the same thing twice."""
+    async def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
+        """Answer the user. With `client_id` a retry does not log the same message twice."""
         session = self._memory.session(conversation)
         if self._system:
             await session.system(self._system)
         await session.user(content, client_id=client_id)
         return await self._loop(session)
 
-    async def resume(self, conversation: str) -> Reply | None:
-        """Go on where a process stopped; None when the last word was the agent's."""
+    async def resume(self, conversation: str) -> AgentReply | None:
+        """Continue where a process stopped; None when the last message was an answer of the agent."""
         session = self._memory.session(conversation)
         status = await session.status()
         newest = await session.history(after=max(status.entries - 1, 0), limit=1)
@@ -101,34 +116,33 @@ class AsyncAgent:
             return None
         return await self._loop(session)
 
-    async def _loop(self, session: AsyncSession) -> Reply:
-        self._serving.begin(session)
-        await self._second.begin(session)
+    async def _loop(self, session: AsyncSession) -> AgentReply:
+        self._tool_cache.begin(session)
+        await self._workspace_memory.begin(session)
         for step in range(1, self._max_steps + 1):
-            context, answer = await self._asked(session, step)
-            asked = (await session.add(answer.message)).last
+            context, answer = await self._ask_model(session, step)
+            call_seq = (await session.add(answer.message)).last
             if answer.usage is not None:
                 await session.record_usage(answer.usage)
-            self._tell(Answered(step, answer))
+            self._emit(Answered(step, answer))
             calls = answer.message.calls
             if not calls:
-                return Reply(text=answer.message.text, answer=answer, steps=step, context=context)
-            jobs = [self._job(session, call, asked) for call in calls]
-            await self._memory.way.each(jobs, parallel=self._parallel)
+                return AgentReply(
+                    text=answer.message.text, answer=answer, steps=step, context=context
+                )
+            jobs = [self._tool_job(session, call, call_seq) for call in calls]
+            await self._memory.runtime.each(jobs, parallel=self._parallel)
         raise StepsExhausted(
             f"no answer after {self._max_steps} steps; resume({session.id!r}) goes on, or raise max_steps"
         )
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         if self._on_event is not None:
             self._on_event(event)
 
-    def _text_came(self, text: str) -> None:
-        self._tell(TextCame(text))
-
-    async def _asked(self, session: AsyncSession, step: int) -> tuple[Context, Answer]:
+    async def _ask_model(self, session: AsyncSession, step: int) -> tuple[Context, Answer]:
         context = await self._context(session)
-        self._tell(Sending(step, context))
+        self._emit(Sending(step, context))
         try:
             return context, await self._answer(context)
         except ContextOverflow as overflow:
@@ -136,12 +150,12 @@ class AsyncAgent:
                 context = await self._context(session, int(context.tokens * _SMALLER))
             except BudgetTooSmall:
                 raise overflow from None  # what is left cannot be made smaller
-            self._tell(Sending(step, context))
+            self._emit(Sending(step, context))
             return context, await self._answer(context)
 
     async def _context(self, session: AsyncSession, max_tokens: int = 0) -> Context:
         workspace = self._workspace.render() if self._workspace else ""
-        notes = await self._second.notes(session, self._memory.budget, max_tokens)
+        notes = await self._workspace_memory.notes(session, self._memory.budget, max_tokens)
         return await session.context(
             tools=self._schemas,
             recall=self._recall,
@@ -153,52 +167,57 @@ class AsyncAgent:
 
     async def _answer(self, context: Context) -> Answer:
         model, tools = self._model, self._schemas
-        on_text = self._text_came if self._on_event is not None else None
 
-        async def question() -> Answer:
-            if on_text is None:
+        async def call() -> Answer:
+            if self._on_event is None:
                 return await model.complete(context, tools=tools)
-            return await model.stream(context, tools=tools, on_text=on_text)
+            return await model.stream(
+                context, tools=tools, on_text=lambda text: self._emit(TextCame(text))
+            )
 
         try:
-            found = await self._memory.way.ask(question, seconds=self._model_seconds)
+            found = await self._memory.runtime.ask(call, seconds=self._model_seconds)
         except TimeoutError as error:
             raise ModelUnavailable(
-                f"{model.name} gave no answer within {self._model_seconds:g} s; what was said is in the log: "
-                "resume() asks again, and a larger model_seconds waits longer"
+                f"{model.name} gave no answer within {self._model_seconds:g} s; the messages are in the log: resume() "
+                "calls it again, and a larger model_seconds waits longer"
             ) from error
         return cast("Answer", found)
 
-    def _job(
-        self, session: AsyncSession, call: ToolCall, asked: int
+    def _tool_job(
+        self, session: AsyncSession, call: ToolCall, call_seq: int
     ) -> Callable[[], Coroutine[object, None, None]]:
         async def job() -> None:
-            self._tell(ToolStarted(call))
-            kept = await self._serving.answer(session, call)
-            done = Outcome(kept) if kept is not None else await self._result(session, call)
+            self._emit(ToolStarted(call))
+            served = await self._tool_cache.answer(session, call)
+            done = ToolOutcome(served) if served is not None else await self._result(session, call)
             text, failed = done.text, done.failed
             seq = (await session.tool(text, tool_call_id=call.id, name=call.name)).last
-            if kept is None:
-                await self._serving.done(session, call, text, failed=failed, seq=seq, asked=asked)
-            self._tell(ToolDone(call, text, failed, served=kept is not None))
+            if served is None:
+                await self._tool_cache.done(
+                    session, call, text, failed=failed, seq=seq, asked=call_seq
+                )
+            self._emit(ToolDone(call, text, failed, served=served is not None))
 
         return job
 
-    async def _result(self, session: AsyncSession, call: ToolCall) -> Outcome:
-        """Run a tool. A fault is a result too, so that the model can do something about it."""
-        if self._second.answers(call):
-            return await self._second.result(session, call)
+    async def _result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
+        """Run a tool. An error is a result too, so that the model can react to it."""
+        if self._workspace_memory.answers(call):
+            return await self._workspace_memory.result(session, call)
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(sorted(self._tools)) or "none"
-            return Outcome(f"error: there is no tool {call.name!r}; known: {known}", failed=True)
+            return ToolOutcome(
+                f"error: there is no tool {call.name!r}; known: {known}", failed=True
+            )
         run = ToolRun(tool, call.arguments)
         try:
-            found = await self._memory.way.ask(run.question, seconds=self._tool_seconds)
+            found = await self._memory.runtime.ask(run.as_function, seconds=self._tool_seconds)
         except TimeoutError:
-            return Outcome(f"error: no result within {self._tool_seconds:g} s", failed=True)
+            return ToolOutcome(f"error: no result within {self._tool_seconds:g} s", failed=True)
         except Exception as error:  # the tool could not be run at all
             return failure(error)
         finally:
             run.abandon()
-        return cast("Outcome", found)
+        return cast("ToolOutcome", found)

@@ -1,8 +1,8 @@
-"""Run a tool and turn whatever comes of it into one text for the model.
+"""Run a tool and turn its result or error into one text for the model.
 
-A tool is foreign code: it may return what has no text (cycles, half characters, objects that cannot be printed) or
+A tool is foreign code: it may return what has no text (cycles, lone surrogates, objects that cannot be printed) or
 raise what cannot even be described. None of that may end the agent's run or leave a call without a result, so every
-fault is caught here, within the tool's time limit, and becomes a result that begins with "error: ".
+error is caught here, within the tool's time limit, and becomes a result that begins with "error: ".
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from types import CoroutineType, GeneratorType
 from typing import cast
 
 from turnfold.agent.tools import Tool, ToolRefused
-from turnfold.wire.tool_text import ENDING, Outcome, described, encodable, outcome_of
+from turnfold.wire import ENDING, ToolOutcome, described, encodable, outcome_of
 
-__all__ = ("Outcome", "ToolRun", "failure")
+__all__ = (
+    "ToolRun",
+    "failure",
+)
 
 
 class ToolRun:
-    """One run of a tool, to be asked through `Way.ask`; its answer is always an `Outcome`.
+    """One run of a tool, with a time limit set by the runtime; its answer is always a `ToolOutcome`.
 
     Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised.
     """
@@ -32,7 +35,7 @@ class ToolRun:
         self._abandoned = False
 
     @property
-    def question(self) -> Callable[[], object]:
+    def as_function(self) -> Callable[[], object]:
         """The run as a function: a coroutine function where the tool is one, so that its coroutine is made late."""
         call = self._tool.call
         if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
@@ -51,7 +54,7 @@ class ToolRun:
         return self._tool.call(**self._tool.arguments(self._arguments))
 
     def _call(self) -> object:
-        """Call a plain function; an awaitable it returns is handed on as a coroutine of ours."""
+        """Call a plain function; an awaitable it returns is wrapped in a coroutine of ours."""
         try:
             found = self._start()
             if not _is_awaitable(found):
@@ -62,15 +65,15 @@ class ToolRun:
             return failure(error)
         if type(found) is CoroutineType:
             self._pending = cast("Coroutine[object, object, object]", found)
-        if self._abandoned:  # while the function ran: nobody takes what is returned here
+        if self._abandoned:  # while the function ran: the return value is not used
             self.abandon()
             return None
         return self._awaited(lambda: cast("Awaitable[object]", found))
 
-    async def _await_call(self) -> Outcome:
+    async def _await_call(self) -> ToolOutcome:
         return await self._awaited(lambda: cast("Awaitable[object]", self._start()))
 
-    async def _awaited(self, made: Callable[[], Awaitable[object]]) -> Outcome:
+    async def _awaited(self, made: Callable[[], Awaitable[object]]) -> ToolOutcome:
         try:
             found = await made()
         except ENDING:
@@ -80,9 +83,7 @@ class ToolRun:
             if task is None or task.cancelling():
                 raise
             return failure(error)  # something the tool waited for was cancelled, not the tool
-        except (
-            BaseException
-        ) as error:  # GeneratorExit too: whoever closes a coroutine lets it return
+        except BaseException as error:  # GeneratorExit too: a coroutine that is closed may return
             return failure(error)
         if type(found) is str:
             return outcome_of(found)
@@ -91,15 +92,15 @@ class ToolRun:
 
 
 def _is_awaitable(found: object) -> bool:
-    """Tell by the type alone: `inspect.isawaitable` believes an object that lies about its class."""
+    """Check the type alone: `inspect.isawaitable` believes an object that lies about its class."""
     if type(found) is GeneratorType:
         code = cast("GeneratorType[object, object, object]", found).gi_code
         return bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
     return hasattr(type(found), "__await__")
 
 
-def failure(error: BaseException) -> Outcome:
-    """What a tool raised, as text."""
+def failure(error: BaseException) -> ToolOutcome:
+    """Return what a tool raised as text."""
     if isinstance(error, ToolRefused):
-        return Outcome(encodable(f"error: {error}"), failed=True)
-    return Outcome(f"error: {described(error)}", failed=True)
+        return ToolOutcome(encodable(f"error: {error}"), failed=True)
+    return ToolOutcome(f"error: {described(error)}", failed=True)

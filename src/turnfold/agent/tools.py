@@ -1,6 +1,6 @@
-"""A Python function as a tool: its schema for the model, its arguments checked, its faults told to the model.
+"""Python functions as tools: a schema for the model, checked arguments, errors reported to the model.
 
-The schema comes from the signature and the docstring, so that there is one truth. Arguments that do not fit it never
+The schema comes from the signature and the docstring, so that it is written once. Arguments that do not fit it never
 reach the function: the model gets the reason as the result of its call and can try again.
 """
 
@@ -15,18 +15,22 @@ from typing import Any, get_type_hints
 import msgspec
 
 from turnfold.errors import InvalidOption
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
 
-__all__ = ("Tool", "ToolRefused", "as_tool")
+__all__ = (
+    "Tool",
+    "ToolRefused",
+    "as_tool",
+)
 
 
 class ToolRefused(Exception):
-    """Arguments that do not fit the tool; the model is told."""
+    """The arguments do not fit the tool; the model gets the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something the model may call."""
+    """A function the model may call."""
 
     name: str
     description: str
@@ -35,13 +39,13 @@ class Tool:
     call: Callable[..., object]
     """Called with the arguments by name; may be a coroutine function."""
     form: type[msgspec.Struct] | None = None
-    """What the arguments are checked against; None passes them as they are."""
+    """The type the arguments are checked against; None passes them as they are."""
     remember: FindingRule | None = None
-    """How its results are remembered; None for not at all."""
+    """The rule by which its results are remembered; None for not at all."""
 
     @property
     def schema(self) -> dict[str, object]:
-        """The tool as OpenAI's Chat interface writes it; the wire translates."""
+        """The tool as OpenAI's Chat API writes it; the wire translates."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -50,7 +54,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def arguments(self, text: str) -> dict[str, object]:
-        """The arguments of a call, checked."""
+        """Return the checked arguments of a call."""
         try:
             given = msgspec.json.decode(text or "{}", type=dict[str, object])
             if self.form is None:
@@ -63,9 +67,9 @@ class Tool:
 
 
 def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None = None) -> Tool:
-    """A tool from a function with annotated parameters and a docstring, or the tool itself.
+    """Return a tool from a function with annotated parameters and a docstring, or the tool itself.
 
-    `remember` says how its results are remembered, and whether an identical call is answered from memory.
+    `remember` is the rule by which its results are remembered, and identical calls answered from memory.
     """
     if isinstance(given, Tool):
         return replace(given, remember=remember) if remember else given
@@ -97,7 +101,7 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
 
 
 def _lone_surrogate(text: str) -> str:
-    """Name the lone surrogate in JSON text, which the decoder reports as truncated input; empty if there is none."""
+    """Describe the lone surrogate in JSON text, which the decoder reports as truncated input; empty for none."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -11,18 +11,22 @@ import typer
 
 import turnfold
 from turnfold.cli.commands import add_commands
-from turnfold.cli.exit_codes import telling
+from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
 from turnfold.cli.serve import serve, tokens
-from turnfold.cli.spoken import SpokenGroup
 from turnfold.cli.ui import ui
 
-__all__ = ("LabelLanguage", "app")
+__all__ = (
+    "LabelLanguage",
+    "app",
+)
+
 
 app = typer.Typer(
     name="turnfold",
     help="The context memory of LLM agents: the best context that fits the budget, and nothing lost.",
-    cls=SpokenGroup,
+    cls=TranslatedGroup,
     pretty_exceptions_enable=False,
 )
 
@@ -34,7 +38,7 @@ app.add_typer(tokens, name="tokens")
 
 
 class LabelLanguage(StrEnum):
-    """The languages the command can speak."""
+    """Languages of the labels."""
 
     EN = "en"
     ZH = "zh"
@@ -55,7 +59,7 @@ def _start(
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    del version  # answered by its callback, before anything else
+    del version  # handled by its callback, before anything else
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -63,7 +67,7 @@ def _start(
 @app.command()
 def demo(
     *,
-    budget: Annotated[int, typer.Option(help="Tokens one call may spend.")] = 6000,
+    budget: Annotated[int, typer.Option(help="Token budget of a call.")] = 6000,
     language: Annotated[
         LabelLanguage | None, typer.Option(help="Language of the labels. Default: the locale's.")
     ] = None,
@@ -71,7 +75,7 @@ def demo(
     keep: Annotated[
         Path | None,
         typer.Option(
-            help="Leave the SQLite database there. Default: it is removed.", metavar="PATH"
+            help="Keep the SQLite database at this path. Default: it is deleted.", metavar="PATH"
         ),
     ] = None,
     as_json: Annotated[
@@ -97,34 +101,38 @@ def demo(
 def chat(
     *,
     model: Annotated[
-        str | None, typer.Option(help="Which model answers. Default: TURNFOLD_MODEL.")
+        str | None, typer.Option(help="Model to chat with. Default: TURNFOLD_MODEL.")
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="A server that speaks OpenAI's chat interface.", metavar="URL"),
+        typer.Option(help="A server with OpenAI's chat API.", metavar="URL"),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(help="Where chats are kept. Default: a file of the user's.", metavar="URL"),
+        typer.Option(
+            help="Where chats are stored. Default: a file in the user's data folder.", metavar="URL"
+        ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="Go on with this session.", metavar="ID")
+        str | None, typer.Option(help="Continue this session.", metavar="ID")
     ] = None,
     system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
     budget: Annotated[
-        int | None, typer.Option(help="Tokens one call may spend. Default: what the model reads.")
+        int | None,
+        typer.Option(help="Token budget of a call. Default: the model's context window."),
     ] = None,
     once: Annotated[
-        str | None, typer.Option(help="Say this, print the answer, and end.", metavar="TEXT")
+        str | None, typer.Option(help="Send this, print the answer, and exit.", metavar="TEXT")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With --once: print the answer and its account as JSON.")
+        bool,
+        typer.Option("--json", help="With --once: print the answer and its token figures as JSON."),
     ] = False,
 ) -> None:
-    """Talk to a model in a session that is kept; without a model, to the memory itself."""
-    from turnfold.cli.chat.talk import say_once, talk
+    """Chat with a model in a stored session; without a model, search the session's memory."""
+    from turnfold.cli.chat import say_once, talk
 
-    with telling():
+    with report_errors():
         if once is not None or as_json:
             if once is None:
                 raise typer.BadParameter("--json needs --once TEXT")
@@ -157,20 +165,18 @@ def lint(
     *,
     provider: Annotated[
         str | None,
-        typer.Option(
-            help="anthropic, gemini, openai_chat or openai_responses. Default: by the look of it."
-        ),
+        typer.Option(help="anthropic, gemini, openai_chat or openai_responses. Default: detected."),
     ] = None,
     mend: Annotated[
         Path | None,
-        typer.Option(help="Write the history without its faults there.", metavar="PATH"),
+        typer.Option(help="Write the repaired history to this file.", metavar="PATH"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Check a stored history against what its provider takes; exit code 1 when it would be refused."""
+    """Check a stored history against its provider's rules; exit code 1 if it would be rejected."""
     from turnfold.cli.lint import lint_file
 
-    with telling():
+    with report_errors():
         found = lint_file(file, provider)
     if mend is not None:
         mend.write_text(json.dumps(found.mended, ensure_ascii=False, indent=1), "utf-8")
@@ -180,8 +186,9 @@ def lint(
         for fault in found.faults:
             typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
         for change in found.changes:
-            typer.echo(f"  mended by: {change}")
-        typer.echo(f"{found.provider}: {len(found.faults)} faults")
+            typer.echo(f"  repaired by: {change}")
+        number = len(found.faults)
+        typer.echo(f"{found.provider}: {number} {'fault' if number == 1 else 'faults'}")
     if found.faults:
         raise typer.Exit(1)
 

@@ -1,7 +1,6 @@
-"""How a command ends, in one number, so that scripts need not read its words.
+"""Exit codes of the commands, and how errors are printed.
 
-0 done, 1 done and problems were found, 2 the command was called wrongly, 3 what was named is not there, 4 the store or
-something else failed.
+0: success. 1: done, and problems were found. 2: wrong usage. 3: not found. 4: the store or something else failed.
 """
 
 from __future__ import annotations
@@ -12,15 +11,20 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
 
+from turnfold.cli.chinese_help import ERRORS
 from turnfold.cli.demo.texts import language_of
-from turnfold.cli.help_words import ERRORS
 from turnfold.errors import InvalidExport, MissingExtra, NotFound, StoreError, TurnfoldError
 
-__all__ = ("ExitCode", "code_of", "harmless", "telling", "told")
+__all__ = (
+    "ExitCode",
+    "code_of",
+    "error_text",
+    "report_errors",
+)
 
 
 class ExitCode(IntEnum):
-    """The codes and what they mean."""
+    """Exit codes of the commands."""
 
     OK = 0
     PROBLEMS = 1
@@ -30,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 def code_of(error: TurnfoldError) -> ExitCode:
-    """The code an error ends a command with."""
+    """Return the exit code of an error."""
     match error:
         case NotFound():
             return ExitCode.NOT_FOUND
@@ -42,24 +46,24 @@ def code_of(error: TurnfoldError) -> ExitCode:
             return ExitCode.USAGE
 
 
-def told(error: TurnfoldError) -> str:
-    """What is said of an error; in Chinese its kind stands before it, the numbers and the remedy stay as they are."""
+def error_text(error: TurnfoldError) -> str:
+    """Return the message of an error; in Chinese with its kind in front, the English message unchanged."""
     if language_of(os.environ) != "zh":
         return str(error)
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
     return f"{kind}：{error}"
 
 
-def harmless(text: str) -> str:
-    """A text that may quote stored names, without what could move a cursor or change a colour."""
+def _without_controls(text: str) -> str:
+    """Replace control characters: a message may quote stored names."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 
 @contextmanager
-def telling() -> Generator[None]:
-    """Say an error of turnfold in a sentence and end with its code; anything unforeseen keeps its traceback."""
+def report_errors() -> Generator[None]:
+    """Print an error of turnfold as its message and exit with its code; other errors keep their traceback."""
     try:
         yield
     except TurnfoldError as error:
-        sys.stderr.write(f"turnfold: {harmless(told(error))}\n")
+        sys.stderr.write(f"turnfold: {_without_controls(error_text(error))}\n")
         raise SystemExit(int(code_of(error))) from None

@@ -1,7 +1,7 @@
-"""`turnfold lint`: is this history one its provider takes, and if not, why and what would mend it.
+"""`turnfold lint`: checks a history against the rules of its provider, and repairs it.
 
-For histories damaged by any tool: an orphaned result, an empty block, an id another provider made. Reads a request
-body, a list of messages, or JSON Lines with one message a line.
+Finds damage such as an orphaned tool result, an empty block, or an id of another provider. Reads a request body, a list
+of messages, or JSON Lines with one message per line.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import cast
 
 from turnfold.errors import InvalidOption
-from turnfold.wire import Fault, lint, repair
-from turnfold.wire.guessing import guess_provider
+from turnfold.wire import Fault, guess_provider, lint, repair
 
-__all__ = ("PROVIDERS", "Linted", "guess_provider", "lint_file", "read_payload")
+__all__ = ("PROVIDERS", "Linted", "lint_file", "read_payload")
+
 
 PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
 
 
 class Linted:
-    """What was found in a file."""
+    """Faults of a history and their repair."""
 
     __slots__ = ("changes", "faults", "mended", "provider")
 
@@ -29,12 +29,12 @@ class Linted:
         self.faults: tuple[Fault, ...] = lint(payload, provider)
         done = repair(payload, provider)
         self.mended = done.payload
-        """The payload without its faults."""
+        """The repaired payload."""
         self.changes = tuple(map(str, done.changes))
-        """What that took."""
+        """Changes the repair made."""
 
     def as_json(self) -> str:
-        """All of it, as JSON."""
+        """Return faults and changes as JSON."""
         return json.dumps(
             {
                 "provider": self.provider,
@@ -49,15 +49,15 @@ class Linted:
 
 
 def lint_file(path: Path, provider: str | None) -> Linted:
-    """Read a file and judge it by the rules of a provider, the likeliest where none is named."""
+    """Check a file against the rules of a provider; by default the detected one."""
     if provider is not None and provider not in PROVIDERS:
-        raise InvalidOption(f"provider {provider!r} is none of {', '.join(PROVIDERS)}")
+        raise InvalidOption(f"provider {provider!r} is not one of {', '.join(PROVIDERS)}")
     payload = read_payload(path)
     return Linted(provider or guess_provider(payload), payload)
 
 
 def read_payload(path: Path) -> object:
-    """A request body or a list of messages, from JSON or JSON Lines."""
+    """Read a request body or a list of messages, from JSON or JSON Lines."""
     text = path.read_text("utf-8")
     try:
         return cast("object", json.loads(text))

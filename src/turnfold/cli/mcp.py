@@ -1,4 +1,4 @@
-"""`turnfold mcp`: the memory for any program that speaks MCP, over the streams of a process or over HTTP."""
+"""`turnfold mcp`: serves the memory to MCP clients, over stdin and stdout or over HTTP."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from turnfold.cli.commands.options import (
     SemanticOption,
     StoreOption,
     TenantOption,
-    TokensAsked,
+    TokensFileOption,
 )
 
 __all__ = ("mcp",)
 
-_Session = Annotated[
-    str, typer.Option(help="The session that is meant where a client names none.", metavar="ID")
-]
-_Most = Annotated[int, typer.Option(help="Tokens of one answer; the rest can be asked for.")]
+
+_Session = Annotated[str, typer.Option(help="Session used if a client names none.", metavar="ID")]
+_Most = Annotated[int, typer.Option(help="Token limit of one response; the rest can be requested.")]
 _Http = Annotated[
     bool, typer.Option("--http", help="Listen at http://HOST:PORT/mcp instead of stdin.")
 ]
@@ -34,13 +33,13 @@ def mcp(
     store: StoreOption = None,
     tenant: TenantOption = "default",
     session: _Session = "notes",
-    model: Annotated[str, typer.Option(help="Count tokens as this model does.")] = "",
+    model: Annotated[str, typer.Option(help="Model to count tokens for.")] = "",
     max_tokens: _Most = 4_000,
     semantic: SemanticOption = False,
     http: _Http = False,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8788,
-    tokens_file: TokensAsked = None,
+    tokens_file: TokensFileOption = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
 ) -> None:
@@ -49,18 +48,17 @@ def mcp(
     As a client's command it speaks over stdin and stdout, as one tenant: claude mcp add turnfold -- turnfold mcp
     通过 MCP 提供会话记忆。
     """
-    from turnfold.cli.exit_codes import telling
-    from turnfold.cli.store_address import address_of, default_store
+    from turnfold.cli.exit_codes import report_errors
+    from turnfold.cli.store import address_of, default_store
     from turnfold.errors import InvalidOption
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    with telling():
+    with report_errors():
         if not http and (tokens_file or allow_host or allow_origin):
             raise InvalidOption(
-                "tokens, hosts and origins are asked for over HTTP: add --http, or leave them out"
+                "--tokens-file, --allow-host and --allow-origin apply to HTTP: add --http, or leave them out"
             )
-        from turnfold.service.mcp import McpOptions, run_http, run_stdio
-        from turnfold.service.running import ServiceOptions
+        from turnfold.service import McpOptions, ServiceOptions, run_http, run_stdio
 
         service = ServiceOptions(
             store=address_of(store) if store else default_store(),

@@ -1,4 +1,4 @@
-"""`turnfold serve` and `turnfold tokens`: the service, and who may ask it."""
+"""`turnfold serve` and `turnfold tokens`: runs the service, and manages its access tokens."""
 
 from __future__ import annotations
 
@@ -17,39 +17,43 @@ from turnfold.cli.commands.options import (
     ListenPort,
     SemanticOption,
     StoreOption,
-    TokensAsked,
+    TokensFileOption,
 )
-from turnfold.cli.spoken import SpokenGroup
+from turnfold.cli.language import TranslatedGroup
+
+__all__ = (
+    "serve",
+    "tokens",
+)
+
 
 if TYPE_CHECKING:
-    from turnfold.service.running import Beside
-    from turnfold.service.state import ServiceState
+    from turnfold.service import ExtraRoutes, ServiceState
 
-__all__ = ("serve", "tokens")
 
-_Cache = Annotated[str | None, typer.Option(help="A Redis in front of it.", metavar="URL")]
-_Tenant = Annotated[str, typer.Option(help="Whose conversations, where no tokens are asked for.")]
-_Model = Annotated[str, typer.Option(help="Count tokens as this model does.")]
-_Tokens = Annotated[int | None, typer.Option(help="Tokens of a call that does not say.")]
-_Body = Annotated[int, typer.Option(help="Bytes of one request.")]
-_Rate = Annotated[float, typer.Option(help="Requests a second for each token; 0 for no limit.")]
-_Burst = Annotated[int, typer.Option(help="Requests at once before the rate tells.")]
+_Cache = Annotated[
+    str | None, typer.Option(help="Redis cache in front of the store.", metavar="URL")
+]
+_Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token file.")]
+_Model = Annotated[str, typer.Option(help="Model to count tokens for.")]
+_Tokens = Annotated[int | None, typer.Option(help="Default token budget of a call.")]
+_Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
+_Rate = Annotated[float, typer.Option(help="Requests per second and token; 0 for no limit.")]
+_Burst = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
 _Quota = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
-_QuotaBytes = Annotated[int, typer.Option(help="Bytes a tenant may keep; 0 for no limit.")]
+_QuotaBytes = Annotated[int, typer.Option(help="Bytes a tenant may store; 0 for no limit.")]
 _AnswerHours = Annotated[
     float, typer.Option(help="Hours an Idempotency-Key is remembered; 0 for ever.")
 ]
-_Drain = Annotated[float, typer.Option(help="Seconds for what is under way at the end.")]
-_Verbose = Annotated[
-    bool, typer.Option("--verbose", help="A line for each request, without content.")
-]
-_Mcp = Annotated[bool, typer.Option("--mcp", help="Also answer MCP clients, at /mcp.")]
-_TokensFile = Annotated[
-    Path, typer.Option("--file", help="The file tokens are kept in.", metavar="PATH")
-]
+_Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
+_Mcp = Annotated[bool, typer.Option("--mcp", help="Also serve MCP, at /mcp.")]
+_TokensFile = Annotated[Path, typer.Option("--file", help="The token file.", metavar="PATH")]
 
 tokens = typer.Typer(
-    help="Make, list and revoke the tokens of a service.", cls=SpokenGroup, no_args_is_help=True
+    help="Create, list and revoke access tokens of a service.",
+    cls=TranslatedGroup,
+    no_args_is_help=True,
 )
 
 
@@ -59,7 +63,7 @@ def serve(
     cache: _Cache = None,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8787,
-    tokens_file: TokensAsked = None,
+    tokens_file: TokensFileOption = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
     tenant: _Tenant = "default",
@@ -76,12 +80,10 @@ def serve(
     mcp: _Mcp = False,
     verbose: _Verbose = False,
 ) -> None:
-    """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it well, twice ends it now."""
+    """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once."""
     from turnfold.budget import Budget
-    from turnfold.cli.store_address import address_of, default_store
-    from turnfold.service.inspector import inspector_beside
-    from turnfold.service.limits import Limits
-    from turnfold.service.running import ServiceOptions, run
+    from turnfold.cli.store import address_of, default_store
+    from turnfold.service import Limits, ServiceOptions, inspector_beside, run
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
@@ -114,28 +116,28 @@ def serve(
     )
 
 
-def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], Beside]]:
-    """MCP beside the API, where it is wanted: its package is asked for only then."""
+def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
+    """Return the MCP routes if wanted; only then its package is needed."""
     if not wanted:
         return ()
-    from turnfold.service.mcp import mcp_beside
+    from turnfold.service import mcp_beside
 
     return (mcp_beside,)
 
 
 @tokens.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What it is called: a-z, 0-9 and '-'.")],
+    name: Annotated[str, typer.Argument(help="Name of the token: a-z, 0-9 and '-'.")],
     *,
-    tenant: Annotated[str, typer.Option(help="Whose conversations it opens.")],
+    tenant: Annotated[str, typer.Option(help="Tenant whose conversations it gives access to.")],
     file: _TokensFile,
     rights: Annotated[
-        str, typer.Option(help="Of read, write and admin, with commas.")
+        str, typer.Option(help="Comma-separated: read, write, admin.")
     ] = "read,write",
-    days: Annotated[float, typer.Option(help="How long it holds; 0 for ever.")] = 0,
+    days: Annotated[float, typer.Option(help="Days until it expires; 0 for never.")] = 0,
 ) -> None:
-    """Make a token and show it, once: only its hash is kept."""
-    from turnfold.service.tokens import TokenFile, new_token
+    """Create a token and show it once; only its hash is stored."""
+    from turnfold.service import TokenFile, new_token
 
     wanted = [each.strip() for each in rights.split(",") if each.strip()]
     token, line = new_token(name, tenant, wanted, now=time.time(), days=days)
@@ -145,8 +147,8 @@ def create(
 
 @tokens.command("list")
 def list_tokens(*, file: _TokensFile) -> None:
-    """List the tokens: name, tenant, rights and how long each holds."""
-    from turnfold.service.tokens import TokenFile
+    """List the tokens: name, tenant, rights and expiry."""
+    from turnfold.service import TokenFile
 
     for line in TokenFile(file).lines():
         ends = time.strftime("%Y-%m-%d", time.gmtime(line.expires)) if line.expires else "never"
@@ -155,9 +157,9 @@ def list_tokens(*, file: _TokensFile) -> None:
 
 @tokens.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="What it is called.")], *, file: _TokensFile
+    name: Annotated[str, typer.Argument(help="Name of the token.")], *, file: _TokensFile
 ) -> None:
-    """Take a token back; a running service knows within a second."""
-    from turnfold.service.tokens import TokenFile
+    """Revoke a token; a running service notices within a second."""
+    from turnfold.service import TokenFile
 
     TokenFile(file).revoke(name)

@@ -1,4 +1,4 @@
-"""From what a service answered to the values an embedded memory gives: the same classes, with the same contents."""
+"""Makes the values an embedded memory returns from the responses of a service."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Iterable
 
 import msgspec
 
-from turnfold.memory.manifests import Difference, Explanation
-from turnfold.memory.short_term.merge import as_read
-from turnfold.memory.short_term.values import MemoryContext, SessionValue
-from turnfold.memory.tail import Recalled
+from turnfold.api import (
+    ContextForm,
+    DifferenceForm,
+    EntryForm,
+    ExplanationForm,
+    MemoryContextForm,
+    MessageJson,
+    RecalledForm,
+    SessionForm,
+    to_message,
+)
+from turnfold.memories import MemoryContext, SessionValue, as_read
+from turnfold.memory import Difference, Explanation
 from turnfold.records import Entry, Message
-from turnfold.service.answers import ContextForm, DifferenceForm, ExplanationForm, RecalledForm
-from turnfold.service.bodies import EntryForm, Said, to_message
-from turnfold.service.short_bodies import MemoryContextForm, SessionForm
+from turnfold.search import Recalled
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
 
@@ -29,16 +36,16 @@ __all__ = (
 
 
 class RemoteContext(Context):
-    """A context that a service assembled: everything one call sends, and its receipt."""
+    """A context built by a service: everything one call sends, and its receipt (context report)."""
 
     __slots__ = ("call", "counter_name")
 
     def __init__(self, form: ContextForm) -> None:
         receipt = form.receipt
         self.call = form.call
-        """Names the call for `explain`, `diff` and `record_usage`; empty for a preview."""
+        """Id of the call, for `explain`, `diff` and `record_usage`; empty for a preview."""
         self.counter_name = form.counter
-        """What the service counted with."""
+        """Name of the counter the service used."""
         self.messages = _messages(form.messages)
         self.costs = form.costs
         self.positions = form.positions
@@ -57,14 +64,14 @@ class RemoteContext(Context):
 
     @property
     def counter(self) -> TokenCounter:
-        """Not here: the service counted."""
+        """Not available: the service counted the tokens."""
         raise AttributeError(
             f"the service counted this context with {self.counter_name!r}; make a counter with counter_for(model)"
         )
 
 
 def to_entry(form: EntryForm) -> Entry:
-    """A stored message."""
+    """Return a stored message."""
     return Entry(
         form.seq,
         to_message(form.message),
@@ -77,14 +84,14 @@ def to_entry(form: EntryForm) -> Entry:
 
 
 def to_recalled(form: RecalledForm) -> Recalled:
-    """An entry found again."""
+    """Return a recalled entry."""
     return Recalled(
         form.seq, form.turn, to_message(form.message), form.created, form.score, form.excerpt
     )
 
 
 def to_explanation(form: ExplanationForm) -> Explanation:
-    """A call with its messages."""
+    """Return a call with its messages."""
     return Explanation(
         form.manifest,
         _messages(form.messages),
@@ -96,7 +103,7 @@ def to_explanation(form: ExplanationForm) -> Explanation:
 
 
 def to_difference(form: DifferenceForm) -> Difference:
-    """What changed between two calls."""
+    """Return the difference between two calls."""
     return Difference(
         form.shared_messages,
         _messages(form.gone),
@@ -107,14 +114,14 @@ def to_difference(form: DifferenceForm) -> Difference:
 
 
 def to_session(form: SessionForm) -> SessionValue:
-    """A session of document 003, which remembers what it was when it was read."""
+    """Return a short-term memory session, which remembers the values it was read with."""
     session = SessionValue.from_json(msgspec.json.encode(form))
     session.as_read = as_read(session)
     return session
 
 
 def to_memory_context(form: MemoryContextForm) -> MemoryContext:
-    """What a model call is given of a conversation."""
+    """Return the context of a conversation for a model call."""
     return MemoryContext(
         conversation_id=form.conversation_id,
         mode=form.mode,
@@ -129,5 +136,5 @@ def to_memory_context(form: MemoryContextForm) -> MemoryContext:
     )
 
 
-def _messages(said: Iterable[Said]) -> tuple[Message, ...]:
-    return tuple(map(to_message, said))
+def _messages(bodies: Iterable[MessageJson]) -> tuple[Message, ...]:
+    return tuple(map(to_message, bodies))

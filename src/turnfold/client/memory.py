@@ -1,25 +1,23 @@
-"""A memory that is served elsewhere: `RemoteMemory(url, token=...)` where a program had `Memory(store)`."""
+"""HTTP client with the methods of `AsyncMemory`: `RemoteMemory(url, token=...)` instead of `Memory(store)`."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from turnfold.client.asking import Asker, check_positive, open_asker
+from turnfold import api
+from turnfold.api import NamePageQuery, SearchBody, WithinBody
 from turnfold.client.session import AsyncRemoteSession
-from turnfold.memory.searching import Found
-from turnfold.service.answers import ConversationsPage, FoundAnswer
-from turnfold.service.bodies import WithinBody
-from turnfold.stores.protocol import ConversationInfo, Erasure, Health
-from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.client.transport import RequestSender, check_positive, open_sender, read_pages
+from turnfold.memory import SearchResult
+from turnfold.search import ALL_ENTRIES, Within
+from turnfold.stores import ConversationInfo, Erasure, Health
 
 __all__ = ("AsyncRemoteMemory",)
 
-_MOST: Final = 1_000
-
 
 class AsyncRemoteMemory:
-    """Conversations behind a service, for programs with an event loop."""
+    """Memory behind a service, for programs with an event loop."""
 
     def __init__(
         self,
@@ -30,40 +28,30 @@ class AsyncRemoteMemory:
         retries: int = 3,
         backoff: float = 0.2,
     ) -> None:
-        self._take(
-            open_asker(
-                url, token=token, timeout=timeout, retries=retries, backoff=backoff, blocking=False
-            )
+        self._sender = open_sender(
+            url, token=token, timeout=timeout, retries=retries, backoff=backoff, blocking=False
         )
 
     @classmethod
-    def over(cls, asker: Asker) -> AsyncRemoteMemory:
-        """A memory that asks its questions through `asker`."""
+    def over(cls, sender: RequestSender) -> AsyncRemoteMemory:
+        """Return a memory that sends its requests through `sender`."""
         memory = cls.__new__(cls)
-        memory._take(asker)  # noqa: SLF001 (its own)
+        memory._sender = sender  # noqa: SLF001 (its own)
         return memory
 
-    def _take(self, asker: Asker) -> None:
-        self._asker = asker
-
     def session(self, conversation: str) -> AsyncRemoteSession:
-        """The handle on a conversation, new or not."""
-        return AsyncRemoteSession(conversation, self._asker)
+        """Return the session of a conversation, new or existing."""
+        return AsyncRemoteSession(conversation, self._sender)
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """A page of the conversations of this token's tenant, in id order."""
-        found: list[ConversationInfo] = []
-        following: str | None = after
-        while following is not None and len(found) < limit:
-            page = await self._asker.ask(
-                "GET",
-                "sessions",
-                answer=ConversationsPage,
-                query={"after": following, "limit": min(limit - len(found), _MOST)},
-            )
-            found += page.conversations
-            following = page.next
-        return found
+        """List conversations of the token's tenant with an id after `after`, ordered by id."""
+
+        async def page(after: str, limit: int) -> tuple[list[ConversationInfo], str | None]:
+            query = NamePageQuery(after=after, limit=limit)
+            found = await self._sender.call(api.operations.CONVERSATIONS, query=query)
+            return found.conversations, found.next
+
+        return await read_pages(page, after, limit)
 
     async def search(
         self,
@@ -72,28 +60,25 @@ class AsyncRemoteMemory:
         conversation: str | None = None,
         within: Within = ALL_ENTRIES,
         limit: int = 20,
-    ) -> list[Found]:
-        """The best of what was said in any conversation, or in one, and whatever else `within` names."""
+    ) -> list[SearchResult]:
+        """Search all conversations, or one, with the filters of `within`; best results first."""
         check_positive("limit", limit)
-        body = {
-            "query": query,
-            "conversation": conversation,
-            "within": WithinBody.of(within),
-            "limit": limit,
-        }
-        return (await self._asker.ask("POST", "search", answer=FoundAnswer, body=body)).found
+        body = SearchBody(
+            query=query, conversation=conversation, within=WithinBody.of(within), limit=limit
+        )
+        return (await self._sender.call(api.operations.SEARCH, body=body)).found
 
     async def delete(self, conversation: str) -> Erasure:
-        """Erase a conversation and everything derived from it, for good."""
+        """Delete a conversation and everything derived from it, permanently."""
         return await self.session(conversation).delete()
 
     async def health(self) -> Health:
-        """Whether the store can serve; its details take the right `admin`."""
-        return await self._asker.ask("GET", "health", answer=Health)
+        """Check the store; details need the right `admin`."""
+        return await self._sender.call(api.operations.HEALTH)
 
     async def close(self) -> None:
-        """Let go of the connections. Closing twice is allowed."""
-        await self._asker.close()
+        """Close the connections. Closing twice is allowed."""
+        await self._sender.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,19 +1,53 @@
-"""A session that is held elsewhere, with the methods of one that is held here.
+"""HTTP client with the methods of `AsyncSession`, its state and its findings.
 
-What was said becomes a message in this process, so a fault in it is found where it was made; it travels as it is
-stored, so nothing of it is lost on the way.
+Messages are made in this process, so an invalid one is found where it was made, and are sent in their stored form, so
+nothing is lost on the way.
+
+Findings are remembered tool results. Their rules are code and stay in this process: the relevance of a result is
+decided here, by its rule; what all processes must decide alike (what is stale, what is dropped when the store is full)
+is decided by the service.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, cast
+from types import MappingProxyType
+from typing import Final, TypeVar, cast
 
 import msgspec
 
+from turnfold import api
+from turnfold.api import (
+    AddBody,
+    BudgetBody,
+    CheckpointBody,
+    ClearFindingsBody,
+    ContextBody,
+    CountAnswer,
+    DiffQuery,
+    DropFindingsBody,
+    FindBody,
+    FindingsTextBody,
+    ForkBody,
+    FormQuery,
+    HistoryQuery,
+    NamePageQuery,
+    NoQuery,
+    NoteFindingBody,
+    Operation,
+    PinBody,
+    PreviewBody,
+    Provider,
+    RecallBody,
+    RuleForm,
+    StateBody,
+    SystemBody,
+    ToolRanBody,
+    UsageBody,
+    WithinBody,
+    message_json,
+)
 from turnfold.budget import Budget
-from turnfold.client.asking import Asker, check_positive, new_key
-from turnfold.client.findings import AsyncRemoteFindings
 from turnfold.client.forms import (
     RemoteContext,
     to_difference,
@@ -22,51 +56,182 @@ from turnfold.client.forms import (
     to_recalled,
 )
 from turnfold.client.snapshots import AsyncRemoteSnapshots
+from turnfold.client.transport import RequestSender, check_positive, new_key, read_pages
 from turnfold.errors import InvalidOption
-from turnfold.memory.manifests import Difference, Explanation, Manifest
-from turnfold.memory.session import SessionStatus
-from turnfold.memory.setting import RecallMode
-from turnfold.memory.tail import Recalled
+from turnfold.findings import (
+    FindingRule,
+    as_tool_call,
+    canonical_arguments,
+    result_text,
+    rules_by_tool,
+)
+from turnfold.memory import Difference, Explanation, Manifest, RecallMode, SessionStatus
 from turnfold.records import (
     Checkpoint,
     Entry,
+    Finding,
     Message,
     NewEntry,
+    ToolResult,
     Usage,
     as_message,
     as_messages,
     assistant,
-    encode_message,
+    finding_key,
     system,
     tool,
     user,
 )
-from turnfold.service import answers
-from turnfold.service.bodies import BudgetBody, Provider, WithinBody
-from turnfold.stores.protocol import Appended, Erasure
-from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Appended, Erasure
 from turnfold.wire import WireFormat
 
-__all__ = ("AsyncRemoteSession", "AsyncRemoteState")
+__all__ = (
+    "AsyncRemoteFindings",
+    "AsyncRemoteSession",
+    "AsyncRemoteState",
+)
 
-_MOST: Final = 1_000
-"""Things on one page."""
-_RECORD: Final = {"form": "record"}
+_Body = TypeVar("_Body")
+_RECORD: Final = FormQuery(form="record")
+
+
+class AsyncRemoteFindings:
+    """Results of tool calls, remembered by tool and arguments."""
+
+    def __init__(self, sender: RequestSender, conversation: str) -> None:
+        self._sender = sender
+        self._conversation = conversation
+        self._rules: dict[str, FindingRule] = {}
+        self._most: int | None = None
+
+    @property
+    def rules(self) -> Mapping[str, FindingRule]:
+        """Rules of this session object, by tool; results of a tool without one are remembered only by `note`."""
+        return MappingProxyType(self._rules)
+
+    def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
+        """Use these rules from now on, and keep at most `most` findings. Rules are code: each process sets its own."""
+        if most is not None and most < 1:
+            raise InvalidOption(f"most={most} must be at least 1")
+        self._rules = rules_by_tool(rules)
+        self._most = most or self._most
+
+    async def note(
+        self,
+        call: object,
+        result: object,
+        *,
+        score: float | None = None,
+        seq: int = 0,
+        asked: int | None = None,
+    ) -> Finding | None:
+        """Remember the result of a call; returns None for an error, or if its rule rejects it (relevance, size).
+
+        `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
+        there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
+        when the call was made (default: now). The finding is part of contexts from the next user turn on.
+        """
+        called, content = as_tool_call(call), result_text(result)
+        if isinstance(result, ToolResult) and result.is_error:
+            return None
+        rule = self._rules.get(called.name) or FindingRule(called.name)
+        function = {"name": called.name, "arguments": called.arguments}
+        body = NoteFindingBody(
+            call={"id": called.id, "type": "function", "function": function},
+            result=content,
+            score=rule.relevance_of(content, score),
+            seq=seq,
+            asked=asked,
+            rules=self._rule_forms(),
+            most=self._most,
+        )
+        noted = await self._sender.call(api.operations.NOTE_FINDING, self._conversation, body=body)
+        return noted.finding
+
+    async def get(
+        self, tool: str, arguments: str | Mapping[str, object] | None = None
+    ) -> Finding | None:
+        """Return the remembered result of exactly this call, if it is still valid."""
+        key = finding_key(tool, canonical_arguments(arguments))
+        return next((found for found in await self.list() if found.key == key), None)
+
+    async def serve(self, call: object) -> Finding | None:
+        """Return a remembered result to use instead of making the call, if its rule allows it and it is still valid.
+
+        `turnfold.findings.served_text` renders it as a tool result that names its origin.
+        """
+        called = as_tool_call(call)
+        rule = self._rules.get(called.name)
+        if rule is None or not rule.serve or rule.side_effects:
+            return None
+        return await self.get(called.name, called.arguments)
+
+    async def ran(self, tool: str) -> None:
+        """Report a run of a tool, which invalidates the findings that depend on it; call before and after it."""
+        body = ToolRanBody(tool=tool, rules=self._rule_forms())
+        await self._sender.call(api.operations.TOOL_RAN, self._conversation, body=body)
+
+    async def list(self) -> tuple[Finding, ...]:
+        """Return the valid findings: tables of contents first, then by relevance, then newest first."""
+        return tuple(
+            (await self._sender.call(api.operations.FINDINGS, self._conversation)).findings
+        )
+
+    async def text(self, *, tokens: int, question: str = "") -> str:
+        """Return the valid findings as a model is shown them: fenced, in at most `tokens`, cut at boundaries.
+
+        Those related to `question` come first. For programs that build their own prompt; `context` includes them.
+        """
+        body = FindingsTextBody(tokens=tokens, question=question)
+        return (
+            await self._sender.call(api.operations.FINDINGS_TEXT, self._conversation, body=body)
+        ).text
+
+    async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
+        """Forget the result of a call, or all results of a tool if no arguments are given; returns how many."""
+        given = dict(arguments) if isinstance(arguments, Mapping) else arguments
+        body = DropFindingsBody(tool=tool, arguments=given)
+        return await self._count(api.operations.DROP_FINDINGS, body)
+
+    async def clear_query(self) -> int:
+        """Forget everything but tables of contents, at the end of a question; returns how many."""
+        return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
+
+    async def clear(self) -> int:
+        """Forget everything; returns how many."""
+        return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody())
+
+    async def _count(self, operation: Operation[_Body, NoQuery, CountAnswer], body: _Body) -> int:
+        return (await self._sender.call(operation, self._conversation, body=body)).count
+
+    def _rule_forms(self) -> list[RuleForm]:
+        return [
+            RuleForm(
+                tool=rule.tool,
+                kind=rule.kind,
+                ttl=rule.ttl,
+                invalidated_by=rule.invalidated_by,
+                min_relevance=rule.min_relevance,
+                largest=rule.largest,
+            )
+            for rule in self._rules.values()
+        ]
 
 
 class AsyncRemoteState:
-    """Values all holders of a conversation share. Changes of different names never undo one another."""
+    """Values shared by all sessions of a conversation. Changes of different names do not overwrite each other."""
 
-    def __init__(self, asker: Asker, conversation: str) -> None:
-        self._asker = asker
-        self._path = "sessions", conversation, "state"
+    def __init__(self, sender: RequestSender, conversation: str) -> None:
+        self._sender = sender
+        self._conversation = conversation
 
     async def all(self) -> dict[str, object]:
-        """Every value."""
-        return (await self._asker.ask("GET", *self._path, answer=answers.StateAnswer)).values
+        """Return all values."""
+        return (await self._sender.call(api.operations.STATE, self._conversation)).values
 
     async def get(self, name: str, default: object = None) -> object:
-        """One value."""
+        """Return one value."""
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
@@ -75,63 +240,56 @@ class AsyncRemoteState:
 
     async def update(self, values: Mapping[str, object]) -> None:
         """Set several values at once."""
-        body = {"values": dict(values)}
-        await self._asker.ask("PATCH", *self._path, answer=answers.StateAnswer, body=body)
+        body = StateBody(values=dict(values))
+        await self._sender.call(api.operations.UPDATE_STATE, self._conversation, body=body)
 
     async def remove(self, name: str) -> bool:
-        """Remove a value; whether it was there."""
+        """Remove a value; returns False if there was none."""
         if not name:
             return False
-        done = await self._asker.ask(
-            "DELETE", *self._path, name, answer=answers.DoneAnswer, key=new_key()
-        )
-        return done.done
+        return (await self._sender.call(api.operations.REMOVE_STATE, self._conversation, name)).done
 
 
 class AsyncRemoteSession:
-    """One conversation."""
+    """One conversation behind a service."""
 
-    def __init__(self, conversation: str, asker: Asker) -> None:
+    def __init__(self, conversation: str, sender: RequestSender) -> None:
         self.id = conversation
-        self._asker = asker
-        self._path = "sessions", conversation
+        self._sender = sender
         self._last = ""
-        self._state = AsyncRemoteState(asker, conversation)
-        self._findings = AsyncRemoteFindings(asker, conversation)
-        self._snapshots = AsyncRemoteSnapshots(asker, conversation)
+        self._state = AsyncRemoteState(sender, conversation)
+        self._findings = AsyncRemoteFindings(sender, conversation)
+        self._snapshots = AsyncRemoteSnapshots(sender, conversation)
 
     @property
     def state(self) -> AsyncRemoteState:
-        """The session's state: JSON values by name, shared by all who hold this conversation."""
+        """Session state: JSON values by name, shared by all sessions of this conversation."""
         return self._state
 
     @property
     def findings(self) -> AsyncRemoteFindings:
-        """What tools found in this conversation, remembered by tool and arguments."""
+        """Findings of this conversation: tool results remembered by tool and arguments."""
         return self._findings
 
     @property
     def snapshots(self) -> AsyncRemoteSnapshots:
-        """The workspace of this conversation, turn by turn."""
+        """Workspace snapshots of this conversation, by turn."""
         return self._snapshots
 
     @property
     def last_call(self) -> str:
-        """The call made last through this handle; empty before the first."""
+        """Id of the last call made through this session object; empty before the first."""
         return self._last
 
     async def system(self, content: object) -> Appended | None:
-        """Make this the system message; None when it is already."""
-        body = {"content": system(content).content}
-        path = *self._path, "system"
-        return (
-            await self._asker.ask("PUT", *path, answer=answers.SystemAnswer, body=body)
-        ).appended
+        """Set the system message; returns None if it was already this one."""
+        body = SystemBody(content=system(content).content)
+        return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended
 
     async def user(
         self, content: object, *, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """What the user said; starts a turn."""
+        """Append a user message; starts a turn."""
         return await self.add(user(content, name=name), client_id=client_id)
 
     async def assistant(
@@ -142,38 +300,33 @@ class AsyncRemoteSession:
         name: str | None = None,
         client_id: str = "",
     ) -> Appended:
-        """What the model answered, with the tool calls it made."""
+        """Append an assistant message with the tool calls it makes."""
         message = assistant(content, tool_calls=tool_calls, name=name)
         return await self.add(message, client_id=client_id)
 
     async def tool(
         self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """What a tool answered to the call `tool_call_id`."""
+        """Append the result of the tool call `tool_call_id`."""
         message = tool(content, tool_call_id=tool_call_id, name=name)
         return await self.add(message, client_id=client_id)
 
     async def add(
         self, messages: object, *, client_id: str = "", expect: int | None = None
     ) -> Appended:
-        """Append a message, or several as one: all of them or none. Durable on return.
+        """Append one message, or several atomically. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number behind it, and a `NewEntry`
-        brings its own. `expect` is the newest seq the caller has seen: another is a `Conflict`.
+        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has moved on.
         """
-        said, names = _said(messages)
-        raw = [msgspec.Raw(encode_message(message)) for message in said]
-        body: dict[str, object] = {"messages": raw, "expect": expect}
-        if names:
-            body["client_ids"] = names
-        return await self._asker.ask(
-            "POST",
-            *self._path,
-            "messages",
-            answer=Appended,
-            body=body,
-            key=client_id or new_key(),
+        given, client_ids = _messages_and_ids(messages)
+        body = AddBody(
+            messages=[message_json(message, "record") for message in given],
+            expect=expect,
+            client_ids=client_ids or None,
         )
+        key = client_id or new_key()
+        return await self._sender.call(api.operations.ADD, self.id, body=body, key=key)
 
     async def context(
         self,
@@ -187,28 +340,25 @@ class AsyncRemoteSession:
         to: Provider | WireFormat | None = None,
         max_tokens: int = 0,
     ) -> RemoteContext:
-        """The context of the next model call: within budget, valid, and its manifest stored.
+        """Build the context of the next model call, within the budget, and store its manifest.
 
-        `query` brings back what was folded and matches it; `recall` says whether that is also done unasked. `notes`
-        (text by name) and the `workspace` are shown in this call alone, fenced as data, and never enter the log.
+        `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
+        (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
 
-        `to` (a module of `turnfold.wire`, or its name) makes the budget's `max_bytes` hold for the body that provider
-        gets. `max_tokens` asks for fewer tokens than the budget allows.
+        With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
+        provider. `max_tokens` sets a lower token limit than the budget's.
         """
-        body = {
-            "query": query,
-            "budget": budget and BudgetBody.of(budget),
-            "tools": tools,
-            "recall": None if recall is None else RecallMode.named(recall),
-            "notes": notes,
-            "workspace": workspace,
-            "to": _provider(to),
-            "max_tokens": max_tokens,
-        }
-        path = *self._path, "context"
-        form = await self._asker.ask(
-            "POST", *path, answer=answers.ContextForm, body=body, query=_RECORD
+        body = ContextBody(
+            query=query,
+            budget=budget and BudgetBody.of(budget),
+            tools=cast("list[dict[str, object]] | None", tools),
+            recall=None if recall is None else RecallMode.named(recall),
+            notes=dict(notes) if notes else None,
+            workspace=workspace,
+            to=_provider(to),
+            max_tokens=max_tokens,
         )
+        form = await self._sender.call(api.operations.CONTEXT, self.id, body=body, query=_RECORD)
         self._last = form.call
         return RemoteContext(form)
 
@@ -220,18 +370,16 @@ class AsyncRemoteSession:
         tools: Sequence[Mapping[str, object]] | None = None,
         to: Provider | WireFormat | None = None,
     ) -> RemoteContext:
-        """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
-        body = {
-            "query": query,
-            "budget": budget and BudgetBody.of(budget),
-            "tools": tools,
-            "to": _provider(to),
-        }
-        path = *self._path, "preview"
-        form = await self._asker.ask(
-            "POST", *path, answer=answers.ContextForm, body=body, query=_RECORD
+        """Build the context `context` would return now, without storing anything or folding."""
+        body = PreviewBody(
+            query=query,
+            budget=budget and BudgetBody.of(budget),
+            tools=cast("list[dict[str, object]] | None", tools),
+            to=_provider(to),
         )
-        return RemoteContext(form)
+        return RemoteContext(
+            await self._sender.call(api.operations.PREVIEW, self.id, body=body, query=_RECORD)
+        )
 
     async def checkpoint(
         self,
@@ -240,30 +388,24 @@ class AsyncRemoteSession:
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
-        """Fold everything before the newest turns now; None when there is nothing to fold.
+        """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
 
-        With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised. The service answers when all is folded: `on_progress` is told
-        once, at the end.
+        With `summary` that text is used verbatim, and at least the oldest turn is folded. Otherwise the summarizer of
+        the service writes it, and its failure is raised. `on_progress` is called once, at the end.
         """
         if keep_turns is not None and keep_turns < 0:
             raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
-        made = await self._asker.ask(
-            "POST",
-            *self._path,
-            "checkpoints",
-            answer=answers.CheckpointAnswer,
-            body={"summary": summary, "keep_turns": keep_turns},
-            key=new_key(),
-        )
-        if on_progress is not None and made.checkpoint is not None:
-            on_progress(made.checkpoint.upto, made.checkpoint.upto)
-        return made.checkpoint
+        body = CheckpointBody(summary=summary, keep_turns=keep_turns)
+        checkpoint = (
+            await self._sender.call(api.operations.CHECKPOINT, self.id, body=body)
+        ).checkpoint
+        if on_progress is not None and checkpoint is not None:
+            on_progress(checkpoint.upto, checkpoint.upto)
+        return checkpoint
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """All checkpoints, oldest first; the last one is live."""
-        path = *self._path, "checkpoints"
-        return (await self._asker.ask("GET", *path, answer=answers.CheckpointsAnswer)).checkpoints
+        """Return all checkpoints, oldest first; the last one is live."""
+        return (await self._sender.call(api.operations.CHECKPOINTS, self.id)).checkpoints
 
     async def recall(
         self,
@@ -273,148 +415,116 @@ class AsyncRemoteSession:
         tokens: int | None = None,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """Entries of this conversation that match, best first, folded or not.
+        """Find matching entries of this conversation, best first, folded or not.
 
-        With `tokens`, as many as may be shown for that instead, in the order of the log and with what stands beside
-        them. `within` keeps to entries of a role, a tool, a turn, a path or a time.
+        With `tokens`, return as many as fit that limit instead, in log order and with their neighbours. `within`
+        filters by role, tool, turn, path or time.
         """
         check_positive("limit", limit)
         check_positive("tokens", tokens)
-        kept_to = WithinBody.of(within)
-        body = {"query": query, "limit": limit, "tokens": tokens, "within": kept_to}
-        path = *self._path, "recall"
-        found = await self._asker.ask(
-            "POST", *path, answer=answers.RecalledAnswer, body=body, query=_RECORD
-        )
+        body = RecallBody(query=query, limit=limit, tokens=tokens, within=WithinBody.of(within))
+        found = await self._sender.call(api.operations.RECALL, self.id, body=body, query=_RECORD)
         return [to_recalled(each) for each in found.recalled]
 
     async def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
-        body = {"content": content, "key": key}
-        path = *self._path, "pins"
-        return (await self._asker.ask("POST", *path, answer=answers.PinAnswer, body=body)).key
+        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with."""
+        body = PinBody(content=content, key=key)
+        return (await self._sender.call(api.operations.PIN, self.id, body=body)).key
 
     async def unpin(self, key: str) -> bool:
-        """Show a pin no longer, from the next user turn on; whether it was pinned."""
-        if not key:
-            return False
-        path = *self._path, "pins", key
-        done = await self._asker.ask("DELETE", *path, answer=answers.DoneAnswer, key=new_key())
-        return done.done
+        """Remove a pin from the next user turn on; returns False if it was not pinned."""
+        return bool(key) and (await self._sender.call(api.operations.UNPIN, self.id, key)).done
 
     async def pins(self) -> dict[str, str]:
-        """What is pinned, by key, oldest first."""
-        return (await self._asker.ask("GET", *self._path, "pins", answer=answers.PinsAnswer)).pins
+        """Return pinned texts by key, oldest first."""
+        return (await self._sender.call(api.operations.PINS, self.id)).pins
 
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """A page of the log: entries with seq > `after`, oldest first, folded or not."""
-        found: list[Entry] = []
-        following: int | None = after
-        while following is not None and len(found) < limit:
-            page = await self._asker.ask(
-                "GET",
-                *self._path,
-                "messages",
-                answer=answers.EntriesPage,
-                query={**_RECORD, "after": following, "limit": min(limit - len(found), _MOST)},
-            )
-            found += map(to_entry, page.entries)
-            following = page.next
-        return found
+        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
+
+        async def page(after: int, limit: int) -> tuple[list[Entry], int | None]:
+            query = HistoryQuery(form="record", after=after, limit=limit)
+            found = await self._sender.call(api.operations.HISTORY, self.id, query=query)
+            return [to_entry(each) for each in found.entries], found.next
+
+        return await read_pages(page, after, limit)
 
     async def turn(self, number: int) -> list[Entry]:
-        """The entries of one turn, folded or not; turn 0 is what came before the first user message."""
-        path = *self._path, "turns", str(number)
-        page = await self._asker.ask("GET", *path, answer=answers.EntriesPage, query=_RECORD)
+        """Return the entries of one turn, folded or not; turn 0 holds those before the first user message."""
+        page = await self._sender.call(api.operations.TURN, self.id, str(number), query=_RECORD)
         return [to_entry(each) for each in page.entries]
 
     async def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """The entries stored under these client ids, oldest first; unknown ids are simply not among them."""
-        body = {"client_ids": list(client_ids)}
-        path = *self._path, "find"
-        page = await self._asker.ask(
-            "POST", *path, answer=answers.EntriesPage, body=body, query=_RECORD
-        )
+        """Return the entries stored under these client ids, oldest first; unknown ids are left out."""
+        body = FindBody(client_ids=list(client_ids))
+        page = await self._sender.call(api.operations.FIND, self.id, body=body, query=_RECORD)
         return [to_entry(each) for each in page.entries]
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """A page of the calls made so far, in the order of the log."""
-        found: list[Manifest] = []
-        following: str | None = after
-        while following is not None and len(found) < limit:
-            page = await self._asker.ask(
-                "GET",
-                *self._path,
-                "calls",
-                answer=answers.CallsPage,
-                query={"after": following, "limit": min(limit - len(found), _MOST)},
-            )
-            found += page.calls
-            following = page.next
-        return found
+        """Return a page of the recorded calls, in log order."""
+
+        async def page(after: str, limit: int) -> tuple[list[Manifest], str | None]:
+            query = NamePageQuery(after=after, limit=limit)
+            found = await self._sender.call(api.operations.CALLS, self.id, query=query)
+            return found.calls, found.next
+
+        return await read_pages(page, after, limit)
 
     async def explain(self, call: str | None = None) -> Explanation:
-        """What a call sent and why; the call made last through this handle if none is named."""
-        path = *self._path, "calls", self._named(call)
-        form = await self._asker.ask("GET", *path, answer=answers.ExplanationForm, query=_RECORD)
-        return to_explanation(form)
+        """Return the messages a call sent and why; by default the last call of this session object."""
+        call = self._call_or_last(call)
+        return to_explanation(
+            await self._sender.call(api.operations.EXPLAIN, self.id, call, query=_RECORD)
+        )
 
     async def diff(self, before: str, after: str) -> Difference:
-        """What changed from one call to another."""
-        query = {**_RECORD, "before": before, "after": after}
-        path = *self._path, "diff"
-        return to_difference(
-            await self._asker.ask("GET", *path, answer=answers.DifferenceForm, query=query)
-        )
+        """Compare two calls."""
+        query = DiffQuery(form="record", before=before, after=after)
+        return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Note what the provider reported about a call: an SDK's answer, its usage, or a `Usage`."""
-        body = {"usage": Usage.of(usage)}
-        path = *self._path, "calls", self._named(call), "usage"
-        return await self._asker.ask("PUT", *path, answer=Manifest, body=body)
+        """Record the token usage a provider reported for a call: an SDK's response, its usage, or a `Usage`."""
+        body = UsageBody(usage=msgspec.to_builtins(Usage.of(usage)))
+        call = self._call_or_last(call)
+        return await self._sender.call(api.operations.RECORD_USAGE, self.id, call, body=body)
 
     async def status(self) -> SessionStatus:
-        """Where the session stands."""
-        return await self._asker.ask("GET", *self._path, answer=SessionStatus)
+        """Return the status of the session."""
+        return await self._sender.call(api.operations.STATUS, self.id)
 
     async def clear(self) -> int:
-        """Start over: nothing said so far is shown again, though it stays in the log. Pins, state, findings stay."""
-        path = *self._path, "clear"
-        done = await self._asker.ask("POST", *path, answer=answers.ClearedAnswer, key=new_key())
-        return done.upto
+        """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
+        return (await self._sender.call(api.operations.CLEAR, self.id)).upto
 
     async def delete(self) -> Erasure:
-        """Erase the conversation and everything derived from it, for good."""
-        return await self._asker.ask("DELETE", *self._path, answer=Erasure)
+        """Delete the conversation and everything derived from it, permanently."""
+        return await self._sender.call(api.operations.DELETE, self.id)
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncRemoteSession:
-        """A new conversation with everything up to `at` (all of it by default); this one stays as it is."""
-        body = {"conversation": conversation, "at": at}
-        path = *self._path, "fork"
-        made = await self._asker.ask(
-            "POST", *path, answer=answers.ForkedAnswer, body=body, key=new_key()
-        )
-        return AsyncRemoteSession(made.conversation, self._asker)
+        """Create a new conversation with all entries up to `at` (default: all); this one is unchanged."""
+        body = ForkBody(conversation=conversation, at=at)
+        forked = await self._sender.call(api.operations.FORK, self.id, body=body)
+        return AsyncRemoteSession(forked.conversation, self._sender)
 
-    def _named(self, call: str | None) -> str:
+    def _call_or_last(self, call: str | None) -> str:
         name = call or self._last
         if not name:
-            raise InvalidOption("no call was made through this handle yet; name one of calls()")
+            raise InvalidOption("no call was made through this session yet; name one of calls()")
         return name
 
 
-def _provider(to: Provider | WireFormat | None) -> str | None:
-    """The name of a wire format; a model's client is none, for the service cannot ask it."""
+def _provider(to: Provider | WireFormat | None) -> Provider | None:
+    """Return the name of a wire format; a model client is refused, since the service cannot call it."""
     name: object = to if to is None or isinstance(to, str) else getattr(to, "PROVIDER", "")
     if name == "":
         raise InvalidOption(
-            "to= takes a module of turnfold.wire or its name here: the service cannot ask a model's client"
+            "to= must be a module of turnfold.wire or its name: the service cannot call a model client"
         )
-    return cast("str | None", name)
+    return cast("Provider | None", name)
 
 
-def _said(messages: object) -> tuple[list[Message], list[str]]:
-    """What is said, and the client ids of entries that bring their own."""
+def _messages_and_ids(messages: object) -> tuple[list[Message], list[str]]:
+    """Return the messages, and the client ids if all of them are entries with their own."""
     if isinstance(messages, list | tuple) and messages:
         given = cast("Sequence[object]", messages)
         if all(isinstance(one, NewEntry) for one in given):

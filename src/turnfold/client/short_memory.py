@@ -1,30 +1,36 @@
-"""Document 003's short-term memory, served elsewhere: the same names, the same values, the same conflicts."""
+"""HTTP client with the methods of `AsyncShortMemory`: the same names, values and conflicts."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 
 import msgspec
 
-from turnfold.client.asking import Asker, new_key, open_asker
+from turnfold import api
+from turnfold.api import (
+    CreateBody,
+    QueryBody,
+    SetBody,
+    ShortCheckpointBody,
+    TurnBody,
+    as_read_form,
+)
 from turnfold.client.forms import to_memory_context, to_session
-from turnfold.memory.short_term.merge import as_read
-from turnfold.memory.short_term.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.client.transport import RequestSender, new_key, open_sender
+from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue, as_read
 from turnfold.records import Checkpoint
-from turnfold.service.answers import CheckpointsAnswer
-from turnfold.service.short_bodies import MemoryContextForm, SessionForm, as_read_form
-from turnfold.stores.protocol import Erasure
+from turnfold.stores import Erasure
 
 __all__ = ("RECENT_TURNS", "AsyncRemoteShortMemory")
 
+
 RECENT_TURNS: Final = 8
-"""Newest turns that stay verbatim."""
-_PATH: Final = "short-memories"
+"""Default number of newest turns kept verbatim."""
 
 
 class AsyncRemoteShortMemory:
-    """Conversations behind a service, as document 003 describes them, for programs with an event loop."""
+    """Short-term memory behind a service, for programs with an event loop."""
 
     def __init__(
         self,
@@ -35,21 +41,16 @@ class AsyncRemoteShortMemory:
         retries: int = 3,
         backoff: float = 0.2,
     ) -> None:
-        self._take(
-            open_asker(
-                url, token=token, timeout=timeout, retries=retries, backoff=backoff, blocking=False
-            )
+        self._sender = open_sender(
+            url, token=token, timeout=timeout, retries=retries, backoff=backoff, blocking=False
         )
 
     @classmethod
-    def over(cls, asker: Asker) -> AsyncRemoteShortMemory:
-        """A memory that asks its questions through `asker`."""
+    def over(cls, sender: RequestSender) -> AsyncRemoteShortMemory:
+        """Return a memory that sends its requests through `sender`."""
         memory = cls.__new__(cls)
-        memory._take(asker)  # noqa: SLF001 (its own)
+        memory._sender = sender  # noqa: SLF001 (its own)
         return memory
-
-    def _take(self, asker: Asker) -> None:
-        self._asker = asker
 
     async def create_short_memory(
         self,
@@ -60,16 +61,17 @@ class AsyncRemoteShortMemory:
         patient_id: str = "",
         restart: bool = False,
     ) -> SessionValue:
-        """Begin a conversation. One that exists goes on as it was, unless `restart` says to start it over."""
-        body = {
-            "user_id": user_id,
-            "enterprise_id": enterprise_id,
-            "patient_id": patient_id,
-            "restart": restart,
-        }
-        # Only starting over would do more the second time.
+        """Create a conversation. An existing one is continued, unless `restart` is set."""
+        body = CreateBody(
+            user_id=user_id, enterprise_id=enterprise_id, patient_id=patient_id, restart=restart
+        )
+        # Without `restart` a repeated request changes nothing.
         key = new_key() if restart else ""
-        return await self._session("POST", conversation_id, body=body, key=key)
+        return to_session(
+            await self._sender.call(
+                api.operations.CREATE_SHORT_MEMORY, conversation_id, body=body, key=key
+            )
+        )
 
     async def query_memory_context(
         self,
@@ -82,23 +84,22 @@ class AsyncRemoteShortMemory:
         recent_turns: int = RECENT_TURNS,
         model_context_window: int = 16000,
     ) -> MemoryContext:
-        """What the next model call is given of the conversation.
+        """Return the context of the conversation for the next model call.
 
-        `query` is kept until the write that answers it, in this process or another; of two queries without a write
-        between them the newer one is. Every turn that no summary covers is shown as far as the window holds it;
-        `recent_turns` of them are in the session's `window_messages`.
+        `query` is kept until the turn that answers it is written, in this process or another; a newer query replaces
+        it. Every turn no summary covers is included as far as it fits the window; `recent_turns` of them are in the
+        session's `window_messages`.
         """
-        body = {
-            "enterprise_id": enterprise_id,
-            "patient_id": patient_id,
-            "query": query,
-            "token_threshold_ratio": token_threshold_ratio,
-            "recent_turns": recent_turns,
-            "model_context_window": model_context_window,
-        }
-        path = _PATH, conversation_id, "context"
+        body = QueryBody(
+            enterprise_id=enterprise_id,
+            patient_id=patient_id,
+            query=query,
+            token_threshold_ratio=token_threshold_ratio,
+            recent_turns=recent_turns,
+            model_context_window=model_context_window,
+        )
         return to_memory_context(
-            await self._asker.ask("POST", *path, answer=MemoryContextForm, body=body)
+            await self._sender.call(api.operations.QUERY_MEMORY_CONTEXT, conversation_id, body=body)
         )
 
     async def write_turn(
@@ -111,21 +112,22 @@ class AsyncRemoteShortMemory:
         agent_response: str = "",
         client_id: str = "",
     ) -> MemoryWriteResult:
-        """Write a turn, question and answer at once; durable on return.
+        """Write a question and its answer as one turn; durable on return.
 
-        Without `user_query` it is the answer to the query that waits for one. A repeated call stores nothing twice
-        where it has a `client_id`, or answers a query.
+        Without `user_query` it answers the pending query. A repeated call stores nothing twice if it has a
+        `client_id` or answers a pending query.
         """
-        body = {
-            "user_id": user_id,
-            "agent_code": agent_code,
-            "user_query": user_query,
-            "agent_response": agent_response,
-        }
-        # An answer to a query that waits has a name already: the query's.
+        body = TurnBody(
+            user_id=user_id,
+            agent_code=agent_code,
+            user_query=user_query,
+            agent_response=agent_response,
+        )
+        # The answer to a pending query is identified by that query.
         key = client_id or (new_key() if user_query else "")
-        path = _PATH, conversation_id, "turns"
-        return await self._asker.ask("POST", *path, answer=MemoryWriteResult, body=body, key=key)
+        return await self._sender.call(
+            api.operations.WRITE_TURN, conversation_id, body=body, key=key
+        )
 
     async def checkpoint_short_memory(
         self,
@@ -135,50 +137,53 @@ class AsyncRemoteShortMemory:
         *,
         upto: int | None = None,
     ) -> Checkpoint:
-        """Put a summary in place of everything but the newest turns; without one, the memory's summariser writes it.
+        """Replace all but the newest turns with a summary; without one, the summarizer of the service writes it.
 
-        `upto` is the newest entry the summary has seen: `MemoryContext.upto`. A summary that is live already, or that
-        has seen nothing new, changes nothing: the live checkpoint is returned.
+        `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is live already or covers
+        nothing new, nothing changes and the live checkpoint is returned.
         """
-        body = {"summary": summary, "recent_turns": recent_turns, "upto": upto}
-        path = _PATH, conversation_id, "checkpoints"
-        return await self._asker.ask("POST", *path, answer=Checkpoint, body=body, key=new_key())
+        body = ShortCheckpointBody(summary=summary, recent_turns=recent_turns, upto=upto)
+        return await self._sender.call(
+            api.operations.CHECKPOINT_SHORT_MEMORY, conversation_id, body=body
+        )
 
     async def get_short_memory(self, conversation_id: str) -> SessionValue:
-        """The session as it is now; of a conversation nobody has used, an empty one."""
-        return await self._session("GET", conversation_id)
+        """Return the session; an empty one if the conversation has never been used."""
+        return to_session(await self._sender.call(api.operations.GET_SHORT_MEMORY, conversation_id))
 
     async def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
-        """Store what was changed in a session that was read, field by field; the session as it is then.
+        """Store the changed fields of a session and return the new session.
 
-        A field that somebody else changed meanwhile to another value is a `Conflict`, and nothing is written. What
-        follows from the log cannot be set, but for the mode: FULL_HISTORY shows everything again, until the next
+        If another writer changed one of them to another value meanwhile, `Conflict` is raised and nothing is written.
+        Fields derived from the log cannot be set, except the mode: FULL_HISTORY shows everything again, until the next
         checkpoint.
         """
-        body = {
-            "session": msgspec.Raw(session.to_json().encode()),
-            "as_read": session.as_read and as_read_form(session.as_read),
-        }
-        stored = await self._session("PUT", conversation_id, body=body)
+        json = cast("dict[str, dict[str, object] | None]", msgspec.Raw(session.to_json().encode()))
+        body = SetBody(session=json, as_read=session.as_read and as_read_form(session.as_read))
+        stored = await self._sender.call(
+            api.operations.SET_SHORT_MEMORY, conversation_id, body=body
+        )
         session.as_read = as_read(session)
-        return stored
+        return to_session(stored)
 
     async def reset_short_memory(self, conversation_id: str) -> SessionValue:
-        """Start over: nothing said or set so far is shown again. It stays in the log; whose conversation it is, too."""
-        return await self._session("POST", conversation_id, "reset", key=new_key())
+        """Start over: later contexts leave out everything so far. The log and the owner are kept."""
+        return to_session(
+            await self._sender.call(api.operations.RESET_SHORT_MEMORY, conversation_id)
+        )
 
     async def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """All checkpoints, oldest first, with what was started over."""
-        path = _PATH, conversation_id, "checkpoints"
-        return (await self._asker.ask("GET", *path, answer=CheckpointsAnswer)).checkpoints
+        """Return all checkpoints, oldest first, including those before a restart."""
+        found = await self._sender.call(api.operations.CHECKPOINT_HISTORY, conversation_id)
+        return found.checkpoints
 
     async def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation and everything derived from it, for good."""
-        return await self._asker.ask("DELETE", _PATH, conversation_id, answer=Erasure)
+        """Delete a conversation and everything derived from it, permanently."""
+        return await self._sender.call(api.operations.DELETE_SHORT_MEMORY, conversation_id)
 
     async def close(self) -> None:
-        """Let go of the connections. Closing twice is allowed."""
-        await self._asker.close()
+        """Close the connections. Closing twice is allowed."""
+        await self._sender.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,9 +195,3 @@ class AsyncRemoteShortMemory:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    async def _session(
-        self, method: str, *path: str, body: object = None, key: str = ""
-    ) -> SessionValue:
-        form = await self._asker.ask(method, _PATH, *path, answer=SessionForm, body=body, key=key)
-        return to_session(form)

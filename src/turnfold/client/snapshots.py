@@ -1,118 +1,135 @@
-"""The workspaces of a session, kept by a service: the same snapshots under the same ids as in an embedded memory."""
+"""HTTP client with the methods of `AsyncSnapshots`: the same snapshots under the same ids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import cast
 
 import msgspec
 
-from turnfold.client.asking import Asker, check_positive, new_key
+from turnfold import api
+from turnfold.api import (
+    FileQuery,
+    HeadsPage,
+    NumberPageQuery,
+    SnapshotDiffBody,
+    SnapshotQuery,
+    SnapshotRecallBody,
+    SnapshotSearchBody,
+    content_value,
+    diff_value,
+    snapshot_form,
+    snapshot_value,
+)
+from turnfold.client.transport import RequestSender, check_positive, read_pages
 from turnfold.errors import InvalidOption
-from turnfold.memory.snapshots.history import TakenSnapshot
-from turnfold.memory.snapshots.recalling import RecalledContext, SnapshotHit
-from turnfold.recall.snapshots import RecallRequest, SnapshotDiff, SnapshotHead
-from turnfold.records.snapshots import Snapshot
-from turnfold.service import snapshot_bodies as forms
+from turnfold.records import Snapshot
+from turnfold.snapshots import (
+    RecalledContext,
+    RecallRequest,
+    SnapshotDiff,
+    SnapshotHead,
+    SnapshotHit,
+    TakenSnapshot,
+)
 
 __all__ = ("AsyncRemoteSnapshots",)
 
-_MOST: Final = 1_000
-
 
 class AsyncRemoteSnapshots:
-    """The workspace of one conversation, turn by turn."""
+    """Workspace snapshots of one conversation, by turn."""
 
-    def __init__(self, asker: Asker, conversation: str) -> None:
-        self._asker = asker
-        self._path = "sessions", conversation, "snapshots"
+    def __init__(self, sender: RequestSender, conversation: str) -> None:
+        self._sender = sender
+        self._conversation = conversation
 
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Keep a snapshot, durable on return. Without a turn it gets the one after the newest.
+        """Store a snapshot, durable on return. Without a turn it gets the one after the newest.
 
-        Of a turn that has one already, the same is a repetition and another is a `Conflict`.
+        Storing the same snapshot of a turn again is a repetition; another one of that turn is a `Conflict`.
         """
-        body = forms.snapshot_form(snapshot)
-        return await self._asker.ask(
-            "POST", *self._path, answer=TakenSnapshot, body=body, key=new_key()
-        )
+        body = snapshot_form(snapshot)
+        return await self._sender.call(api.operations.TAKE_SNAPSHOT, self._conversation, body=body)
 
     async def get(self, turn: int) -> Snapshot | None:
-        """The snapshot of a turn, whole; None where none was taken."""
-        return await self._one(turn, earlier=False)
+        """Return the whole snapshot of a turn; None if none was taken."""
+        return await self._read(turn, earlier=False)
 
     async def before(self, turn: int) -> Snapshot | None:
-        """The newest snapshot of the turns before one, whole."""
-        return await self._one(turn, earlier=True)
+        """Return the whole newest snapshot before a turn."""
+        return await self._read(turn, earlier=True)
 
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
-        """What is said of the snapshots of a page of turns, oldest first."""
+        """List snapshots of turns after `after` without their content, oldest first."""
         if after < 0 or limit < 1:
             raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
-        found: list[SnapshotHead] = []
-        following: int | None = after
-        while following is not None and len(found) < limit:
-            page = await self._page(following, min(limit - len(found), _MOST))
-            found += page.heads
-            following = page.next
-        return found
+
+        async def page(after: int, limit: int) -> tuple[list[SnapshotHead], int | None]:
+            found = await self._page(after, limit)
+            return found.heads, found.next
+
+        return await read_pages(page, after, limit)
 
     async def newest(self) -> int:
-        """The newest turn that has a snapshot; 0 before the first."""
+        """Return the newest turn that has a snapshot; 0 if there is none."""
         return (await self._page(0, 1)).newest
 
     async def files(self, turn: int) -> dict[str, int]:
-        """The files of a snapshot, path -> bytes, without reading them."""
-        path = *self._path, str(turn), "files"
-        return (await self._asker.ask("GET", *path, answer=forms.FilesAnswer)).files
+        """Return the files of a snapshot with their sizes in bytes, without reading them."""
+        found = await self._sender.call(
+            api.operations.SNAPSHOT_FILES, self._conversation, str(turn)
+        )
+        return found.files
 
     async def read(self, turn: int, path: str) -> str | bytes:
-        """One file as it was at a turn; no other is read."""
-        found = await self._asker.ask(
-            "GET", *self._path, str(turn), "file", answer=forms.FileAnswer, query={"path": path}
+        """Read one file as it was at a turn; no other file is read."""
+        found = await self._sender.call(
+            api.operations.SNAPSHOT_FILE, self._conversation, str(turn), query=FileQuery(path=path)
         )
-        return forms.content_value(found.content)
+        return content_value(found.content)
 
     async def diff(
         self, before: int, after: int, *, path: str = "", tokens: int = 2000
     ) -> SnapshotDiff:
-        """What changed from one turn to another, in one file if `path` names it; `text` costs at most `tokens`.
+        """Compare the workspaces of two turns, or one file if `path` names it; `text` has at most `tokens`.
 
         What did not change is not read.
         """
-        body = {"before": before, "after": after, "path": path, "tokens": tokens}
-        where = *self._path, "diff"
-        return forms.diff_value(
-            await self._asker.ask("POST", *where, answer=forms.DiffForm, body=body)
+        body = SnapshotDiffBody(before=before, after=after, path=path, tokens=tokens)
+        return diff_value(
+            await self._sender.call(api.operations.DIFF_SNAPSHOTS, self._conversation, body=body)
         )
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """The turns whose snapshot brought the words, best first: what was new in it, and what was said of it."""
+        """Find the turns whose snapshot introduced the words, in its content or its summary; best first."""
         check_positive("limit", limit)
-        body = {"keyword": keyword, "limit": limit}
-        path = *self._path, "search"
-        return (await self._asker.ask("POST", *path, answer=forms.HitsAnswer, body=body)).hits
+        body = SnapshotSearchBody(keyword=keyword, limit=limit)
+        return (
+            await self._sender.call(api.operations.SEARCH_SNAPSHOTS, self._conversation, body=body)
+        ).hits
 
     async def recall(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
     ) -> RecalledContext:
-        """What was asked for by turn, id, path and lines, or keywords, as text of at most `tokens`."""
-        wanted: object = request
+        """Recall snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        wanted = request
         if isinstance(request, RecallRequest):
             fields = msgspec.to_builtins(request)
             wanted = {name: value for name, value in fields.items() if value}
-        body = {"request": wanted, "tokens": tokens}
-        path = *self._path, "recall"
-        return await self._asker.ask("POST", *path, answer=RecalledContext, body=body)
+        body = SnapshotRecallBody(request=cast("dict[str, object]", wanted), tokens=tokens)
+        return await self._sender.call(
+            api.operations.RECALL_SNAPSHOTS, self._conversation, body=body
+        )
 
-    async def _one(self, turn: int, *, earlier: bool) -> Snapshot | None:
+    async def _read(self, turn: int, *, earlier: bool) -> Snapshot | None:
         if turn < 0:
             return None
-        query = {"earlier": "true"} if earlier else None
-        path = *self._path, str(turn)
-        form = await self._asker.ask("GET", *path, answer=forms.SnapshotAnswer, query=query)
-        return None if form.snapshot is None else forms.snapshot_value(form.snapshot)
+        query = SnapshotQuery(earlier=earlier)
+        form = await self._sender.call(
+            api.operations.SNAPSHOT, self._conversation, str(turn), query=query
+        )
+        return None if form.snapshot is None else snapshot_value(form.snapshot)
 
-    async def _page(self, after: int, limit: int) -> forms.HeadsPage:
-        query = {"after": after, "limit": limit}
-        return await self._asker.ask("GET", *self._path, answer=forms.HeadsPage, query=query)
+    async def _page(self, after: int, limit: int) -> HeadsPage:
+        query = NumberPageQuery(after=after, limit=limit)
+        return await self._sender.call(api.operations.SNAPSHOTS, self._conversation, query=query)

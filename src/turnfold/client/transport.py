@@ -1,20 +1,49 @@
-"""How a request reaches the service: awaited, or in place. The one file that knows httpx2.
+"""Sends requests to the service and retries them; the only file that imports httpx2.
 
-The client is written once, as coroutines. Over the blocking transport they never suspend, so they can be driven to
-their end without an event loop, as everything else here is.
+The client is written once, as coroutines. Over the blocking transport they never suspend, so they run to their end
+without an event loop.
+
+A request that got no response may have been carried out or not. Every write can be repeated: appends, and all other
+operations whose second response would differ, carry an idempotency key that is new for each call and the same in all
+its attempts. Errors of the service are raised as the errors an embedded memory would have raised.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+import re
+import secrets
 import time
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from turnfold.errors import InvalidOption, MissingExtra, StoreUnavailable
-from turnfold.models.loop_clients import LoopClients
-from turnfold.stores.addresses import shown_address
+import msgspec
+
+from turnfold.api import Operation, error_from
+from turnfold.errors import (
+    InvalidOption,
+    LimitExceeded,
+    MissingExtra,
+    StoreUnavailable,
+    TurnfoldError,
+)
+from turnfold.models import LoopClients
+from turnfold.stores import shown_address
+
+__all__ = (
+    "AwaitingTransport",
+    "BlockingTransport",
+    "HttpReply",
+    "RequestSender",
+    "Transport",
+    "check_positive",
+    "new_key",
+    "open_sender",
+    "read_pages",
+)
+
 
 try:
     import httpx2
@@ -23,11 +52,9 @@ except ImportError as missing:
         package="httpx2", extra="client", purpose="the client of a service"
     ) from missing
 
-__all__ = ("AwaitingTransport", "BlockingTransport", "Reply", "Transport")
 
-
-class Reply(NamedTuple):
-    """What came back."""
+class HttpReply(NamedTuple):
+    """Status and body of a response."""
 
     status: int
     content: bytes
@@ -38,21 +65,21 @@ class Transport(Protocol):
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
-    ) -> Reply:
-        """The answer; `StoreUnavailable` where there was none."""
+    ) -> HttpReply:
+        """Send a request; raises `StoreUnavailable` if there is no response."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait before another attempt."""
+        """Wait before the next attempt."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connections. Closing twice is allowed."""
+        """Close the connections. Closing twice is allowed."""
         ...
 
 
 class AwaitingTransport:
-    """For programs with an event loop, or several: each loop has connections of its own."""
+    """Asynchronous transport; each event loop has its own connections."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
         (base, auth), given = _checked(url), dict(headers)
@@ -69,8 +96,8 @@ class AwaitingTransport:
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
-    ) -> Reply:
-        """Awaited."""
+    ) -> HttpReply:
+        """Send a request."""
         client = await self._clients.here()
         try:
             found = await client.request(
@@ -82,26 +109,26 @@ class AwaitingTransport:
             if client.is_closed:  # while the request was under way
                 raise _unreachable(error) from error
             raise
-        return Reply(found.status_code, found.content)
+        return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
         """Sleep."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Let go of those of this loop; those of another end with it."""
+        """Close the connections of this loop; those of another end with it."""
         await self._clients.close()
 
 
 class _LoopClient(httpx2.AsyncClient):
-    """The client of one loop."""
+    """HTTP client of one event loop."""
 
     async def close(self) -> None:
         await self.aclose()
 
 
 class BlockingTransport:
-    """For programs without an event loop: nothing in it suspends."""
+    """Blocking transport, for programs without an event loop; its coroutines never suspend."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
         base, auth = _checked(url)
@@ -116,8 +143,8 @@ class BlockingTransport:
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
-    ) -> Reply:
-        """In place."""
+    ) -> HttpReply:
+        """Send a request."""
         try:
             found = self._client.request(
                 method, path, headers=dict(headers), content=content or None
@@ -128,25 +155,25 @@ class BlockingTransport:
             if self._client.is_closed:  # by another thread, while the request was under way
                 raise _unreachable(error) from error
             raise
-        return Reply(found.status_code, found.content)
+        return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
         """Block."""
         time.sleep(seconds)  # noqa: ASYNC251 (no loop runs this)
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connections."""
         self._client.close()
 
 
 def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
-    """The address without a user and a password, and these: httpx2 logs the address of every request."""
+    """Split credentials from an address: httpx2 logs the address of every request."""
     try:
         parts = urlsplit(url)
         named = parts.username is not None or parts.password is not None
         where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         readable = bool(httpx2.URL(where).host) and "@" not in where
-    except (ValueError, httpx2.InvalidURL):  # their own words may show a part of a password
+    except (ValueError, httpx2.InvalidURL):  # their messages may show a part of a password
         pass
     else:
         asks = parts.query or parts.fragment
@@ -154,15 +181,155 @@ def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
             user = (unquote(parts.username or ""), unquote(parts.password or ""))
             return where.rstrip("/"), user if named else None
     raise InvalidOption(
-        f"{shown_address(url)!r} is no address of a service: http://HOST:PORT or https://...; a password with one of "
-        "@ : / ? # % in it writes them as %40 %3A %2F %3F %23 %25"
+        f"{shown_address(url)!r} is not an address of a service: use http://HOST:PORT or https://...; in a password "
+        "write @ : / ? # % as %40 %3A %2F %3F %23 %25"
     )
 
 
 def _needs_certificates(url: str) -> bool:
-    """Loading them takes long, and without encryption nothing is verified. No redirect is followed."""
+    """Return True if certificates must be loaded, which is slow; redirects are not followed."""
     return url.startswith("https:")
 
 
 def _unreachable(error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"the service gave no answer: {type(error).__name__}")
+    return StoreUnavailable(f"no response from the service: {type(error).__name__}")
+
+
+_Body = TypeVar("_Body")
+_Query = TypeVar("_Query")
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Place = TypeVar("_Place", int, str)
+_LONGEST_PAUSE: Final = 10.0
+_LARGEST_PAGE: Final = 1_000
+
+
+def new_key() -> str:
+    """Return a new idempotency key."""
+    return secrets.token_hex(16)
+
+
+class RequestSender:
+    """Sends operations to one service."""
+
+    def __init__(self, transport: Transport, *, retries: int, backoff: float) -> None:
+        if retries < 0 or backoff < 0:
+            raise InvalidOption(f"retries={retries} and backoff={backoff} must not be negative")
+        self._transport = transport
+        self._retries = retries
+        self._backoff = backoff
+        self._closed = False
+
+    async def call(
+        self,
+        operation: Operation[_Body, _Query, _Answer],
+        *names: str,
+        body: _Body | None = None,
+        query: _Query | None = None,
+        key: str | None = None,
+    ) -> _Answer:
+        """Send an operation and return its answer; `names` fill the path parameters, in order.
+
+        `key` is the Idempotency-Key; by default a new one where the response is stored under it.
+        """
+        target = _target(operation.path, names, query)
+        content = b"" if body is None else msgspec.json.encode(body)
+        headers = {"content-type": "application/json"} if content else {}
+        if key is None and operation.keyed:
+            key = new_key()
+        if key:
+            headers["idempotency-key"] = quote(key, safe="")
+        for attempt in range(self._retries + 1):
+            if self._closed:
+                raise StoreUnavailable("this memory has been closed; open a new one")
+            try:
+                return await self._attempt(operation, target, headers, content)
+            except (StoreUnavailable, LimitExceeded) as error:
+                pause = self._pause(error, attempt)
+                if pause is None or attempt == self._retries or self._closed:
+                    raise
+                await self._transport.pause(pause)
+        raise AssertionError("unreachable")  # the last attempt returned or raised
+
+    async def close(self) -> None:
+        """Close the connections; later requests raise `StoreUnavailable`."""
+        self._closed = True
+        await self._transport.close()
+
+    async def _attempt(
+        self,
+        operation: Operation[Any, Any, _Answer],
+        target: str,
+        headers: Mapping[str, str],
+        content: bytes,
+    ) -> _Answer:
+        reply = await self._transport.send(
+            operation.method, target, headers=headers, content=content
+        )
+        if not 200 <= reply.status < 300:
+            raise error_from(reply.status, reply.content)
+        try:
+            return msgspec.json.decode(reply.content, type=operation.answer)
+        except msgspec.MsgspecError as error:
+            raise TurnfoldError(f"unknown response format from the service: {error}") from None
+
+    def _pause(self, error: StoreUnavailable | LimitExceeded, attempt: int) -> float | None:
+        """Return the seconds to wait before the next attempt; None if it would fail too."""
+        if isinstance(error, LimitExceeded):
+            return error.again if 0 < error.again <= _LONGEST_PAUSE else None
+        spread = 0.5 + random.random()  # noqa: S311 (jitter, so that clients do not retry at once)
+        return min(self._backoff * 2**attempt * spread, _LONGEST_PAUSE)
+
+
+def check_positive(name: str, value: int | None) -> None:
+    """Raise the error of an embedded memory for a number below 1."""
+    if value is not None and value < 1:
+        raise InvalidOption(f"{name}={value} must be at least 1")
+
+
+def open_sender(
+    url: str, *, token: str, timeout: float, retries: int, backoff: float, blocking: bool
+) -> RequestSender:
+    """Return a sender for the service at `url`, with an access token if given."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    kind = BlockingTransport if blocking else AwaitingTransport
+    return RequestSender(
+        kind(url, headers=headers, timeout=timeout), retries=retries, backoff=backoff
+    )
+
+
+async def read_pages(
+    page: Callable[[_Place, int], Awaitable[tuple[list[_Item], _Place | None]]],
+    after: _Place,
+    limit: int,
+) -> list[_Item]:
+    """Read pages after `after` until there are `limit` items or no more; `page` returns items and the next place."""
+    found: list[_Item] = []
+    following: _Place | None = after
+    while following is not None and len(found) < limit:
+        items, following = await page(following, min(limit - len(found), _LARGEST_PAGE))
+        found += items
+    return found
+
+
+def _target(path: str, names: tuple[str, ...], query: object) -> str:
+    quoted = map(_quoted, names)
+    target = re.sub(r"{\w+}", lambda _: next(quoted), path)
+    fields: dict[str, object] = {} if query is None else msgspec.to_builtins(query)
+    given = {
+        name: "true" if value is True else str(value)
+        for name, value in fields.items()
+        if value not in (None, "") and value is not False
+    }
+    return f"{target}?{urlencode(given)}" if given else target
+
+
+def _quoted(name: str) -> str:
+    if not name:
+        raise InvalidOption("a name must have 1 to 512 characters, got 0 characters")
+    try:
+        text = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InvalidOption("a name contains a lone surrogate, which cannot be stored") from None
+    # A segment of dots only would be resolved as a relative path.
+    return text.replace(".", "%2E") if set(text) == {"."} else text

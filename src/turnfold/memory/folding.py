@@ -1,66 +1,131 @@
-"""One fold, from the pinned range to the committed checkpoint.
+"""Folding (compaction): replacing the older entries of a conversation, in contexts, by a summary.
 
-The range is fixed before the summary is written: everything after its last seq stays verbatim, whatever is written
-meanwhile. The checkpoint is committed by compare-and-swap on the one before it, so of two who fold at once one wins and
-the other's work is dropped; a conversation erased meanwhile stays erased. A long range is folded in steps, each a
-checkpoint of its own, so that no step reads more than a bounded piece of the log.
+`Folder` makes one fold, `FoldManager` decides who may fold and handles failures.
+
+- **One fold.** The range is fixed before the summary is written, so entries appended meanwhile stay verbatim. The
+  checkpoint is committed by compare-and-swap on the previous one: of two concurrent folds one wins and the other's work
+  is dropped, and a conversation erased meanwhile stays erased. A long range is folded in steps, each with a checkpoint
+  of its own, so that no step reads more than a bounded piece of the log.
+- **Lease.** The process that folds holds a lease: a note with an owner and an expiry time, so that only one process
+  calls the model. If the owner dies, the lease expires and folding is due again. The lease only saves work; the
+  compare-and-swap keeps the history whole. A lease belongs to a session handle, not to its threads and tasks: these
+  fold one at a time, and the next one continues from the result of the one before.
+- **Retry.** After a failure nobody tries again for a pause that doubles each time, and the last good window is used.
+  After the last retry the session reports that it is back to its full history.
+- **Stand-in.** If messages have left the window and their fold has not landed, for whatever reason (the model is slow,
+  fails or pauses, the folding process was killed), an extract of them stands in: a badly chosen sentence is better than
+  a lost message. It is shown in place of the summary but is not a checkpoint, so the model still reads everything it
+  covers, and the model's summary replaces it.
+- **Clocks.** Leases and pauses are stored in wall-clock time, because several machines read them. A wall clock can
+  jump, so neither is trusted beyond its own length: one that ends later than its length from now, or that has been
+  unchanged for its length by this process's monotonic clock, is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import os
+import secrets
+import sys
+import time
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from hashlib import blake2b
 
-from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
-from turnfold.memory.notes import StandIn, stand_in_document
-from turnfold.memory.waiting import Way
-from turnfold.memory.writers import ExtractiveWriter, SummaryTask, SummaryWriter
-from turnfold.records import Checkpoint, Document, Entry, encode_message
-from turnfold.records.json_text import check_text, plain_text
-from turnfold.stores.protocol import Scope, Store
-from turnfold.summary import Passage, as_summary, check_fidelity, passages_of, with_annex
-from turnfold.summary.fidelity import SourceFacts, source_facts, without_annex
-from turnfold.summary.reading import CountedOnce, Reading
-from turnfold.summary.speakers import split_prefix
-from turnfold.tokens import TokenCounter, clip
+import msgspec
 
-__all__ = ("STEP_TOKENS", "FoldRange", "Folder", "lowest_trust")
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, SummaryFailed
+from turnfold.fold import (
+    MemoizedCounter,
+    Passage,
+    ReadCache,
+    SourceFacts,
+    as_summary,
+    check_fidelity,
+    check_threshold,
+    passages_of,
+    source_facts,
+    split_prefix,
+    with_annex,
+    without_annex,
+)
+from turnfold.memory.conversation import erased
+from turnfold.memory.summarizers import ExtractiveWriter, SummaryTask, SummaryWriter
+from turnfold.records import (
+    FOLDING,
+    SESSION,
+    STAND_IN,
+    Checkpoint,
+    Document,
+    Entry,
+    FoldingNote,
+    StandIn,
+    StandInNote,
+    check_text,
+    encode_message,
+    plain_text,
+    read_note,
+    stand_in_document,
+    write_note,
+)
+from turnfold.runtime import Runtime
+from turnfold.stores import Scope, Store, log_mark
+from turnfold.telemetry import Meter
+from turnfold.text import clip
+from turnfold.tokens import TokenCounter
 
+__all__ = (
+    "STEP_TOKENS",
+    "FoldManager",
+    "FoldMode",
+    "FoldPolicy",
+    "FoldRange",
+    "Folder",
+    "MemoryMode",
+)
+
+
+_log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
-"""Tokens of conversation one step folds at most, the last span aside."""
+"""The most tokens of conversation that one step folds; the last span may exceed it."""
 _ANNEX_SHARE = 0.25
-"""Part of a summary's limit that a model's text gives up where it lost facts."""
+"""Share of a summary's limit that is used to list facts the model's text lost."""
 _CALLER = "caller"
+_LONGEST_PAUSE = 300.0
+_MICRO = 1_000_000
+_MAX_SEEN = 8
 _TRUST = ("system", "assistant", "user", "tool")
-"""Who may be believed, most first. A summary is no more trusted than the least trusted of what it covers."""
+"""Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldRange:
-    """What a fold covers, pinned when it began."""
+    """The entries a fold covers, fixed when it began."""
 
     previous: Checkpoint | None
-    """The checkpoint that is live."""
+    """The live checkpoint."""
     after: int
     """The last seq that needs no folding: covered by `previous`, or cleared."""
     upto: int
     limit: int
-    """Tokens the summary may have."""
+    """The most tokens of the summary."""
     cleared: int = 0
     """The last seq that was cleared."""
     seen: tuple[int, int] | None = None
-    """Seq and epoch of the newest entry when it was pinned: a store that has no such entry is in another history."""
+    """Seq and epoch of the newest entry when the range was fixed: a store without it has another history."""
 
     @property
     def by_caller(self) -> bool:
-        """Whether the summary so far was written by the caller, who may write what looks like an annex."""
+        """True if the caller wrote the previous summary, which may contain text that looks like an annex."""
         return self.previous is not None and self.previous.model == _CALLER
 
     @property
-    def so_far(self) -> str:
-        """The summary to go on from; empty where what it covers was cleared."""
+    def previous_text(self) -> str:
+        """The previous summary to continue from; empty if what it covers was cleared."""
         previous = self.previous
         if previous is None or previous.upto <= self.cleared or previous.upto < self.after:
             return ""
@@ -76,76 +141,61 @@ class Folder:
     conversation: str
     counter: TokenCounter
     writer: SummaryWriter
-    way: Way
-    counted: CountedOnce = field(init=False, repr=False, compare=False)
-    """What the lines of the last summary cost: the next one keeps most of them."""
+    runtime: Runtime
+    counted: MemoizedCounter = field(init=False, repr=False, compare=False)
+    """Cached token counts of the lines of the last summary: the next one keeps most of them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "counted", CountedOnce(self.counter.count_text))
+        object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the beginning of a range; None when another was faster or the conversation is gone."""
-        writer, reading = self.writer, Reading()
-        entries = await self._entries(fold)
+        """Fold the beginning of a range; None if another process was faster or the conversation is gone."""
+        writer, reading = self.writer, ReadCache()
+        entries = await self._read(fold)
         if not entries:
             return None
-        passages = passages_of(
-            [entry.message for entry in entries if entry.message.role != "system"],
-            first=entries[0].seq,
-        )
-        facts = source_facts([*_before(fold), *passages], reading=reading)
+        passages = _passages(entries)
+        facts = source_facts([*_summary_passages(fold), *passages], reading=reading)
         text = ""
-        if passages or fold.so_far:
-            text = await self._text(passages, facts, fold, reading)
+        if passages or fold.previous_text:
+            text = await self._write_summary(passages, facts, fold, reading)
         fidelity = check_fidelity(facts, text, reading=reading).score
         self.counted.keep([text, *text.splitlines()])
         return await self.commit(fold, entries, text, fidelity=fidelity, model=writer.name)
 
     async def extract(
-        self, fold: FoldRange, so_far: StandIn | None, *, upto: int, tokens: int
+        self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> Document | None:
-        """Extend an extract over the entries up to `upto`; None when there is nothing to add.
+        """Extend an extract over the entries up to `upto`; None if there is nothing to add.
 
         It reads about `tokens` of the log at most, so a longer range is covered in several calls.
         """
-        after = max(fold.after, so_far.upto if so_far else 0)
-        entries = await self._entries(replace(fold, after=after, upto=upto), tokens=tokens)
+        after = max(fold.after, current.upto if current else 0)
+        entries = await self._read(replace(fold, after=after, upto=upto), tokens=tokens)
         if not entries:
             return None
-        said = [entry.message for entry in entries if entry.message.role != "system"]
-        previous = so_far.text if so_far else fold.so_far
-        task = SummaryTask(
-            passages_of(said, first=entries[0].seq), previous, fold.limit, self.counted, Reading()
-        )
-        text = (await self._written(task, ExtractiveWriter())).strip() if said or previous else ""
+        passages = _passages(entries)
+        previous = current.text if current else fold.previous_text
+        task = SummaryTask(passages, previous, fold.limit, self.counted, ReadCache())
+        text = ""
+        if passages or previous:
+            text = (await self._ask_writer(task, ExtractiveWriter())).strip()
         return stand_in_document(entries[-1].seq, text)
 
     async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
-        """Fold the whole range behind a summary the caller wrote, which is kept as it is."""
+        """Fold the whole range with a summary written by the caller, which is stored unchanged."""
         if not text.strip():
             raise SummaryFailed(
-                "the summary given is empty: nothing would stand for what it covers"
+                f"the given summary is empty: it must stand for entries {fold.after + 1} to {fold.upto}"
             )
-        entries: list[Entry] = []
-        while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
-            entries.extend(page)
+        entries = await self._read(fold, tokens=sys.maxsize)
         if not entries or entries[-1].seq < fold.upto:
-            raise self._erased()
-        passages = passages_of(
-            [entry.message for entry in entries if entry.message.role != "system"],
-            first=fold.after + 1,
-        )
-        fidelity = check_fidelity([*_before(fold), *passages], text).score
+            raise erased(self.conversation)
+        fidelity = check_fidelity([*_summary_passages(fold), *_passages(entries)], text).score
         landed = await self.commit(fold, entries, text, fidelity=fidelity, model=_CALLER)
-        if landed is None and not await self._page(fold.after, fold.upto):
-            raise self._erased()
+        if landed is None and not await self._read_page(fold.after, fold.upto):
+            raise erased(self.conversation)
         return landed
-
-    def _erased(self) -> ConversationDeleted:
-        """The error of a caller whose conversation was erased while its summary was on its way."""
-        return ConversationDeleted(
-            f"conversation {self.conversation!r} has been erased; use another id"
-        )
 
     async def commit(
         self,
@@ -156,7 +206,7 @@ class Folder:
         fidelity: float,
         model: str,
     ) -> Checkpoint | None:
-        """Make the summary of these entries live; None when it no longer follows the live one."""
+        """Make the summary of these entries live; None if `fold.previous` is no longer the live checkpoint."""
         previous = fold.previous
         digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
         for entry in entries:
@@ -172,7 +222,9 @@ class Folder:
             text=text,
             digest=digest.hexdigest(),
             model=model,
-            trust=lowest_trust(entries, previous.trust if fold.so_far and previous else "system"),
+            trust=_lowest_trust(
+                entries, previous.trust if fold.previous_text and previous else "system"
+            ),
             fidelity=fidelity,
         )
         try:
@@ -185,26 +237,29 @@ class Folder:
         except (Conflict, ConversationDeleted):
             return None
 
-    async def _text(
+    async def _write_summary(
         self,
         passages: Sequence[Passage],
         facts: SourceFacts,
         fold: FoldRange,
-        reading: Reading,
+        reading: ReadCache,
     ) -> str:
+        """Ask the writer for a summary within the limit; appends the facts that a model's text lost."""
         count, writer = self.counted, self.writer
         extractive = isinstance(writer, ExtractiveWriter)
-        # A model is not sent what was added to its last summary: those facts are checked for, and added, again.
-        previous = fold.so_far if extractive or fold.by_caller else without_annex(fold.so_far)
+        # A model is not sent the annex of its last summary: those facts are checked for, and added, again.
+        previous = fold.previous_text
+        if not extractive and not fold.by_caller:
+            previous = without_annex(previous)
         task = SummaryTask(passages, previous, fold.limit, count, reading)
-        text = (await self._written(task, writer)).strip()
-        if not extractive:  # whoever wrote it: no line of it may look like the structure around it
+        text = (await self._ask_writer(task, writer)).strip()
+        if not extractive:  # no line of a foreign text may look like the structure around it
             text = as_summary(text, {passage.speaker for passage in passages}).strip()
         if not extractive or count(text) > fold.limit:
             text = clip(text, fold.limit, count)
         if not text:
-            raise SummaryFailed("the summariser answered without text")
-        # The extract was chosen for its facts: cutting it to make room for more of them loses more than it adds.
+            raise SummaryFailed(f"the summariser {writer.name!r} returned an empty text")
+        # An extract was chosen for its facts: cutting it to make room for an annex loses more than it adds.
         if extractive:
             return text
         lost = check_fidelity(facts, text, reading=reading)
@@ -215,22 +270,20 @@ class Folder:
             text, lost = shorter, check_fidelity(facts, shorter, reading=reading)
         return with_annex(text, lost, limit=fold.limit, count=count)
 
-    async def _written(self, task: SummaryTask, writer: SummaryWriter) -> str:
+    async def _ask_writer(self, task: SummaryTask, writer: SummaryWriter) -> str:
         try:
-            text = await writer.write(task, self.way)
+            text = await writer.write(task, self.runtime)
             return check_text(plain_text(text, path="summary"), path="summary")
         except SummaryFailed:
             raise
-        except (
-            Exception
-        ) as error:  # whatever a model raises, and what no store can hold, is one failed attempt
+        except Exception as error:  # raised by a model, or by a text that no store can hold
             raise SummaryFailed(f"the summariser failed: {type(error).__name__}") from error
 
-    async def _entries(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
-        """Read the entries of one step: up to `tokens`, then on to the end of the span."""
+    async def _read(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
+        """Read the entries of one step: up to `tokens`, then to the end of the span."""
         entries: list[Entry] = []
         used = 0
-        while page := await self._page(entries[-1].seq if entries else fold.after, fold.upto):
+        while page := await self._read_page(entries[-1].seq if entries else fold.after, fold.upto):
             for entry in page:
                 if used >= tokens and entry.message.role != "tool":
                     return entries
@@ -238,7 +291,7 @@ class Folder:
                 used += entry.tokens
         return entries
 
-    async def _page(self, after: int, upto: int) -> list[Entry]:
+    async def _read_page(self, after: int, upto: int) -> list[Entry]:
         if after >= upto:
             return []
         return await self.store.read(
@@ -246,14 +299,323 @@ class Folder:
         )
 
 
-def lowest_trust(entries: Sequence[Entry], previous: str) -> str:
-    """The least trusted voice among the entries and what the summary so far covers."""
-    voices = {entry.message.role for entry in entries} | {previous}
-    known = [voice for voice in _TRUST if voice in voices]
-    return known[-1] if known and voices <= set(_TRUST) else "tool"
+def _lowest_trust(entries: Sequence[Entry], previous: str) -> str:
+    """Return the least trusted role among the entries and those behind the previous summary."""
+    roles = {entry.message.role for entry in entries} | {previous}
+    return max(roles, key=_TRUST.index) if roles <= set(_TRUST) else "tool"
 
 
-def _before(fold: FoldRange) -> list[Passage]:
-    """The summary so far, line by line under the names in it: one name more would pile up from fold to fold."""
-    lines = (split_prefix(line.removeprefix("- ")) for line in fold.so_far.splitlines())
+def _passages(entries: Sequence[Entry]) -> list[Passage]:
+    messages = [entry.message for entry in entries if entry.message.role != "system"]
+    return passages_of(messages, first=entries[0].seq)
+
+
+def _summary_passages(fold: FoldRange) -> list[Passage]:
+    """Split the previous summary into lines under the speakers named in it, so that names do not nest at each fold."""
+    lines = (split_prefix(line.removeprefix("- ")) for line in fold.previous_text.splitlines())
     return [Passage(speaker, words, 0) for speaker, words in lines]
+
+
+class FoldMode(StrEnum):
+    """When folds are made."""
+
+    MANUAL = "manual"
+    """Only by `checkpoint()`."""
+    INLINE = "inline"
+    """By `context()`, before it returns."""
+    BACKGROUND = "background"
+    """By `context()`, which does not wait for the fold."""
+
+
+class MemoryMode(StrEnum):
+    """The part of the history that contexts show."""
+
+    FULL_HISTORY = "FULL_HISTORY"
+    """Everything that fits the budget: before the first checkpoint, and while folding fails without a stand-in."""
+    SUMMARY_N = "SUMMARY_N"
+    """A summary and the newest turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPolicy:
+    """The folding options of a memory."""
+
+    mode: FoldMode = FoldMode.INLINE
+    writer: SummaryWriter = field(default_factory=ExtractiveWriter)
+    threshold: float = 0.75
+    """Share of the budget at which folding is due."""
+    keep_turns: int = 8
+    """Newest turns that stay verbatim if the budget allows."""
+    retries: int = 3
+    """Attempts after the first before a session reports that it is back to its full history."""
+    backoff: float = 1.0
+    """Seconds before the second attempt; twice as long before each further one."""
+    lease: float = 120.0
+    """Seconds after which another process may take over."""
+    stand_in: bool = True
+    """True if an extract stands in for messages that left the window before their fold landed."""
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold, self.keep_turns)
+        for name in ("retries", "backoff", "lease"):
+            if getattr(self, name) < 0:
+                raise InvalidOption(f"{name}={getattr(self, name)} must not be negative")
+
+
+@dataclass(slots=True)
+class FoldManager:
+    """Makes the folds of one conversation: lease, retries, stand-in, background work."""
+
+    folder: Folder
+    policy: FoldPolicy
+    clock: Callable[[], int]
+    meter: Meter
+    monotonic: Callable[[], float] = time.monotonic
+    _seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
+    """When each end of a lease or pause was first seen, by the monotonic clock."""
+    _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
+    _handle_lock: AbstractAsyncContextManager[None] = field(init=False)
+    """Held by the one fold that this handle makes at a time."""
+    _finished: int = field(default=0, init=False)
+    """Number of folds of this handle that finished, successful or not."""
+
+    def __post_init__(self) -> None:
+        self._handle_lock = self.folder.runtime.lock()
+
+    async def status(self) -> FoldingNote:
+        """Read the lease and the recent failures."""
+        return (await self._read_lease())[0]
+
+    async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
+        """Return what a context shows of the past now."""
+        if stand_in is not None:
+            return MemoryMode.SUMMARY_N
+        written = live is not None and (bool(live.model) or not self.policy.stand_in)
+        if live is None or (written and (await self.status()).failures > self.policy.retries):
+            return MemoryMode.FULL_HISTORY
+        return MemoryMode.SUMMARY_N
+
+    async def step(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold one step; None if another process holds the lease or was faster, or during the pause after a failure."""
+        return await self._one_at_a_time(fold, self._step)
+
+    async def whole(
+        self, fold: FoldRange, on_progress: Callable[[int, int], None] | None = None
+    ) -> Checkpoint | None:
+        """Fold all steps and return the last checkpoint; `on_progress(entries done, entries in all)` after each."""
+        return await self._one_at_a_time(fold, lambda current: self._steps(current, on_progress))
+
+    async def _one_at_a_time(
+        self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
+    ) -> Checkpoint | None:
+        """Run a fold after those of this handle have finished; entries they folded meanwhile are not folded again."""
+        finished = self._finished
+        async with self._handle_lock:
+            try:
+                if finished != self._finished:
+                    fold = await self._current(fold)
+                    if fold.after >= fold.upto:
+                        return fold.previous
+                return await work(fold)
+            finally:
+                self._finished += 1
+
+    async def _step(self, fold: FoldRange) -> Checkpoint | None:
+        if not await self._claim():
+            return None
+        try:
+            landed = await self.folder.step(fold)
+        except SummaryFailed as failure:
+            if self.folder.runtime.stopping:  # cancelled by this program: not the model's failure
+                await self._release(failures=None)
+            else:
+                await self._record_failure(failure)
+            raise
+        except (Exception, CancelledError):
+            await self._release(failures=None)
+            raise
+        await self._release(failures=0)
+        self._count_metrics(landed, fold)
+        return landed
+
+    async def _steps(
+        self, fold: FoldRange, on_progress: Callable[[int, int], None] | None
+    ) -> Checkpoint | None:
+        landed: Checkpoint | None = None
+        first = fold.after
+        while fold.after < fold.upto:
+            step = await self._step(fold)
+            if step is None:
+                break
+            landed = step
+            fold = replace(fold, previous=step, after=step.upto)
+            if on_progress is not None:
+                on_progress(step.upto - first, fold.upto - first)
+        return landed
+
+    async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
+        """Fold with a summary written by the caller."""
+        landed = await self.folder.given(fold, text)
+        if landed is not None and (await self.status()).failures:
+            await self._release(failures=0)
+        self._count_metrics(landed, fold)
+        return landed
+
+    async def stand_in(
+        self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
+    ) -> bool:
+        """Cover messages that left the window with an extract until their fold lands; True if anything was added.
+
+        Needs no lease and does not wait for a process that calls the model. If the memory's summaries are extracts, it
+        is committed as a checkpoint; otherwise it is a stand-in that the model's summary replaces later. About
+        `tokens` of the log are read.
+        """
+        if not self.policy.stand_in:
+            return False
+        if isinstance(self.folder.writer, ExtractiveWriter):
+            return await self._extract_steps(replace(fold, upto=upto), tokens)
+        made = await self.folder.extract(fold, current, upto=upto, tokens=tokens)
+        if made is None:
+            return False
+        await self._store_stand_in(made, fold)
+        fields = {"event": "fold_stood_in", "conversation": self._log_id}
+        _log.info("an extract stands in for a summary that is not ready", extra=fields)
+        return True
+
+    async def _extract_steps(self, fold: FoldRange, tokens: int) -> bool:
+        """Commit extracts step by step, without the lease: the first to commit wins."""
+        fold, landed = await self._current(fold), False
+        for _ in range(1 + tokens // STEP_TOKENS):
+            if fold.after >= fold.upto:
+                return True
+            step = await self.folder.step(fold)
+            self._count_metrics(step, fold)
+            if step is None:
+                return True  # another process was faster: its checkpoint is read next
+            fold, landed = replace(fold, previous=step, after=step.upto), True
+        return landed
+
+    async def _store_stand_in(self, made: Document, fold: FoldRange) -> None:
+        """Store a stand-in and make it the current one; `Conflict` if another process was faster."""
+        folder = self.folder
+        place = folder.scope, folder.conversation
+        named = await folder.store.get_document(*place, SESSION, STAND_IN)
+        await folder.store.put_document(*place, made, seen=fold.seen)
+        note = StandInNote(key=made.key, upto=StandIn.read(made).upto)
+        await folder.store.put_document(
+            *place,
+            write_note(SESSION, STAND_IN, note),
+            expect=named.version if named else 0,
+            seen=fold.seen,
+        )
+
+    def begin(self, fold: FoldRange) -> bool:
+        """Fold in the background; False if that is already running."""
+        name = f"fold {self._log_id}"  # the name of a thread or task, which appears in logs
+        return self.folder.runtime.begin(name, lambda: self._in_background(fold))
+
+    async def _in_background(self, fold: FoldRange) -> None:
+        runtime, pause = self.folder.runtime, self.policy.backoff
+        for attempt in range(self.policy.retries + 1):
+            try:
+                await self.whole(await self._current(fold))
+            except SummaryFailed:
+                if attempt == self.policy.retries or runtime.stopping:
+                    return
+                await runtime.pause(pause * 1.05 + 0.01)  # until just after the stored pause
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as error:  # folding is due again with the next call
+                kind = type(error).__name__
+                fields = {"event": "folding_stopped", "conversation": self._log_id, "error": kind}
+                _log.warning("folding stopped: %s", kind, extra=fields)
+                return
+            else:
+                return
+
+    async def _current(self, fold: FoldRange) -> FoldRange:
+        """Return the rest of a range after the live checkpoint: steps that landed are not repeated."""
+        folder = self.folder
+        live = await folder.store.live_checkpoint(folder.scope, folder.conversation)
+        after = max(fold.after, live.upto if live else 0)
+        return replace(fold, previous=live, after=after)
+
+    async def _claim(self) -> bool:
+        note, version = await self._read_lease()
+        now, lease = self.clock(), self.policy.lease
+        taken = note.owner not in ("", self._owner) and self._is_active(note.until, lease)
+        if taken or self._is_active(note.not_before, _LONGEST_PAUSE):
+            return False
+        until = now + int(lease * _MICRO)
+        claimed = msgspec.structs.replace(note, owner=self._owner, until=until)
+        return await self._write_lease(claimed, version)
+
+    def _is_active(self, end: int, length: float) -> bool:
+        """Return True if a lease or pause of `length` seconds that ends at `end` is not over; see Clocks above."""
+        left = (end - self.clock()) / _MICRO
+        if not 0 < left <= length:
+            return False
+        return self.monotonic() - self._seen_at(end) < length
+
+    def _seen_at(self, end: int) -> float:
+        """Return when this handle first saw a lease or pause with this end, by the monotonic clock."""
+        seen = self._seen.setdefault(end, self.monotonic())
+        while len(self._seen) > _MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
+        return seen
+
+    async def _release(self, *, failures: int | None) -> None:
+        note, version = await self._read_lease()
+        failures = note.failures if failures is None else failures
+        if note.owner in ("", self._owner):
+            error = note.error if failures else ""
+            await self._write_lease(FoldingNote(failures=failures, error=error), version)
+
+    async def _record_failure(self, failure: SummaryFailed) -> None:
+        cause = failure.__cause__ or failure
+        kind = type(cause).__name__
+        note, version = await self._read_lease()
+        failures = note.failures + 1
+        wait = min(self.policy.backoff * 2 ** (failures - 1), _LONGEST_PAUSE)
+        not_before = self.clock() + int(wait * _MICRO)
+        self.meter.add("fold_failures")
+        fields = {"event": "fold_failed", "conversation": self._log_id, "error": kind}
+        _log.warning(
+            "folding failed (%s), attempt %d: using the last good window",
+            kind,
+            failures,
+            extra={**fields, "attempt": failures},
+        )
+        await self._write_lease(
+            FoldingNote(failures=failures, not_before=not_before, error=kind), version
+        )
+
+    async def _read_lease(self) -> tuple[FoldingNote, int]:
+        folder = self.folder
+        document = await folder.store.get_document(
+            folder.scope, folder.conversation, SESSION, FOLDING
+        )
+        return read_note(document, FoldingNote), document.version if document else 0
+
+    async def _write_lease(self, note: FoldingNote, version: int) -> bool:
+        folder = self.folder
+        document = write_note(SESSION, FOLDING, note)
+        try:
+            await folder.store.put_document(
+                folder.scope, folder.conversation, document, expect=version
+            )
+        except (Conflict, ConversationDeleted):
+            return False
+        return True
+
+    @property
+    def _log_id(self) -> str:
+        return log_mark(self.folder.scope.tenant, self.folder.conversation)
+
+    def _count_metrics(self, landed: Checkpoint | None, fold: FoldRange) -> None:
+        if landed is None:
+            self.meter.add("folds_lost")
+            return
+        self.meter.add("checkpoints")
+        self.meter.observe("checkpoint_entries", landed.upto - fold.after)
+        self.meter.observe("summary_tokens", self.folder.counted(landed.text))
+        self.meter.observe("summary_fidelity", landed.fidelity)

@@ -1,9 +1,9 @@
-"""`recall_context` for a session: the tool by which a model brings back what was folded.
+"""`recall_context`: the tool with which a model reads earlier messages of a session, folded (compacted) or not.
 
-One description for every framework and provider, so that each adapter only carries it over. A model may ask by words,
-by turn numbers (the headings of what it was shown name them) or by a stretch of the log, in one way per call and always
-under a token limit; the answer says what did not fit and how to ask for it. Whatever is wrong with a question is an
-answer too, because the model is who can mend it.
+One description for all frameworks and providers; adapters only translate it. A model asks by words, by turn numbers (as
+shown in the headings of its context) or by a range of the log: one of these per call, always under a token limit. The
+result says what did not fit and how to ask for it. Invalid arguments give a result that begins with "error:" instead of
+an exception, because the model can correct them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from typing import Final, cast
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.session import AsyncSession
-from turnfold.memory.tail import Recalled, recalled_text
+from turnfold.memory.tail import recalled_text
 from turnfold.records import Entry
-from turnfold.tokens import clip
+from turnfold.search import Recalled
+from turnfold.text import clip
 
-__all__ = ("RECALL_CONTEXT", "RecallTool", "recall_parameters")
+__all__ = (
+    "RECALL_CONTEXT",
+    "RecallTool",
+    "recall_parameters",
+)
+
 
 RECALL_CONTEXT: Final = "recall_context"
 
@@ -52,12 +58,12 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
 }
 _PAGE = 200
 _SPARE = 64
-"""Tokens kept for saying what did not fit."""
+"""Tokens reserved to say what did not fit."""
 _NOTHING = "Nothing was found. 没有找到相关内容。"
 
 
 class RecallTool:
-    """The tool, over one session."""
+    """The `recall_context` tool of one session."""
 
     name = RECALL_CONTEXT
     description = _DESCRIPTION
@@ -65,16 +71,16 @@ class RecallTool:
     def __init__(self, session: AsyncSession, *, max_tokens: int = 2000) -> None:
         recall_parameters(max_tokens=max_tokens)
         self._session = session
-        self._most = max_tokens
+        self._max_tokens = max_tokens
 
     @property
     def parameters(self) -> dict[str, object]:
         """JSON schema of the arguments."""
-        return recall_parameters(max_tokens=self._most)
+        return recall_parameters(max_tokens=self._max_tokens)
 
     @property
     def schema(self) -> dict[str, object]:
-        """The tool as OpenAI's Chat interface writes it; the wire translates."""
+        """The tool in the form of OpenAI's Chat Completions API."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -83,28 +89,28 @@ class RecallTool:
         return {"type": "function", "function": function}
 
     async def call(self, arguments: Mapping[str, object]) -> str:
-        """The passages asked for, fenced as data, in at most `max_tokens`; or what is wrong with the question."""
+        """Return the requested passages, fenced as data, within `max_tokens`; or an error text for the model."""
         given = {key: value for key, value in arguments.items() if value is not None}
         unknown = sorted(given.keys() - _FIELDS.keys())
         if unknown:
             return f"error: unknown arguments {', '.join(unknown)}; known: {', '.join(_FIELDS)}"
-        limit = _whole(given.get("max_tokens", self._most), least=_SPARE)
+        limit = _whole(given.get("max_tokens", self._max_tokens), least=_SPARE)
         if limit is None:
             return f"error: max_tokens={given.get('max_tokens')!r} must be a whole number, at least {_SPARE}"
-        if limit > self._most:
-            return f"error: max_tokens={limit:,} is more than the {self._most:,} this tool may show"
-        ways = _ways(given)
-        if len(ways) > 1:
+        if limit > self._max_tokens:
+            return f"error: max_tokens={limit:,} is more than the {self._max_tokens:,} this tool may show"
+        modes = _modes(given)
+        if len(modes) > 1:
             return (
-                f"error: {' and '.join(ways)} are {len(ways)} ways of asking, and nothing was looked for: "
+                f"error: {' and '.join(modes)} are {len(modes)} ways of asking, and nothing was looked for: "
                 "ask in one way per call, and call once for each. 每次调用只用一种方式，请分开调用。"
             )
-        if ways:
-            given = {key: value for key, value in given.items() if not _empty(value)}
+        if modes:
+            given = {key: value for key, value in given.items() if not _is_empty(value)}
         if "turn_numbers" in given:
             return await self._turns(given["turn_numbers"], limit)
         if "first_seq" in given or "last_seq" in given:
-            return await self._stretch(given.get("first_seq"), given.get("last_seq"), limit)
+            return await self._range(given.get("first_seq"), given.get("last_seq"), limit)
         return await self._words(given.get("query", ""), limit)
 
     async def _words(self, query: object, limit: int) -> str:
@@ -123,7 +129,7 @@ class RecallTool:
             entries += await self._session.turn(turn)
         return self._shown(entries, limit)
 
-    async def _stretch(self, first: object, last: object, limit: int) -> str:
+    async def _range(self, first: object, last: object, limit: int) -> str:
         start = _whole(1 if first is None else first, least=1)
         stop = _whole(start if last is None else last, least=1)
         if start is None or stop is None or stop < start:
@@ -141,15 +147,15 @@ class RecallTool:
         return self._shown(entries, limit, last=stop)
 
     def _shown(self, entries: Sequence[Entry], limit: int, *, last: int = 0) -> str:
-        asked = [found for entry in entries if (found := _said_in(entry)) is not None]
-        if not asked:
+        passages = [found for entry in entries if (found := _as_recalled(entry)) is not None]
+        if not passages:
             return _NOTHING
         count = self._session.counter.count_text
-        whole = recalled_text(asked)
+        whole = recalled_text(passages)
         if count(whole) <= limit:
             return whole
-        shown, notes = _fitting(asked, limit - _SPARE, count)
-        left = asked[len(shown) :]
+        shown, notes = _fitting(passages, limit - _SPARE, count)
+        left = passages[len(shown) :]
         if left:
             upto = max(last, left[-1].seq)
             notes.append(f"For the rest ask first_seq={left[0].seq}, last_seq={upto}.")
@@ -157,32 +163,29 @@ class RecallTool:
 
 
 def recall_parameters(*, max_tokens: int) -> dict[str, object]:
-    """JSON schema of the arguments, with the most tokens that may be asked for."""
+    """Return the JSON schema of the arguments, with the limit of `max_tokens`."""
     if max_tokens < 4 * _SPARE:
         raise InvalidOption(
-            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are kept to say what did not fit"
+            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved to say what did not fit"
         )
     fields = {name: dict(field) for name, field in _FIELDS.items()}
     fields["max_tokens"] |= {"maximum": max_tokens}
     return {"type": "object", "properties": fields, "additionalProperties": False}
 
 
-def _ways(given: Mapping[str, object]) -> list[str]:
-    """The ways in which something is asked; an empty text or list, as some models fill in every field, asks nothing."""
-    asked: list[str] = []
-    for way in (("query",), ("turn_numbers",), ("first_seq", "last_seq")):
-        names = [name for name in way if name in given and not _empty(given[name])]
-        if names:
-            asked.append(", ".join(names))
-    return asked
+def _modes(given: Mapping[str, object]) -> list[str]:
+    """Return the argument names of each mode in use; empty values do not count, as some models fill in every field."""
+    modes = (("query",), ("turn_numbers",), ("first_seq", "last_seq"))
+    used = [[name for name in mode if not _is_empty(given.get(name, ""))] for mode in modes]
+    return [", ".join(names) for names in used if names]
 
 
-def _empty(value: object) -> bool:
+def _is_empty(value: object) -> bool:
     return value == [] or (isinstance(value, str) and not value.strip())
 
 
-def _said_in(entry: Entry) -> Recalled | None:
-    """An entry as it is shown, its tool calls included; None where there is nothing to show."""
+def _as_recalled(entry: Entry) -> Recalled | None:
+    """Return an entry in the form to show, with its tool calls; None if there is nothing to show."""
     message = entry.message
     if message.role == "system":
         return None
@@ -196,32 +199,32 @@ def _said_in(entry: Entry) -> Recalled | None:
 
 
 def _fitting(
-    asked: Sequence[Recalled], room: int, count: Callable[[str], int]
+    passages: Sequence[Recalled], room: int, count: Callable[[str], int]
 ) -> tuple[list[Recalled], list[str]]:
-    """What fits, from the first on, and what is to be said about it; a first one too long alone is cut."""
-    low, high = 0, len(asked)
+    """Return the first entries that fit, and notes for the model; a first entry that alone is too long is cut."""
+    low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2
-        if count(recalled_text(asked[:middle])) <= room:
+        if count(recalled_text(passages[:middle])) <= room:
             low = middle
         else:
             high = middle - 1
     if low:
-        return list(asked[:low]), []
-    first = asked[0]
+        return list(passages[:low]), []
+    first = passages[0]
     note = f"Entry {first.seq} has {count(first.shown):,} tokens, more than fit: ask by query for a part of it."
-    kept = room - count(recalled_text([replace(first, excerpt="…")]))
-    while kept > 0:
-        shorter = replace(first, excerpt=f"{clip(first.shown, kept, count)}…")
+    left_tokens = room - count(recalled_text([replace(first, excerpt="…")]))
+    while left_tokens > 0:
+        shorter = replace(first, excerpt=f"{clip(first.shown, left_tokens, count)}…")
         over = count(recalled_text([shorter])) - room
         if over <= 0:
             return [shorter], [note]
-        kept -= over
+        left_tokens -= over
     return [], [note]
 
 
 def _whole(value: object, *, least: int) -> int | None:
-    """A whole number, however a model wrote it; None for anything else."""
+    """Return a whole number from an int, float or text; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and value.strip().isdecimal():

@@ -1,167 +1,308 @@
-"""The live handle on a conversation: what a program holds.
+"""The session: the handle on one conversation that a program holds.
 
-Everything said goes to the log through it; every model call gets its context from it. It decides nothing that could
-differ between two processes: where the window begins, what is pinned, what was folded are all in the store, so any
-number of handles on one conversation build the same context, byte for byte.
+Every message goes to the log through it, and every model call gets its context from it. It decides nothing that could
+differ between two processes: where the window begins, what is pinned and what was folded (compacted) are all in the
+store, so any number of handles on one conversation build the same context, byte for byte.
+
+`AsyncState` holds the session's JSON values, `Pins` the texts that every call shows, `SessionStatus` its figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
-from turnfold.memory.assembling import Assembler, Tools, Wanted
-from turnfold.memory.calls import Calls
-from turnfold.memory.findings import AsyncFindings
-from turnfold.memory.fold_keeper import FoldKeeper, FoldMode
-from turnfold.memory.folding import Folder
-from turnfold.memory.follower import Follower, StateLock
-from turnfold.memory.forking import copy_conversation
-from turnfold.memory.manifests import Difference, Explanation, Manifest, compare
+from turnfold.findings import AsyncFindings
+from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
+from turnfold.memory.config import MemoryConfig, RecallMode
+from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
+from turnfold.memory.conversation import ConversationCache, StateLock
+from turnfold.memory.folding import Folder, FoldManager, FoldMode, MemoryMode
+from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
-from turnfold.memory.notes import (
-    CLEARED,
-    SESSION,
-    SYSTEM,
-    ClearedNote,
-    SystemNote,
-    write_note,
-)
-from turnfold.memory.pinboard import Pinboard
-from turnfold.memory.recalling import Recaller
-from turnfold.memory.saying import entries_of
-from turnfold.memory.session_status import SessionStatus
-from turnfold.memory.setting import RecallMode, Setting
-from turnfold.memory.state import AsyncState
-from turnfold.memory.tail import Recalled
+from turnfold.memory.recall import Recaller
+from turnfold.memory.tail import check_pins
 from turnfold.records import (
+    CLEARED,
+    PIN,
+    SESSION,
+    STATE,
+    SYSTEM,
     Checkpoint,
+    ClearedNote,
     Entry,
     NewEntry,
+    PinNote,
+    StateNote,
+    SystemNote,
     Usage,
     assistant,
+    check_text,
     encode_message,
+    entries_of,
+    freeze_object,
+    plain_text,
+    read_note,
     system,
+    thaw_object,
     tool,
     user,
+    write_note,
 )
-from turnfold.stores.protocol import Ability, Appended, Erasure, Scope, Store
-from turnfold.stores.within import ALL_ENTRIES, Within
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Ability, Appended, Erasure, Scope, Store
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
 
+__all__ = (
+    "AsyncSession",
+    "AsyncState",
+    "Pins",
+    "SessionStatus",
+)
+
+
 if TYPE_CHECKING:
-    from turnfold.memory.snapshots.history import AsyncSnapshots
+    from turnfold.snapshots import AsyncSnapshots
     from turnfold.wire import WireFormat
 
-__all__ = ("AsyncSession", "SessionStatus")
+
+_MAX_TRIES = 64
+"""Conflicts with other writers that one change of the state may meet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatus:
+    """The figures of a session."""
+
+    conversation: str
+    mode: MemoryMode
+    entries: int
+    turns: int
+    tokens: int
+    """Tokens of the whole log."""
+    checkpoint: str
+    """Id of the live checkpoint; empty before the first."""
+    covered: int
+    """The last seq that is folded or cleared."""
+    fold_failures: int
+    """Attempts to fold that failed since the last checkpoint."""
+    fold_error: str
+    """Kind of the last failure."""
+
+
+class AsyncState:
+    """JSON values by name, shared by all handles on a conversation. Concurrent changes of different names all hold."""
+
+    def __init__(self, cache: ConversationCache) -> None:
+        self._cache = cache
+
+    async def all(self) -> dict[str, object]:
+        """Return all values."""
+        return (await self._read())[0].values
+
+    async def get(self, name: str, default: object = None) -> object:
+        """Return one value."""
+        return (await self.all()).get(name, default)
+
+    async def set(self, name: str, value: object) -> None:
+        """Set one value."""
+        await self.update({name: value})
+
+    async def update(self, values: Mapping[str, object]) -> None:
+        """Set several values at once."""
+        checked = thaw_object(freeze_object(values, path="state"))
+        await self._change(lambda known: {**known, **checked})
+
+    async def remove(self, name: str) -> bool:
+        """Remove a value; return True if it was set."""
+        existed = name in await self.all()
+        await self._change(lambda known: {key: known[key] for key in known if key != name})
+        return existed
+
+    async def _read(self) -> tuple[StateNote, int]:
+        document = await self._cache.document(SESSION, STATE)
+        return read_note(document, StateNote), document.version if document else 0
+
+    async def _change(self, change: Callable[[dict[str, object]], dict[str, object]]) -> None:
+        cache = self._cache
+        for attempt in range(1, _MAX_TRIES + 1):
+            note, version = await self._read()
+            head = await cache.store.head(cache.scope, cache.conversation)
+            changed = StateNote(values=change(note.values), since=head.seq)
+            document = write_note(SESSION, STATE, changed)
+            try:
+                await cache.store.put_document(
+                    cache.scope, cache.conversation, document, expect=version
+                )
+            except Conflict:
+                if attempt == _MAX_TRIES:
+                    raise
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The pins of one conversation: texts that every call shows word for word.
+
+    A pin is shown, and removed, from the next user turn on, so that the prompt of a running turn stays the same; one
+    that was never shown leaves no trace. A pin that would not fit together with the others is refused, because it
+    would make every later context fail.
+    """
+
+    cache: ConversationCache
+    lock: AbstractAsyncContextManager[None]
+    """The session's lock."""
+    budget: Budget
+    """The memory's budget: its tail must hold all pins together."""
+
+    async def pin(self, content: str, key: str) -> str:
+        """Pin a text under a key, or under a key derived from the text."""
+        text = check_text(plain_text(content, path="content"), path="content")
+        if not text.strip():
+            raise InvalidOption("cannot pin an empty text: give content=")
+        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
+        cache = self.cache
+        async with self.lock:
+            await cache.refresh()
+            others = [pin.text for each, pin in cache.pins if each != name and not pin.until]
+            check_pins(others, self.budget, cache.counter, new=text)
+            head = cache.head
+            await self._put(name, PinNote(text=text, since=head.seq, order=head.generation))
+        return name
+
+    async def unpin(self, key: str) -> bool:
+        """Remove a pin; return True if it was pinned."""
+        cache = self.cache
+        async with self.lock:
+            await cache.refresh()
+            pin = dict(cache.pins).get(key)
+            if pin is None or pin.until:
+                return False
+            until = cache.head.seq
+            if pin.since >= until:
+                await cache.store.drop_document(cache.scope, cache.conversation, PIN, key)
+            else:
+                await self._put(key, msgspec.structs.replace(pin, until=until))
+            return True
+
+    async def shown(self) -> dict[str, str]:
+        """Return the pinned texts by key, oldest first."""
+        async with self.lock:
+            await self.cache.refresh()
+            return {key: pin.text for key, pin in self.cache.pins if not pin.until}
+
+    async def _put(self, key: str, note: PinNote) -> None:
+        cache = self.cache
+        document = write_note(PIN, key, note)
+        await cache.store.put_document(cache.scope, cache.conversation, document)
 
 
 class AsyncSession:
-    """One conversation."""
+    """The handle on one conversation, for programs with an event loop."""
 
-    def __init__(self, conversation: str, setting: Setting) -> None:
+    def __init__(self, conversation: str, config: MemoryConfig) -> None:
         self.id = conversation
-        self._setting = setting
-        self._store, self._scope = setting.store, setting.scope
-        self._follower = Follower(self._store, self._scope, conversation, setting.counter)
-        self._in_order = Ability.IN_ORDER in setting.store.abilities
-        self._turnstile = StateLock(setting.way.turnstile(), self._forget)
-        self.telling: AbstractAsyncContextManager[None] = setting.way.turnstile()
-        """For who sets the system message and makes a context under it; the same one may not enter twice."""
+        self._config = config
+        self._store, self._scope = config.store, config.scope
+        self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
+        self._in_order = Ability.IN_ORDER in config.store.abilities
+        self._lock = StateLock(config.runtime.lock(), self._reset)
+        self.system_lock: AbstractAsyncContextManager[None] = config.runtime.lock()
+        """Lock for a caller that sets the system message and builds a context with it; not reentrant."""
         folder = Folder(
             self._store,
             self._scope,
             conversation,
-            setting.counter,
-            setting.policy.writer,
-            setting.way,
+            config.counter,
+            config.policy.writer,
+            config.runtime,
         )
-        self._keeper = FoldKeeper(folder, setting.policy, setting.clock, setting.meter)
-        self._calls = Calls(self._follower, setting.clock)
-        embedder = setting.embedder
-        self._meanings = Meanings(setting, conversation, embedder) if embedder else None
-        self._recaller = Recaller(setting, self._follower, self._meanings)
-        self._assembler = Assembler(
-            setting, self._follower, self._keeper, self._calls, self._recaller
+        self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
+        self._calls = CallLog(self._cache, config.clock)
+        embedder = config.embedder
+        self._meanings = Meanings(config, conversation, embedder) if embedder else None
+        self._recaller = Recaller(config, self._cache, self._meanings)
+        self._builder = ContextBuilder(
+            config, self._cache, self._folds, self._calls, self._recaller
         )
-        self._state = AsyncState(self._follower)
-        self._pinboard = Pinboard(self._follower, self._turnstile, setting.budget)
-        self._findings = AsyncFindings(self._follower, self._turnstile, setting.clock)
+        self._state = AsyncState(self._cache)
+        self._pins = Pins(self._cache, self._lock, config.budget)
+        self._findings = AsyncFindings(self._cache, self._lock, config.clock)
         self._snapshots: AsyncSnapshots | None = None
 
     @property
     def counter(self) -> TokenCounter:
-        """What counts the tokens of this session."""
-        return self._setting.counter
+        """The token counter of this session."""
+        return self._config.counter
 
     @property
     def budget(self) -> Budget:
-        """What a call may spend where it does not say otherwise."""
-        return self._setting.budget
+        """The default budget of a call."""
+        return self._config.budget
 
     @property
     def store(self) -> Store:
-        """Where its memory keeps everything; for what is kept beside the log."""
+        """The store of its memory; for documents stored next to the log."""
         return self._store
 
     @property
     def scope(self) -> Scope:
-        """Whose data it may touch."""
+        """The scope (tenant) whose data it may access."""
         return self._scope
 
     @property
     def state(self) -> AsyncState:
-        """The session's state: JSON values by name, shared by all who hold this conversation."""
+        """The session's state: JSON values by name, shared by all handles on this conversation."""
         return self._state
 
     @property
     def findings(self) -> AsyncFindings:
-        """What tools found in this conversation, remembered by tool and arguments."""
+        """The findings (remembered tool results) of this conversation, by tool and arguments."""
         return self._findings
 
     @property
     def snapshots(self) -> AsyncSnapshots:
-        """The workspace of this conversation, turn by turn: taken, read back, compared."""
+        """The workspace snapshots of this conversation: take, read back and compare them, turn by turn."""
         if self._snapshots is None:
-            from turnfold.memory.snapshots.history import AsyncSnapshots
-            from turnfold.memory.snapshots.shelf import SnapshotShelf
+            from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
 
-            shelf = SnapshotShelf(self._store, self._scope, self.id)
+            storage = SnapshotStorage(self._store, self._scope, self.id)
             self._snapshots = AsyncSnapshots(
-                shelf, count=self._setting.counter.count_text, clock=self._setting.clock
+                storage, count=self._config.counter.count_text, clock=self._config.clock
             )
         return self._snapshots
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory this handle takes, about: its windows, and what it has read of snapshots and vectors."""
-        held = self._follower.held_bytes
-        if self._snapshots is not None:
-            held += self._snapshots.held_bytes
-        return held + (self._meanings.held_bytes if self._meanings is not None else 0)
+        """Approximate memory of this handle in bytes: its windows, and cached snapshots and vectors."""
+        caches = (self._cache, self._snapshots, self._meanings)
+        return sum(cache.held_bytes for cache in caches if cache is not None)
 
     @property
     def last_call(self) -> str:
-        """The call made last through this handle; empty before the first."""
+        """Name of the last call made through this handle; empty before the first."""
         return self._calls.last
 
     async def system(self, content: object) -> Appended | None:
-        """Make this the system message; None when it is already."""
+        """Replace the system message; None if it is the same already."""
         message = system(content)
         digest = blake2b(encode_message(message), digest_size=8).hexdigest()
-        async with self._turnstile:
+        async with self._lock:
             while True:
-                await self._follower.refresh()
-                current = self._follower.system
+                await self._cache.refresh()
+                current = self._cache.system
                 if [entry.message for entry in current] == [message]:
                     return None
-                # The same text after the same predecessor is the same change: a retry finds it under its name.
+                # The same text after the same predecessor is the same change: a retry finds it by its client id.
                 after = current[-1].seq if current else 0
                 done = await self._append([NewEntry(message, f"system:{after}:{digest}")], None)
                 if await self._show_system(done, {done.first}):
@@ -170,7 +311,7 @@ class AsyncSession:
     async def user(
         self, content: object, *, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """What the user said; starts a turn."""
+        """Append a user message; it starts a turn."""
         return await self.add(user(content, name=name), client_id=client_id)
 
     async def assistant(
@@ -181,50 +322,50 @@ class AsyncSession:
         name: str | None = None,
         client_id: str = "",
     ) -> Appended:
-        """What the model answered, with the tool calls it made."""
+        """Append the model's answer, with the tool calls it made."""
         message = assistant(content, tool_calls=tool_calls, name=name)
         return await self.add(message, client_id=client_id)
 
     async def tool(
         self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """What a tool answered to the call `tool_call_id`."""
+        """Append the result of the tool call `tool_call_id`."""
         message = tool(content, tool_call_id=tool_call_id, name=name)
         return await self.add(message, client_id=client_id)
 
     async def add(
         self, messages: object, *, client_id: str = "", expect: int | None = None
     ) -> Appended:
-        """Append a message, or several as one: all of them or none. Durable on return.
+        """Append one message, or several atomically. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number behind it, and a `NewEntry`
-        brings its own. `expect` is the newest seq the caller has seen: another is a `Conflict`.
+        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` if the log has another.
         """
         entries = entries_of(messages, client_id)
         if any(one.message.role == "system" for one in entries):
             return await self._add_system(entries, expect)
-        if self._in_order:  # who waits for the disk keeps nobody out: all who wait share a commit
+        if self._in_order:  # without the lock, so that concurrent appends can share a commit
             return await self._append(entries, expect)
-        async with self._turnstile:
+        async with self._lock:
             return await self._append(entries, expect)
 
     async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
-        """Append a batch that brings system messages, and show them beside those there are."""
-        async with self._turnstile:
+        """Append a batch with system messages, and send them in addition to the current ones."""
+        async with self._lock:
             while True:
                 done = await self._append(entries, expect)
-                await self._follower.refresh()
-                seqs = {entry.seq for entry in self._follower.system}
+                await self._cache.refresh()
+                seqs = {entry.seq for entry in self._cache.system}
                 numbered = enumerate(entries, done.first)
                 seqs.update(seq for seq, one in numbered if one.message.role == "system")
                 if await self._show_system(done, seqs):
                     return done
 
     async def _show_system(self, done: Appended, seqs: Iterable[int]) -> bool:
-        """Send the system messages with these seqs from now on; False when a failover lost what was just appended."""
+        """Send the system messages with these seqs from now on; False if a failover lost the append."""
         if done.repeated:
-            await self._follower.refresh()
-            seen = self._follower.newest
+            await self._cache.refresh()
+            seen = self._cache.newest
         else:
             seen = (done.head.seq, done.head.epoch)
         return await self._note(SYSTEM, SystemNote(seqs=tuple(sorted(seqs))), seen)
@@ -241,28 +382,28 @@ class AsyncSession:
         to: WireFormat | None = None,
         max_tokens: int = 0,
     ) -> Context:
-        """The context of the next model call: within budget, valid, and its manifest stored.
+        """Build the context of the next model call, within budget and valid, and store its manifest (report).
 
-        `query` brings back what was folded and matches it; `recall` says whether that is also done unasked, where the
-        memory's own mode is not meant. `notes` (text by name) and the `workspace` are shown in this call alone, fenced
-        as data, and never enter the log. No model is called unless this memory folds inline.
+        `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
+        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
+        logged. No model is called unless this memory folds inline.
 
-        `to` (a module of `turnfold.wire`, or a model's client) makes the budget's `max_bytes` hold for the body that
-        provider gets, and puts on the receipt what it does not get as it was said. `max_tokens` asks for fewer tokens
-        than the budget allows, as when a provider found the last prompt too long.
+        With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
+        that provider, and the receipt (context report) lists what the provider cannot be sent unchanged. `max_tokens`
+        is a limit below the budget, for example after a provider refused a prompt as too long.
         """
-        wanted = Wanted(
-            budget=budget or self._setting.budget,
+        request = ContextRequest(
+            budget=budget or self._config.budget,
             query=query or "",
             tools=tools or (),
-            recall=self._setting.recall if recall is None else RecallMode.named(recall),
+            recall=self._config.recall if recall is None else RecallMode.named(recall),
             notes=notes or {},
             workspace=workspace,
             to=to,
             max_tokens=max_tokens,
         )
-        async with self._turnstile:
-            return await self._assembler.context(wanted)
+        async with self._lock:
+            return await self._builder.context(request)
 
     async def preview(
         self,
@@ -272,17 +413,17 @@ class AsyncSession:
         tools: Tools | None = None,
         to: WireFormat | None = None,
     ) -> Context:
-        """What `context` would give now, as a look and no call: nothing is stored, a fold that is due is not made."""
-        wanted = Wanted(
-            budget=budget or self._setting.budget,
+        """Build the context that `context()` would build now, without storing anything and without folding."""
+        request = ContextRequest(
+            budget=budget or self._config.budget,
             query=query or "",
             tools=tools or (),
-            recall=self._setting.recall,
+            recall=self._config.recall,
             to=to,
         )
-        policy = replace(self._setting.policy, mode=FoldMode.MANUAL)
-        aside = AsyncSession(self.id, replace(self._setting, policy=policy))
-        return await aside._assembler.preview(wanted)
+        policy = replace(self._config.policy, mode=FoldMode.MANUAL)
+        detached = AsyncSession(self.id, replace(self._config, policy=policy))
+        return await detached._builder.preview(request)
 
     async def checkpoint(
         self,
@@ -291,32 +432,32 @@ class AsyncSession:
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
-        """Fold everything before the newest turns now; None when there is nothing to fold.
+        """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
 
-        With `summary` that text stands for it, word for word; at least the oldest turn is then folded. Otherwise the
-        summariser is asked, and its failure is raised. A long range is folded in steps: `on_progress` is told after
-        each how many of how many entries are folded, and contexts are answered meanwhile.
+        With `summary` that text is used unchanged, and at least the oldest turn is folded. Otherwise the summariser is
+        called, and its failure is raised. A long range is folded in steps, between which contexts can be built:
+        `on_progress(entries folded, entries in all)` is called after each.
         """
-        policy, budget = self._setting.policy, self._setting.budget
+        policy, budget = self._config.policy, self._config.budget
         keep = policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
-        async with self._turnstile:
-            await self._follower.refresh()
-            window = await self._follower.window(budget)
-            around, _ = await self._assembler.around(Wanted(budget=budget))
+        async with self._lock:
+            await self._cache.refresh()
+            window = await self._cache.window(budget)
+            prompt, _ = await self._builder.prompt_parts(ContextRequest(budget=budget))
             upto = window.before_turns(keep)
-            if summary is not None and upto <= self._follower.folded:
+            if summary is not None and upto <= self._cache.folded:
                 upto = window.turn_end(1)
-            fold = await self._assembler.fold_range(budget, upto, around)
-            if fold is None or not window.says_something(fold.after, fold.upto):
+            fold = await self._builder.fold_range(budget, upto, prompt)
+            if fold is None or not window.has_messages(fold.after, fold.upto):
                 return None
             if summary is not None:
-                return await self._keeper.given(fold, summary)
-        return await self._keeper.whole(fold, on_progress)
+                return await self._folds.given(fold, summary)
+        return await self._folds.whole(fold, on_progress)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """All checkpoints, oldest first; the last one is live."""
+        """Return all checkpoints, oldest first; the last one is live."""
         return await self._store.checkpoints(self._scope, self.id)
 
     async def recall(
@@ -327,20 +468,20 @@ class AsyncSession:
         tokens: int | None = None,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """Entries of this conversation that match, best first, folded or not.
+        """Return the entries of this conversation that match, best first, folded or not.
 
-        With `tokens`, as many as may be shown for that instead, in the order of the log and with what stands beside
-        them: `recalled_text` of the answer costs no more. `within` keeps to entries of a role, a tool, a turn, a path
-        or a time; what stands beside a match may be another's.
+        With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
+        `recalled_text` of the result costs no more. `within` restricts matches, not their neighbours, to a role, tool,
+        turn, path or time.
         """
         return await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
 
     async def index_meaning(
         self, on_progress: Callable[[int, int], None] | None = None
     ) -> MeaningStatus:
-        """Make the vectors that recall by meaning needs now, instead of in the background with the next recall.
+        """Compute the embedding vectors for recall by meaning now, instead of in the background with the next recall.
 
-        `on_progress` is told how many of how many entries are done.
+        `on_progress(entries done, entries in all)` is called after each block.
         """
         if self._meanings is None:
             raise InvalidOption(
@@ -349,103 +490,103 @@ class AsyncSession:
         return await self._meanings.build(on_progress)
 
     async def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text word for word in every call from the next user turn on; returns the key to unpin it with."""
-        return await self._pinboard.pin(content, key)
+        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`."""
+        return await self._pins.pin(content, key)
 
     async def unpin(self, key: str) -> bool:
-        """Show a pin no longer, from the next user turn on; whether it was pinned."""
-        return await self._pinboard.unpin(key)
+        """Remove a pin from the next user turn on; return True if it was pinned."""
+        return await self._pins.unpin(key)
 
     async def pins(self) -> dict[str, str]:
-        """What is pinned, by key, oldest first."""
-        return await self._pinboard.shown()
+        """Return the pinned texts by key, oldest first."""
+        return await self._pins.shown()
 
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """A page of the log: entries with seq > `after`, oldest first, folded or not."""
+        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
         return await self._store.read(self._scope, self.id, after=after, limit=limit)
 
     async def turn(self, number: int) -> list[Entry]:
-        """The entries of one turn, folded or not; turn 0 is what came before the first user message."""
+        """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
         return await self._store.read_turn(self._scope, self.id, number)
 
     async def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """The entries stored under these client ids, oldest first; unknown ids are simply not among them."""
+        """Return the entries stored under these client ids, oldest first; unknown ids are skipped."""
         return await self._store.find(self._scope, self.id, client_ids)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """A page of the calls made so far, in the order of the log."""
+        """Return a page of the calls made so far, in the order of the log."""
         return await self._calls.page(after=after, limit=limit)
 
     async def explain(self, call: str | None = None) -> Explanation:
-        """What a call sent and why; the call made last through this handle if none is named."""
-        return await self._calls.explain(self._named(call))
+        """Explain what a call sent and why; by default the last call made through this handle."""
+        return await self._calls.explain(self._call_name(call))
 
     async def diff(self, before: str, after: str) -> Difference:
-        """What changed from one call to another."""
+        """Compare the contexts of two calls."""
         return compare(await self._calls.explain(before), await self._calls.explain(after))
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Note what the provider reported about a call: an SDK's answer, its usage, or a `Usage`."""
-        noted = await self._calls.record(self._named(call), reported := Usage.of(usage))
-        setting = self._setting
-        setting.calibrating.observe(counted=noted.tokens, reported=reported.input)
-        if noted.tokens:
-            setting.meter.observe("count_ratio", reported.input / noted.tokens)
-        return noted
+        """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
+        reported = Usage.of(usage)
+        manifest = await self._calls.record_usage(self._call_name(call), reported)
+        self._config.calibrating.observe(counted=manifest.tokens, reported=reported.input)
+        if manifest.tokens:
+            self._config.meter.observe("count_ratio", reported.input / manifest.tokens)
+        return manifest
 
     async def status(self) -> SessionStatus:
-        """Where the session stands."""
-        async with self._turnstile:
-            follower = self._follower
-            await follower.refresh()
-            folding = await self._keeper.status()
-            head = follower.head
+        """Return the figures of the session."""
+        async with self._lock:
+            cache = self._cache
+            await cache.refresh()
+            folding = await self._folds.status()
+            head = cache.head
             return SessionStatus(
                 conversation=self.id,
-                mode=await self._keeper.mode(follower.shown_checkpoint, follower.stand_in),
+                mode=await self._folds.mode(cache.shown_checkpoint, cache.stand_in),
                 entries=head.seq,
                 turns=head.turns,
                 tokens=head.tokens,
                 checkpoint=head.checkpoint,
-                covered=follower.covered,
+                covered=cache.covered,
                 fold_failures=folding.failures,
                 fold_error=folding.error,
             )
 
     async def clear(self) -> int:
-        """Start over: nothing said so far is shown again, though it stays in the log. Pins, state, findings stay."""
-        async with self._turnstile:
+        """Hide all messages so far from contexts; they stay in the log. Pins, state and findings are kept."""
+        async with self._lock:
             while True:
-                await self._follower.refresh()
-                upto, seen = self._follower.head.seq, self._follower.newest
-                if upto <= self._follower.cleared or await self._note(
+                await self._cache.refresh()
+                upto, seen = self._cache.head.seq, self._cache.newest
+                if upto <= self._cache.cleared or await self._note(
                     CLEARED, ClearedNote(upto=upto), seen
                 ):
                     return upto
 
     async def delete(self) -> Erasure:
-        """Erase the conversation and everything derived from it, for good."""
-        async with self._turnstile:
+        """Erase the conversation and everything derived from it, permanently."""
+        async with self._lock:
             return await self._store.delete(self._scope, self.id)
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncSession:
-        """A new conversation with everything up to `at` (all of it by default); this one stays as it is."""
-        async with self._turnstile:
-            await self._follower.refresh()
-            newest = self._follower.head.seq
+        """Copy everything up to `at` (by default everything) into a new conversation; this one is unchanged."""
+        async with self._lock:
+            await self._cache.refresh()
+            newest = self._cache.head.seq
             upto = newest if at is None else at
             if not 0 < upto <= newest:
                 raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
-        return AsyncSession(conversation, replace(self._setting))
+        return AsyncSession(conversation, replace(self._config))
 
-    def _forget(self) -> None:
-        """Forget everything that is known of the conversation; it is read again."""
-        self._follower.forget_all()
-        self._calls.forget()
-        self._assembler.last.clear()
+    def _reset(self) -> None:
+        """Drop all cached state of the conversation, so that it is read again."""
+        self._cache.reset()
+        self._calls.reset()
+        self._builder.last.clear()
 
-    def _named(self, call: str | None) -> str:
+    def _call_name(self, call: str | None) -> str:
         name = call or self._calls.last
         if not name:
             raise InvalidOption("no call was made through this handle yet; name one of calls()")
@@ -453,12 +594,12 @@ class AsyncSession:
 
     async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
         done = await self._store.append(self._scope, self.id, entries, expect=expect)
-        self._follower.appended(done, [entry.message for entry in entries])
-        self._setting.meter.add("entries", 0 if done.repeated else len(entries))
+        self._cache.appended(done, [entry.message for entry in entries])
+        self._config.meter.add("entries", 0 if done.repeated else len(entries))
         return done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note about entries up to `seen`; False when the store has no such entry (any longer)."""
+        """Store a note about entries up to `seen`; False if the store has no such entry (any more)."""
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)

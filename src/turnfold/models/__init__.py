@@ -1,28 +1,25 @@
-"""WHO ANSWERS: chat models behind one small protocol.
-
-The clients are loaded when they are named, and the SDK behind each when one is made: nobody pays for a provider that is
-not used.
-"""
+"""Chat models and embedders behind small protocols, with clients for OpenAI and Anthropic."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from turnfold._late_names import late_names
 
-from turnfold.late_names import late_names
-from turnfold.models.protocol import Answer, ChatModel, Prompt, ToolSchemas
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
+    from turnfold.models.client import LoopClients
     from turnfold.models.embedding import Embedder, LocalEmbedder
-    from turnfold.models.openai_chat import OpenAIChat
-    from turnfold.models.openai_responses import OpenAIResponses
+    from turnfold.models.openai import OpenAIChat, OpenAIResponses
+    from turnfold.models.protocol import Answer, ChatModel, CompletionModel, Prompt, ToolSchemas
 
 __all__ = (
     "Answer",
     "Anthropic",
     "ChatModel",
+    "CompletionModel",
     "Embedder",
     "LocalEmbedder",
+    "LoopClients",
     "OpenAIChat",
     "OpenAIResponses",
     "Prompt",
@@ -31,9 +28,10 @@ __all__ = (
 
 _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
+    "turnfold.models.client": "LoopClients",
     "turnfold.models.embedding": "Embedder LocalEmbedder",
-    "turnfold.models.openai_chat": "OpenAIChat",
-    "turnfold.models.openai_responses": "OpenAIResponses",
+    "turnfold.models.openai": "OpenAIChat OpenAIResponses",
+    "turnfold.models.protocol": "Answer ChatModel CompletionModel Prompt ToolSchemas",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

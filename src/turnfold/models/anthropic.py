@@ -1,31 +1,127 @@
-"""Claude behind Anthropic's Messages interface.
+"""Claude models behind Anthropic's Messages interface.
 
-The wire marks where the prompt is worth caching; thoughts come back with their signatures, byte for byte, whether the
-answer came whole or in pieces.
+The wire marks where the prompt is worth caching. In a stream, blocks come one after another, each begun empty and
+filled by deltas; tool arguments arrive as pieces of JSON text. Signatures and encrypted thoughts must come out byte for
+byte, because the provider checks them when they are sent back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from turnfold import wire
 from turnfold.errors import InvalidOption
-from turnfold.models.anthropic_stream import MessageStream, settled_message
-from turnfold.models.calling import Calling, Interface, SdkModel, checked_options
-from turnfold.models.plain_json import word_at
+from turnfold.models.client import (
+    Interface,
+    ModelCall,
+    SdkModel,
+    checked_options,
+    in_order,
+    without_nulls,
+)
+from turnfold.models.failures import Sleep, no_answer, stream_cut
 from turnfold.models.protocol import Prompt, ToolSchemas
-from turnfold.models.retrying import Sleep
-from turnfold.wire import Request
-from turnfold.wire import anthropic as wire
+from turnfold.wire import (
+    JsonObject,
+    Request,
+    arguments_object,
+    object_at,
+    objects_of,
+    text_at,
+)
+
+__all__ = (
+    "Anthropic",
+    "MessageStream",
+    "normalized_message",
+)
+
 
 if TYPE_CHECKING:
     from turnfold.models.anthropic_sdk import AsyncAnthropic
 
-__all__ = ("Anthropic",)
+
+class MessageStream:
+    """Assembles the events of one answer."""
+
+    def __init__(self) -> None:
+        self._message: JsonObject = {}
+        self._blocks: dict[int, JsonObject] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+        """(block, field) -> its text so far: joined once, or a long answer would be copied over and over."""
+        self._stopped = False
+
+    def add(self, event: JsonObject) -> str:
+        """Add an event; return the text in it."""
+        index = event.get("index")
+        at = index if isinstance(index, int) else len(self._blocks)
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(object_at(event, "message"))
+            case "content_block_start":
+                self._blocks[at] = dict(object_at(event, "content_block"))
+                return text_at(self._blocks[at], "text")
+            case "content_block_delta":
+                return self._fill(at, object_at(event, "delta"))
+            case "message_delta":
+                self._message |= without_nulls(object_at(event, "delta"))
+                usage = without_nulls(object_at(event, "usage"))
+                self._message["usage"] = {**object_at(self._message, "usage"), **usage}
+            case "message_stop":
+                self._stopped = True
+            case _:
+                pass  # pings and the ends of blocks say nothing more
+        return ""
+
+    def result(self) -> JsonObject:
+        """Return the message as it would have come whole; fail when its end is missing."""
+        if not self._stopped:
+            raise stream_cut()
+        for (at, field), pieces in self._texts.items():
+            text = "".join(pieces)
+            self._blocks[at][field] = _value(text) if field == "input" else text
+        return {**self._message, "content": [self._blocks[at] for at in sorted(self._blocks)]}
+
+    def _fill(self, at: int, delta: JsonObject) -> str:
+        block = self._blocks.setdefault(at, {})
+        match delta.get("type"):
+            case "input_json_delta":
+                self._texts.setdefault((at, "input"), []).append(text_at(delta, "partial_json"))
+            case "citations_delta":
+                known = cast("list[object]", block.get("citations") or [])
+                block["citations"] = [*known, delta.get("citation")]
+            case kind:
+                # Text, thoughts, signatures, and whatever comes after them: fields named as in the block.
+                for key, value in delta.items():
+                    if key == "type":
+                        continue
+                    before = block.get(key)
+                    if isinstance(before, str) and isinstance(value, str):
+                        self._texts.setdefault((at, key), [before]).append(value)
+                    else:
+                        block[key] = value
+                return text_at(delta, "text") if kind == "text_delta" else ""
+        return ""
+
+
+def normalized_message(response: JsonObject) -> JsonObject:
+    """Return a whole answer without empty fields, which differ between a stream and a whole one."""
+    if not isinstance(response.get("content"), list):
+        raise no_answer(response, "content")
+    blocks = [without_nulls(block) for block in objects_of(response.get("content"))]
+    return {**in_order(without_nulls({**response, "content": None})), "content": blocks}
+
+
+def _value(text: str) -> object:
+    """Return the arguments; their text where it is not a JSON object that can be sent back, so that nothing is lost."""
+    found, sound = arguments_object(text)
+    return found if sound else text
+
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})
 _COUNTED = frozenset("messages model system thinking tool_choice tools".split())
-"""Arguments that the counting call knows too."""
+"""Arguments that the counting call takes too."""
 
 
 class Anthropic(SdkModel):
@@ -45,7 +141,7 @@ class Anthropic(SdkModel):
         cache: bool = True,
         sleep: Sleep | None = None,
     ) -> None:
-        """Without `api_key` the SDK looks where it always looks; `client` is used instead of one of our own.
+        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
 
         `timeout` is how many seconds the provider may be silent. `max_output` is required by the interface; an answer
         that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
@@ -59,21 +155,23 @@ class Anthropic(SdkModel):
         interface = Interface(
             send=self._sdk.message,
             send_stream=self._sdk.message_stream,
-            assembler=MessageStream,
-            settle=settled_message,
-            accept=wire.accept,
-            stop=lambda response: word_at(response, "stop_reason"),
+            new_stream=MessageStream,
+            normalize=normalized_message,
+            accept=wire.anthropic.accept,
+            stop=lambda response: text_at(response, "stop_reason"),
         )
-        further = {**checked_options(options, _OWNED), "max_tokens": max_output}
+        extra_options = {**checked_options(options, _OWNED), "max_tokens": max_output}
         super().__init__(
-            Calling(model, retries=retries, sleep=sleep), self._sdk, interface, further
+            ModelCall(model, retries=retries, sleep=sleep), self._sdk, interface, extra_options
         )
         self._cache = cache
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """What Anthropic counts; None where the server has no call for it."""
-        _, arguments = self._written(prompt, tools)
-        return await self._counted(arguments, _COUNTED, self._sdk.count)
+        """Return what Anthropic counts; None where the server has no call for it."""
+        _, arguments = self._arguments(prompt, tools)
+        return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.request(prompt, model=self.name, tools=tools, cache=self._cache, max_bytes=0)
+        return wire.anthropic.request(
+            prompt, model=self.name, tools=tools, cache=self._cache, max_bytes=0
+        )

@@ -1,32 +1,42 @@
-"""Why a call failed, told from what the provider said about it.
+"""Classify failed model calls by what the provider said, and retry them under one policy for all clients.
 
-The SDKs raise many classes and the providers behind one interface use many words; what a caller can do about it comes
-down to three cases. The prompt is too long: send less. The fault may pass: try again. Anything else: somebody has to
-change something. The wordings below are those of the services themselves, because most compatible servers give no
+The SDKs raise many classes and the providers behind one interface use many words; what a caller can do about a failure
+comes down to three cases. The prompt is too long: send less. The fault may pass: try again. Anything else: somebody has
+to change something. The wordings below are those of the services themselves, because most compatible servers give no
 code of their own for a prompt that is too long.
+
+The SDKs' own retries are switched off, so that nothing is retried twice over. The decision is a pure function of the
+failure, the attempt and a number between 0 and 1; the waiting is the caller's.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import cast
+from typing import TypeVar, cast
 
-from turnfold.errors import ContextOverflow, ModelFailed, ModelUnavailable
+from turnfold.errors import ContextOverflow, InvalidOption, ModelFailed, ModelUnavailable
 
 __all__ = (
     "CallFailed",
     "Failure",
-    "Verdict",
+    "FailureClass",
+    "RetryPolicy",
+    "Sleep",
+    "call_with_retries",
+    "classify",
     "error_of",
     "failure_in",
     "failure_of",
     "no_answer",
-    "verdict",
+    "retry_delay",
+    "stream_cut",
 )
+
 
 _LONGEST_MESSAGE = 1_000
 """Characters of a provider's message that are shown: a proxy may answer with a whole page."""
@@ -69,8 +79,8 @@ _ONE_REQUEST_TOO_LARGE = re.compile(
 )
 """A limit per minute that this one request exceeds alone: waiting cannot help."""
 
-_USED_UP = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
-"""Busy by its status, but only money makes it pass."""
+_NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
+"""Codes with a status that looks temporary, but only payment resolves them."""
 _STATUS_OF = {
     "api_error": 500,
     "authentication_error": 401,
@@ -85,13 +95,13 @@ _STATUS_OF = {
     "server_error": 500,
     "timeout_error": 504,
 }
-"""The status an error would have had, had it not come in the middle of an answer."""
+"""The status an error would have had if it had not come in the middle of an answer."""
 _PASSING = frozenset({"connection", "cut", "timeout"})
-_BROKEN_LINE = frozenset({"TransportError", "SSEError", "OSError", "TimeoutError"})
+_CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "TimeoutError"})
 """Classes of whichever HTTP package an SDK was built on: Anthropic's lets them through while it streams."""
 
 
-class Verdict(StrEnum):
+class FailureClass(StrEnum):
     """What a caller can do about a failure."""
 
     TOO_LONG = "too long"
@@ -101,83 +111,83 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One call that gave no answer."""
+    """One call that returned no answer."""
 
     message: str
     status: int = 0
     """HTTP status; 0 where there was none."""
     code: str = ""
-    """The provider's own word for it; `connection`, `timeout` or `cut` where the provider said nothing."""
+    """The provider's own code; `connection`, `timeout` or `cut` where the provider gave none."""
     retry_after: float | None = None
     """Seconds the provider asks to wait."""
     should_retry: bool | None = None
-    """What the provider says about trying again, if it says it."""
-    spoken: int = 0
-    """Characters of the answer that were already handed on."""
+    """The provider's own advice about retrying, if it gives any."""
+    delivered: int = 0
+    """Characters of the answer that were already delivered."""
 
 
 class CallFailed(Exception):
-    """A failure on its way to those who decide about it."""
+    """Carries a failure to the retry loop."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.message)
 
 
-def verdict(failure: Failure) -> Verdict:
-    """What kind of failure it is."""
+def classify(failure: Failure) -> FailureClass:
+    """Return what a caller can do about a failure."""
     if failure.status == 429:
         if _ONE_REQUEST_TOO_LARGE.search(failure.message):
-            return Verdict.TOO_LONG
-        return Verdict.FINAL if failure.code in _USED_UP else Verdict.PASSING
+            return FailureClass.TOO_LONG
+        return FailureClass.FINAL if failure.code in _NO_CREDIT else FailureClass.PASSING
     if (
         failure.status == 413
         or failure.code in _TOO_LONG_CODES
         or _TOO_LONG.search(failure.message)
     ):
-        return Verdict.TOO_LONG
+        return FailureClass.TOO_LONG
     if failure.should_retry is not None:
-        return Verdict.PASSING if failure.should_retry else Verdict.FINAL
+        return FailureClass.PASSING if failure.should_retry else FailureClass.FINAL
     if failure.code in _PASSING or failure.status in (408, 409) or failure.status >= 500:
-        return Verdict.PASSING
-    return Verdict.FINAL
+        return FailureClass.PASSING
+    return FailureClass.FINAL
 
 
 def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
-    """The error a caller sees."""
-    said = " ".join(
+    """Return the error a caller sees."""
+    label = " ".join(
         filter(None, (f"HTTP {failure.status}" if failure.status else "", failure.code))
     )
-    told = _shown(failure.message or "the provider gave no reason")
-    what = f"{said}: {told}" if said else told
-    match verdict(failure):
-        case Verdict.TOO_LONG:
+    message = _clipped(failure.message or "the provider gave no reason")
+    details = f"{label}: {message}" if label else message
+    match classify(failure):
+        case FailureClass.TOO_LONG:
             return ContextOverflow(
-                f"{model} finds the prompt too long ({what}). Send a smaller context"
+                f"{model} finds the prompt too long ({details}). Send a smaller context"
             )
-        case Verdict.PASSING:
+        case FailureClass.PASSING:
             tried = f"after {attempts} attempt{'s' if attempts > 1 else ''}"
-            if failure.spoken:
-                tried += f", {failure.spoken:,} characters into the answer"
+            if failure.delivered:
+                tried += f", {failure.delivered:,} characters into the answer"
             if failure.retry_after:
                 tried += f"; it asks to wait {failure.retry_after:g} s"
-            return ModelUnavailable(f"{model} gave no answer {tried} ({what}). Try again later")
-        case Verdict.FINAL:
-            done = "refused the call" if said else "could not be asked"
-            return ModelFailed(f"{model} {done} ({what})")
+            return ModelUnavailable(f"{model} gave no answer {tried} ({details}). Try again later")
+        case FailureClass.FINAL:
+            done = "refused the call" if label else "could not be asked"
+            return ModelFailed(f"{model} {done} ({details})")
 
 
 def failure_of(error: BaseException, *, now: float) -> Failure:
-    """What an SDK's error says. Both SDKs give `status_code`, `body` and `response` the same names."""
+    """Read a failure from an SDK's error. Both SDKs name `status_code`, `body` and `response` the same."""
     status = _number(getattr(error, "status_code", 0))
     fields = _error_fields(getattr(error, "body", None))
     if not status and not fields:
-        return Failure(message=_told(error), code=_line_fault(error))
+        return Failure(message=_error_text(error), code=_connection_code(error))
     found = failure_in(fields)
     headers = _headers(error)
     return replace(
         found,
-        message=found.message or _told(error),
+        message=found.message or _error_text(error),
         status=status if status >= 400 else found.status,
         retry_after=_retry_after(headers, now),
         should_retry={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
@@ -185,38 +195,43 @@ def failure_of(error: BaseException, *, now: float) -> Failure:
 
 
 def failure_in(fields: Mapping[str, object]) -> Failure:
-    """What an error object says that came within an answer."""
-    code, kind = _word(fields.get("code")), _word(fields.get("type"))
+    """Read a failure from an error object that came within an answer."""
+    code, kind = _text(fields.get("code")), _text(fields.get("type"))
     code = kind if not code or code.isdigit() else code  # llama.cpp repeats the status as the code
-    message = _word(fields.get("message"))
+    message = _text(fields.get("message"))
     return Failure(message=message, status=_STATUS_OF.get(code, 0), code=code)
 
 
+def stream_cut() -> CallFailed:
+    """Return the failure of a stream that ended before its answer did."""
+    return CallFailed(Failure(message="the stream ended before the answer did", code="cut"))
+
+
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """For a success that holds no answer: some servers put an error into one."""
+    """Return the failure of a success that holds no answer: some servers put an error into one."""
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
     return CallFailed(Failure(message=f"the answer has no {missing}; is base_url right?"))
 
 
-def _line_fault(error: BaseException) -> str:
+def _connection_code(error: BaseException) -> str:
     names = {kind.__name__ for kind in type(error).__mro__}
     if "APITimeoutError" in names or "TimeoutException" in names or "TimeoutError" in names:
         return "timeout"
-    if "APIConnectionError" in names or names & _BROKEN_LINE:
+    if "APIConnectionError" in names or names & _CONNECTION_ERRORS:
         return "connection"
     return "cut" if isinstance(error, ValueError) and "JSONDecodeError" in names else ""
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     cause = error.__cause__
     return f"{text} ({type(cause).__name__}: {cause})" if cause is not None else text
 
 
 def _error_fields(body: object) -> dict[str, object]:
-    """The error object, whether or not the SDK took it out of its envelope."""
+    """Return the error object, whether or not the SDK took it out of its envelope."""
     if not isinstance(body, Mapping):
         return {}
     fields = dict(cast("Mapping[str, object]", body))
@@ -233,7 +248,7 @@ def _headers(error: BaseException) -> Mapping[str, str]:
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds, from milliseconds, seconds or a date; None where it says nothing that can be understood."""
+    """Return seconds, from milliseconds, seconds or a date; None where nothing valid is given."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) / scale
@@ -247,7 +262,7 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _shown(message: str) -> str:
+def _clipped(message: str) -> str:
     more = len(message) - _LONGEST_MESSAGE
     return message if more <= 0 else f"{message[:_LONGEST_MESSAGE]}... and {more:,} characters more"
 
@@ -256,5 +271,75 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int) else ""
+
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How many retries, with which pauses."""
+
+    retries: int = 2
+    """Attempts after the first."""
+    first: float = 0.5
+    """Seconds of the first pause, before jitter shortens it; each further one is twice as long."""
+    longest: float = 8.0
+    """Longest pause in seconds that is chosen here."""
+    patience: float = 60.0
+    """The longest wait a provider may ask for; one that asks for more is not retried."""
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise InvalidOption(f"retries={self.retries} must not be negative")
+        if not 0 < self.first <= self.longest or self.patience < 0:
+            raise InvalidOption(
+                f"pauses need 0 < first={self.first:g} <= longest={self.longest:g} and patience={self.patience:g} >= 0"
+            )
+
+
+def retry_delay(
+    failure: Failure, *, attempt: int, policy: RetryPolicy, chance: float
+) -> float | None:
+    """Return the seconds to wait after the failed `attempt` (the first is 1), or None to give up.
+
+    Half of a pause is left to `chance` (jitter), so that callers who failed together do not come back together. A
+    provider that says how long is never called sooner. Delivered text cannot be taken back: no retry then.
+    """
+    if (
+        attempt > policy.retries
+        or failure.delivered
+        or classify(failure) is not FailureClass.PASSING
+    ):
+        return None
+    requested = failure.retry_after or 0.0
+    if requested > policy.patience:
+        return None
+    usual = min(policy.longest, policy.first * 2.0 ** min(attempt - 1, 64))
+    return max(
+        usual * (0.5 + 0.5 * chance), requested + policy.first * chance if requested else 0.0
+    )
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[T]], *, model: str, policy: RetryPolicy, sleep: Sleep
+) -> T:
+    """Return what `call` returns, retried as the policy says; raise its last failure as a turnfold error."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await call()
+        except CallFailed as failed:
+            delay = retry_delay(
+                failed.failure,
+                attempt=attempt,
+                policy=policy,
+                chance=random.random(),  # noqa: S311 (spreads callers out, protects nothing)
+            )
+            if delay is None:
+                raise error_of(failed.failure, model=model, attempts=attempt) from failed.__cause__
+        await sleep(delay)

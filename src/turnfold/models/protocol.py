@@ -1,8 +1,8 @@
-"""What a chat model is to turnfold: something that answers a context.
+"""The protocols of chat models: something that answers a context.
 
-Three verbs and no more, so that any client can be wrapped in a page. A model gets the context as records and answers
-with one; how a provider wants it written is the wire's business. Streaming is a callback, not a generator: the answer
-is whole when the call returns, and a caller who is cancelled half way leaves nothing half open.
+Three methods and no more, so that any client can be wrapped in a page. A model gets the context as records and answers
+with one; the wire knows how a provider wants it written. Streaming is a callback, not a generator: the answer is whole
+when the call returns, and a caller that is cancelled half way leaves nothing half open.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from turnfold.records import Message, Usage
 from turnfold.window import Context
 
-__all__ = ("Answer", "ChatModel", "CompletionModel", "Prompt", "ToolSchemas")
+__all__ = (
+    "Answer",
+    "ChatModel",
+    "CompletionModel",
+    "Prompt",
+    "ToolSchemas",
+)
+
 
 Prompt: TypeAlias = Context | Sequence[Message]
 ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
@@ -22,10 +29,10 @@ ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered."""
+    """A model's answer."""
 
     message: Message
-    """Text, thoughts and tool calls, exactly as they must be sent back."""
+    """Text, thinking and tool calls, exactly as they must be sent back."""
     usage: Usage | None = None
     """What the provider reported; None where it reported nothing."""
     stop: str = ""
@@ -44,22 +51,22 @@ class ChatModel(Protocol):
         ...
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The answer to a context. A prompt the provider finds too long is a `ContextOverflow`."""
+        """Return the answer to a context. A prompt the provider finds too long is a `ContextOverflow`."""
         ...
 
     async def stream(
         self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
     ) -> Answer:
-        """The same, with every piece of text given to `on_text` as it comes."""
+        """Return the same, with every piece of text given to `on_text` as it comes."""
         ...
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """What the provider itself would count; None where it cannot say."""
+        """Return what the provider itself would count; None where it cannot say."""
         ...
 
 
 class CompletionModel(Protocol):
-    """What a model must offer to summarise. It may offer `count_tokens` too."""
+    """A model that can summarise. It may offer `count_tokens` too."""
 
     async def acompletion(self, messages: list[dict[str, str]], /) -> object:
         """Answer as a string, an OpenAI-style object, or a dictionary."""

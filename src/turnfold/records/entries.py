@@ -1,16 +1,31 @@
-"""What a store keeps: messages with an identity, the checkpoints over them, and named documents beside them.
+"""What a store keeps: log entries, checkpoints (summaries) and documents, and the JSON form of a message.
 
-A message is a value; an entry is that value at a place: which conversation, which seq, when, at what cost. The store
-alone assigns `seq`, densely, from 1; no clock takes part in any ordering.
+A message is a value; an entry is that value at a place in a conversation, with seq, time and token count. The store
+alone assigns `seq`, without gaps, from 1; ordering never depends on a clock.
+
+`decode_message(encode_message(m)) == m` for every message. Old versions of the JSON form are upgraded in `_upgrade`,
+the one place that knows them. Decoding builds only the structs named here: stored data never runs code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from turnfold.records.messages import Message
+import msgspec
 
-__all__ = ("Checkpoint", "Document", "Entry", "NewEntry")
+from turnfold.errors import InvalidRecord
+from turnfold.records.messages import Message, Origin, Role
+from turnfold.records.parts import Part
+
+__all__ = (
+    "SCHEMA_VERSION",
+    "Checkpoint",
+    "Document",
+    "Entry",
+    "NewEntry",
+    "decode_message",
+    "encode_message",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +34,7 @@ class NewEntry:
 
     message: Message
     client_id: str = ""
-    """Names the entry for its writer: a retry with the same id and body returns the first result. Empty: no retry
-    protection."""
+    """Idempotency key: a retry with the same id and body returns the first result. Empty: retries append again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +42,25 @@ class Entry:
     """A stored message."""
 
     seq: int
-    """Place in the conversation: 1, 2, 3 ... without gaps."""
+    """Position in the conversation: 1, 2, 3 ... without gaps."""
     message: Message
     client_id: str
     created: int
     """Microseconds since 1970, UTC; for people, never for ordering."""
     turn: int
-    """How many user messages up to and including this entry."""
+    """Number of user messages up to and including this entry."""
     tokens: int
-    """Cost by the conversation's counter."""
+    """Tokens by the conversation's counter."""
     running: int
-    """Cost of everything up to and including this entry."""
+    """Tokens of everything up to and including this entry."""
     epoch: int = field(default=0, compare=False, repr=False)
-    """Random number of the write that stored it, 0 where none is known. Equal seqs and epochs are the same entry after
+    """Random number of the write that stored it; 0 if unknown. Entries with equal seq and epoch are the same and have
     the same history, also after a failover or a restored backup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A summary that stands for the entries up to `upto`."""
+    """A summary that replaces the entries up to `upto` in contexts; made by a fold (compaction)."""
 
     id: str
     previous: str
@@ -55,13 +69,13 @@ class Checkpoint:
     """The last seq it covers."""
     text: str
     digest: str
-    """Of the entries it covers, so that what was summarised can be proved."""
+    """Digest of the entries it covers, to prove what was summarised."""
     model: str = ""
-    """Who wrote it; empty for the extractive summariser."""
+    """The model that wrote it; empty for the extractive summariser."""
     trust: str = "mixed"
-    """The lowest trust of what it covers."""
+    """The lowest trust of the entries it covers."""
     fidelity: float = 1.0
-    """Share of the hard facts of its range that the text carries."""
+    """Share of the hard facts of its range that the text states."""
     created: int = 0
 
 
@@ -73,7 +87,77 @@ class Document:
     key: str
     body: bytes
     version: int
-    """One more with each change. A new document has 1, or more where documents were dropped: no version returns."""
+    """Incremented by each change. Starts at 1, or higher after documents were dropped: no version is used twice."""
     created: int = 0
     text: str = ""
-    """What a search finds it by; empty where nothing should."""
+    """Text indexed for search; empty if it should not be found."""
+
+
+SCHEMA_VERSION = 1
+
+
+class _Form(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    v: int
+    role: Role
+    parts: tuple[Part, ...]
+    name: str | None = None
+    extra: str = ""
+    labels: str = ""
+    origin: Origin | None = None
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Form)
+_version_decoder = msgspec.json.Decoder(_Version)
+
+
+def encode_message(message: Message) -> bytes:
+    """Return the canonical JSON of a message: equal messages give equal bytes."""
+    return _encoder.encode(
+        _Form(
+            SCHEMA_VERSION,
+            message.role,
+            message.parts,
+            message.name,
+            message.extra,
+            message.labels,
+            message.origin,
+        )
+    )
+
+
+def decode_message(data: bytes | str) -> Message:
+    """Decode a message from its canonical JSON; raises `InvalidRecord` for anything else."""
+    try:
+        form = _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        form = _upgrade(data, error)
+    if form.v != SCHEMA_VERSION:
+        form = _upgrade(data, None)
+    return Message.of(
+        form.role,
+        form.parts,
+        name=form.name,
+        extra=form.extra,
+        labels=form.labels,
+        origin=form.origin,
+    )
+
+
+def _upgrade(data: bytes | str, error: Exception | None) -> _Form:
+    """Read a record of another version. Version 1 is the first, so there is nothing older to read yet."""
+    try:
+        version = _version_decoder.decode(data).v
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        version = SCHEMA_VERSION
+    if version <= SCHEMA_VERSION:
+        raise InvalidRecord(f"not a stored message: {error or f'version {version}'}") from None
+    raise InvalidRecord(
+        f"schema version {version}; this release reads version {SCHEMA_VERSION}",
+        path="v",
+        remedy="Upgrade turnfold",
+    )

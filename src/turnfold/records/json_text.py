@@ -1,9 +1,9 @@
-"""JSON values kept as text, so that a record holding one is immutable, hashable and small.
+"""JSON values kept as text, so that a record with one is immutable, hashable and small; and the checks of both.
 
-Providers send objects turnfold does not model. Held as dictionaries they could be changed behind a frozen
-message's back and would cost several times their text; held as JSON text they can only be read. Key order is kept
-as it came: some providers sign what they sent. Whatever JSON cannot carry (NaN, lone surrogates, bytes, nesting
-deep enough to overflow a parser) is refused here, once, with the place it was found.
+Providers send objects turnfold does not model. As dictionaries they could be changed inside a frozen message and would
+take several times the memory; JSON text can only be read. Key order is kept as it came: some providers sign what they
+sent. What JSON cannot express (NaN, lone surrogates, bytes, nesting deep enough to overflow a parser) is rejected here,
+once, with the place it was found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Protocol, TypeVar, cast
+
+import msgspec
 
 from turnfold.errors import InvalidRecord
 
@@ -19,6 +21,7 @@ __all__ = (
     "MAX_DEPTH",
     "check_object",
     "check_text",
+    "decode_struct",
     "freeze",
     "freeze_object",
     "plain_text",
@@ -26,19 +29,20 @@ __all__ = (
     "thaw_object",
 )
 
+
 MAX_DEPTH = 100
-"""Levels of nesting a stored value may have. Far above any real payload, far below what overflows a parser."""
+"""Most levels of nesting of a stored value: far above any real payload, far below what overflows a parser."""
 
 
 def plain_text(value: object, *, path: str) -> str:
-    """`value` if it is text, without what a subclass of `str` may add; anything else is refused."""
+    """Return `value` as a plain `str`, without what a subclass may add; raises `InvalidRecord` if it is no text."""
     if not isinstance(value, str):
         raise InvalidRecord(f"{type(value).__name__}, not text", path=path)
     return value if type(value) is str else str.__str__(value)
 
 
 def check_text(text: object, *, path: str) -> str:
-    """Return `text` if it is text that can be written as UTF-8; a lone surrogate is named with its offset."""
+    """Return `text` if it is text that UTF-8 can encode; the error names the offset of a lone surrogate."""
     if type(text) is not str:
         raise InvalidRecord(f"{type(text).__name__}, not text", path=path)
     _check_encodable(text, path)
@@ -46,16 +50,16 @@ def check_text(text: object, *, path: str) -> str:
 
 
 def freeze(value: object, *, path: str) -> str:
-    """The JSON text of `value`, after checking that nothing in it would be lost."""
+    """Return the JSON text of `value`; raises `InvalidRecord` if anything in it would be lost."""
     _check(value, path)
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
-    except ValueError as error:  # Python writes no integer of more than 4,300 digits
+    except ValueError as error:  # Python refuses to write an integer of more than 4,300 digits
         raise InvalidRecord(str(error), path=path, remedy="Send the number as text") from None
 
 
 def freeze_object(value: object, *, path: str) -> str:
-    """The JSON text of a mapping; nothing at all when it is empty or None."""
+    """Return the JSON text of a mapping; "" if it is empty or None."""
     if not value:
         return ""
     if not isinstance(value, Mapping):
@@ -64,28 +68,51 @@ def freeze_object(value: object, *, path: str) -> str:
 
 
 def thaw(text: str) -> object:
-    """The value behind a text made by `freeze`: a fresh copy each time."""
+    """Return the value of a text made by `freeze`: a new copy each time."""
     return cast("object", json.loads(text))
 
 
 def thaw_object(text: str | None) -> dict[str, object]:
-    """Like `thaw` for texts known to hold an object; nothing is an empty object."""
+    """Return the object of a text made by `freeze_object`; an empty one for "" and None."""
     return cast("dict[str, object]", json.loads(text)) if text else {}
 
 
 def check_object(text: str, *, path: str) -> dict[str, object]:
-    """The object behind a text from elsewhere; refused unless `freeze` could have written it."""
+    """Return the object of a text from elsewhere; raises `InvalidRecord` unless `freeze` could have written it."""
     try:
         value = thaw(text)
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"not JSON: {error}", path=path) from None
     if not isinstance(value, dict) or not value:
         raise InvalidRecord(
-            "JSON text that is no object with fields", path=path, remedy="Leave the text empty"
+            "JSON text that is not an object with fields", path=path, remedy="Leave the text empty"
         )
     fields = cast("dict[str, object]", value)
     _check(fields, path)
     return fields
+
+
+class _Versioned(Protocol):
+    @property
+    def v(self) -> int: ...
+
+
+_Struct = TypeVar("_Struct", bound=_Versioned)
+
+
+def decode_struct(body: bytes, form: type[_Struct], *, name: str, path: str) -> _Struct:
+    """Decode a stored struct of version 1; raises `InvalidRecord` for anything else."""
+    try:
+        value = msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidRecord(f"not a {name}: {error}", path=path) from None
+    if value.v != 1:
+        raise InvalidRecord(
+            f"{name} version {value.v}; this release reads version 1",
+            path=path,
+            remedy="Upgrade turnfold",
+        )
+    return value
 
 
 def _check(value: object, path: str) -> None:
@@ -117,7 +144,7 @@ def _members(item: Mapping[object, object], path: str) -> Iterator[tuple[object,
 
 
 def _check_leaf(item: object, path: str) -> None:
-    if issubclass(type(item), str):  # isinstance would believe an object that lies about its class
+    if issubclass(type(item), str):  # isinstance trusts an object that lies about its class
         _check_encodable(cast("str", item), path)
         return
     match item:
@@ -137,7 +164,7 @@ def _check_leaf(item: object, path: str) -> None:
 
 
 def _check_encodable(text: str, path: str) -> None:
-    if str.isascii(text):  # of str itself: a subclass may have changed its own
+    if str.isascii(text):  # the method of str itself: a subclass may have changed its own
         return
     try:
         str.encode(text, "utf-8")

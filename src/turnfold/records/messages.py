@@ -1,18 +1,36 @@
-"""A message is a value: equal when its content is equal, with no id and no time of its own.
+"""Messages: immutable values of role and parts, checked when they are made, and where each was read from.
 
-Identity (which conversation, which place in it, when) belongs to the stored entry. That is what lets two processes,
-a cache and a test agree on what was said by comparing messages, and lets a window share them without copying.
+Messages are equal if their content is equal; they have no id and no time. Those belong to the stored entry, so two
+processes, a cache and a test can compare messages, and windows share them without copying.
+
+Parts may come from a constructor, from a store or from another program, and neither Python nor the decoder checks their
+texts. So a message is checked once, and everything that would fail or change later is rejected: values that are no
+text, lone surrogates, invalid JSON text, extra fields that contradict the part.
+
+Providers verify what they once sent: thinking is signed, an item refers to another by id, a prompt cache compares
+bytes. The parts hold the content of a message; its origin holds which provider and model wrote it, and how it differed
+from what turnfold would have written for the same parts. The origin is stored and never sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast, get_args
 
+import msgspec
+
 from turnfold.errors import InvalidRecord
-from turnfold.records.blocks_in import accept_content
-from turnfold.records.blocks_out import content_value, message_fields
+from turnfold.records.blocks import (
+    accept_content,
+    content_value,
+    is_modelled,
+    message_fields,
+    read_block,
+    read_call,
+    write_block,
+    write_call,
+)
 from turnfold.records.json_text import (
     check_object,
     check_text,
@@ -21,11 +39,29 @@ from turnfold.records.json_text import (
     plain_text,
     thaw_object,
 )
-from turnfold.records.origin import Origin, check_origin
-from turnfold.records.parts import Part, TextPart, ToolCall, ToolResult
-from turnfold.records.soundness import check_extra, check_parts
+from turnfold.records.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
 
-__all__ = ("ROLES", "Message", "Role", "assistant", "system", "tool", "user")
+__all__ = (
+    "ROLES",
+    "Message",
+    "Origin",
+    "Role",
+    "assistant",
+    "system",
+    "tool",
+    "user",
+)
+
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: frozenset[str] = frozenset(get_args(Role))
@@ -43,11 +79,11 @@ class Message:
     parts: tuple[Part, ...]
     name: str | None
     extra: str
-    """JSON text of the provider's fields turnfold does not model; empty when there are none."""
+    """JSON text of the provider's fields turnfold does not model; empty if there are none."""
     labels: str
     """JSON text of `metadata`: the caller's own notes, stored but never sent."""
     origin: Origin | None
-    """Where the message was read from, if a wire format read it: stored but never sent."""
+    """Where the message was read from, if a wire format read it; stored but never sent."""
 
     def __init__(
         self,
@@ -80,7 +116,7 @@ class Message:
         labels: str = "",
         origin: Origin | None = None,
     ) -> Message:
-        """A message from parts that are already modelled."""
+        """Make a message from parts."""
         message = cls.__new__(cls)
         parts = tuple(parts)
         _fill(message, role=role, parts=parts, name=name, extra=extra, labels=labels, origin=origin)
@@ -88,7 +124,7 @@ class Message:
 
     @property
     def content(self) -> str | list[dict[str, object]] | None:
-        """The content as providers write it: text, a list of blocks, or None when there is none."""
+        """The content as providers write it: text, a list of blocks, or None if there is none."""
         return content_value(self.parts)
 
     @property
@@ -105,7 +141,7 @@ class Message:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results this message brings."""
+        """The tool results in this message."""
         return tuple(part for part in self.parts if type(part) is ToolResult)
 
     @property
@@ -114,9 +150,9 @@ class Message:
         return thaw_object(self.labels)
 
     def model_dump(self) -> dict[str, object]:
-        """The message as an OpenAI-style dictionary; `Message`-accepting calls take it back unchanged.
+        """Return the message as an OpenAI-style dictionary, from which an equal message can be made.
 
-        Only who wrote it is not in it (`origin`, the provider of a part): what was said is what is sent.
+        Only `origin` and the provider of a part are not in it, because they are never sent.
         """
         return message_fields(
             self.role, self.parts, name=self.name, extra=self.extra, labels=self.labels
@@ -129,12 +165,12 @@ class Message:
 
 
 def system(content: object, *, name: str | None = None) -> Message:
-    """Instructions to the model."""
+    """Make a system message: instructions to the model."""
     return Message("system", content, name=name)
 
 
 def user(content: object, *, name: str | None = None) -> Message:
-    """What the user said; starts a turn."""
+    """Make a user message; it starts a turn."""
     return Message("user", content, name=name)
 
 
@@ -144,12 +180,12 @@ def assistant(
     tool_calls: Iterable[object] | None = None,
     name: str | None = None,
 ) -> Message:
-    """What the model answered, with the tool calls it made."""
+    """Make an assistant message: the model's answer, with its tool calls."""
     return Message("assistant", content, tool_calls=tool_calls, name=name)
 
 
 def tool(content: object, *, tool_call_id: str, name: str | None = None) -> Message:
-    """What a tool answered to the call `tool_call_id`."""
+    """Make a tool message: the result of the call `tool_call_id`."""
     return Message("tool", content, tool_call_id=tool_call_id, name=name)
 
 
@@ -167,15 +203,15 @@ def _fill(
         raise InvalidRecord(
             f"unknown role {role!r}", path="role", remedy=f"Use one of {', '.join(sorted(ROLES))}"
         )
-    check_parts(role, parts)
+    _check_parts(role, parts)
     if name is not None:
         check_text(name, path="name")
     if labels:
         check_object(labels, path="metadata")
     if extra:
         modelled = message_fields(role, parts, name=name, extra="", labels=labels)
-        check_extra(role, extra, modelled)
-    check_origin(origin)
+        _check_extra(role, extra, modelled)
+    _check_origin(origin)
     put = object.__setattr__
     put(message, "role", cast("Role", role))
     put(message, "parts", parts)
@@ -183,3 +219,162 @@ def _fill(
     put(message, "extra", extra)
     put(message, "labels", labels)
     put(message, "origin", origin)
+
+
+_Modelled: TypeAlias = (
+    TextPart | ImagePart | AudioPart | FilePart | ThinkingPart | ToolCall | ToolResult
+)
+_BLOCK_FIELDS = frozenset(
+    "type text image_url source input_audio file thinking signature data id name input function "
+    "tool_use_id content is_error".split()
+)
+"""Fields that parts are written in: one of them in `extra` may contradict the part itself."""
+_CHOICES = frozenset({"content", "detail", "is_error"})
+"""Fields of parts that are not free text."""
+
+
+def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
+    """Reject parts that cannot be stored and sent as they are, or that a message of this role cannot have."""
+    calls = results = 0
+    for index, part in enumerate(parts):
+        if (
+            type(part) is TextPart
+            and not part.extra
+            and type(part.text) is str
+            and part.text.isascii()
+        ):
+            continue  # by far the most common part, and nothing can be wrong with it
+        path = f"content[{index}]"
+        if type(part) is ToolCall:
+            path = f"tool_calls[{calls}]"
+            calls += 1
+            if role != "assistant":
+                raise InvalidRecord(f"a message of role {role!r} cannot call tools", path=path)
+        elif type(part) is ToolResult:
+            results += 1
+            if role != "tool":
+                raise InvalidRecord(
+                    f"a message of role {role!r} cannot have tool results", path=path
+                )
+        _check_part(part, path)
+    if role == "tool" and results == 0:
+        raise InvalidRecord(
+            "a tool message without a tool result", path="tool_call_id", remedy="Add tool_call_id"
+        )
+
+
+def _check_extra(role: str, extra: str, modelled: Mapping[str, object]) -> None:
+    """Reject extra fields that repeat or contradict the message itself."""
+    fields = check_object(extra, path="extra")
+    if fields.get("function_call") is not None:
+        raise InvalidRecord(
+            "function_call is OpenAI's retired form of a tool call and carries no id",
+            path="function_call",
+            remedy="Write it as tool_calls=[{id, type, function}] and answer with role 'tool'",
+        )
+    written = fields.pop("role", None)
+    if written is not None and (role, written) != ("system", "developer"):
+        raise InvalidRecord(f"role {written!r} contradicts role {role!r}", path="extra.role")
+    for key, value in fields.items():
+        if key in modelled or is_modelled(role, key, value):
+            raise InvalidRecord(f"{key} is a field of the message itself", path=f"extra.{key}")
+
+
+def _check_part(part: Part, path: str) -> None:
+    if not isinstance(cast("object", part), Part):
+        raise InvalidRecord(
+            f"{type(part).__name__} is not a part", path=path, remedy="Use Message(role, content)"
+        )
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if name in _CHOICES or type(value) is not str or not value.isascii():
+            _check_field(name, value, f"{path}.{name}")
+    if isinstance(part, OpaquePart):
+        check_object(part.json, path=f"{path}.json")
+        return
+    if isinstance(part, ToolResult):
+        for index, inner in enumerate(part.content):
+            _check_part(inner, f"{path}.content[{index}]")
+    extra = check_object(part.extra, path=f"{path}.extra") if part.extra else {}
+    # Files and thinking have combinations of fields that no block can express.
+    if isinstance(part, FilePart | ThinkingPart) or not _BLOCK_FIELDS.isdisjoint(extra):
+        _check_round_trip(part, path)
+
+
+def _check_field(name: str, value: object, path: str) -> None:
+    match name:
+        case "detail":
+            if value not in (None, "low", "high", "auto"):
+                raise InvalidRecord(
+                    f"image detail {value!r}", path=path, remedy="Use low, high or auto"
+                )
+        case "is_error":
+            if not isinstance(value, bool):
+                raise InvalidRecord(f"{type(value).__name__}, not true or false", path=path)
+        case "content":
+            if not isinstance(value, tuple):
+                raise InvalidRecord(f"{type(value).__name__}, not a tuple", path=path)
+            for inner in cast("tuple[object, ...]", value):
+                if isinstance(inner, ToolCall | ToolResult | ThinkingPart):
+                    raise InvalidRecord(
+                        f"a tool result cannot hold a {type(inner).__name__}", path=path
+                    )
+        case _:
+            check_text(value, path=path)
+
+
+def _check_round_trip(part: _Modelled, path: str) -> None:
+    """Reject a part that differs after writing and reading it: its fields contradict each other."""
+    if isinstance(part, ToolResult):  # its content is checked part by part
+        part = msgspec.structs.replace(part, content=())
+    for again in _read_again(part, path):
+        if isinstance(again, OpaquePart) or _meaning(again) != _meaning(part):
+            raise InvalidRecord(
+                f"{type(part).__name__} that would read back differently: its fields contradict each other",
+                path=path,
+                remedy="Keep only fields the part does not have itself in extra",
+            )
+
+
+def _read_again(part: _Modelled, path: str) -> Iterator[Part]:
+    if isinstance(part, ToolCall):
+        yield read_call(write_call(part), path)
+    yield read_block(write_block(part), path)
+
+
+def _meaning(part: _Modelled) -> tuple[Part, dict[str, object]]:
+    """Return the part and its extra fields for comparing: spacing and order of the JSON text do not matter."""
+    if isinstance(part, ThinkingPart):  # no block holds its provider and model
+        part = msgspec.structs.replace(part, provider="", model="")
+    return msgspec.structs.replace(part, extra=""), thaw_object(part.extra)
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
+    """Which provider and model wrote a message, and how."""
+
+    provider: str
+    """The wire format it was read from."""
+    model: str = ""
+    """The model that wrote it; empty if unknown or if no model wrote it."""
+    form: str = ""
+    """JSON text: how it was written, as far as the parts do not tell. Valid only for the parts it came with."""
+    envelope: str = ""
+    """JSON text: the fields of the response around it (id, stop reason, usage)."""
+
+    def without_form(self) -> Origin:
+        """Return the origin for a message whose parts have been changed."""
+        return msgspec.structs.replace(self, form="") if self.form else self
+
+
+def _check_origin(origin: object) -> None:
+    """Reject an origin that could not be stored or read back."""
+    if origin is None:
+        return
+    if not isinstance(origin, Origin):
+        raise InvalidRecord(f"{type(origin).__name__} is not an Origin", path="origin")
+    for name in ("provider", "model"):
+        check_text(getattr(origin, name), path=f"origin.{name}")
+    for name in ("form", "envelope"):
+        text = check_text(getattr(origin, name), path=f"origin.{name}")
+        if text:
+            check_object(text, path=f"origin.{name}")

@@ -1,8 +1,8 @@
-"""What a message is made of.
+"""Parts: what a message is made of.
 
-One small frozen struct per kind, discriminated by `kind`. A part says what was said, called or seen and nothing
-about where it is stored. `extra` keeps, as JSON text, whatever fields a provider put beside the ones modelled here,
-so that they can be given back unchanged; a block that is not modelled at all becomes an `OpaquePart`.
+One small frozen struct per kind, discriminated by `kind`. A part holds content and nothing about where it is stored.
+`extra` keeps, as JSON text, the provider's fields that are not modelled here, so that they can be sent back unchanged;
+a block that is not modelled at all becomes an `OpaquePart`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ __all__ = (
     "declared_media_type",
 )
 
+
 Detail: TypeAlias = Literal["low", "high", "auto"]
 
-# Made by a factory where they are defaults: a plain default is left out of the stored form only when a field holds that
-# very object, and then equal messages could be stored as different bytes.
+# Defaults made by a factory: msgspec omits a plain default only if a field holds that very object, so equal messages
+# could be stored as different bytes.
 _NO_ARGUMENTS = "{}"
 _UNKNOWN_MEDIA = "application/octet-stream"
 
@@ -57,12 +58,12 @@ class ImagePart(_Part, frozen=True, tag="image"):
 
     url: str
     detail: Detail | None = None
-    """The resolution asked of the provider; decides the price. None: the provider's default."""
+    """The resolution requested from the provider, which sets the price. None: the provider's default."""
     extra: str = ""
 
 
 class AudioPart(_Part, frozen=True, tag="audio"):
-    """Sound, base64 encoded."""
+    """Audio, base64 encoded."""
 
     data: str
     format: str
@@ -79,17 +80,17 @@ class FilePart(_Part, frozen=True, tag="file"):
 
 
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
-    """Reasoning the provider showed, with the signature it needs back; text is empty when it was redacted."""
+    """Reasoning of a model, with the signature the provider needs back; the text is empty if it was redacted."""
 
     text: str
     signature: str = ""
     redacted: str = ""
-    """The encrypted block of a redacted thought."""
+    """The encrypted block of redacted thinking."""
     extra: str = ""
     provider: str = ""
-    """Who signed it and may have it back; empty when nobody said."""
+    """The provider that signed it, to which alone it may be sent; empty if unknown."""
     model: str = ""
-    """The model it belongs to: a signature holds for no other."""
+    """The model it belongs to: a signature is valid for no other."""
 
 
 class OpaquePart(_Part, frozen=True, tag="opaque"):
@@ -97,18 +98,18 @@ class OpaquePart(_Part, frozen=True, tag="opaque"):
 
     json: str
     provider: str = ""
-    """Who sent it and may have it back; empty when the block did not say."""
+    """The provider that sent it, to which alone it may be sent back; empty if unknown."""
     model: str = ""
-    """The model that wrote it, where known."""
+    """The model that wrote it, if known."""
 
 
 class ToolCall(_Part, frozen=True, tag="call"):
-    """A tool the assistant asked for."""
+    """A tool call by the assistant."""
 
     id: str
     name: str
     arguments: str = msgspec.field(default_factory=lambda: _NO_ARGUMENTS)
-    """JSON text exactly as the model wrote it, which may not even be valid JSON."""
+    """JSON text exactly as the model wrote it; it may be invalid JSON."""
     extra: str = ""
 
 
@@ -116,7 +117,7 @@ ContentPart: TypeAlias = TextPart | ImagePart | AudioPart | FilePart | OpaquePar
 
 
 class ToolResult(_Part, frozen=True, tag="result"):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     call_id: str
     content: tuple[ContentPart, ...]
@@ -135,6 +136,6 @@ Part: TypeAlias = (
 
 
 def declared_media_type(url: str) -> str:
-    """The media type a `data:` address declares; any other address says nothing of what is behind it."""
+    """Return the media type that a `data:` URL declares; the unknown type for any other URL."""
     declared = url[5:].split(",", 1)[0].split(";", 1)[0] if url.startswith("data:") else ""
     return declared or _UNKNOWN_MEDIA

@@ -1,13 +1,13 @@
-"""Which messages belong together.
+"""Group the messages of a log into spans (atomic groups) and turns.
 
 A provider rejects a tool result without its call and a call without its result, so no cut may fall between them. A
 **span** is the smallest group that may be kept or left out: an assistant message with tool calls together with all
 their results (parallel, interleaved with other messages, or late), or any other single message. A **turn** runs from
 one user message to before the next.
 
-Logs arrive broken: results whose call was lost, two results for one call, calls nobody answered. `Grouper` places
-every message in one pass, one message at a time, and says what is irregular; the log itself is never changed. A
-result belongs to the newest unanswered call with its id, because some models use the same id again and again.
+Logs may be broken: results whose call was lost, two results for one call, calls without a result. `Grouper` places
+every message in one pass, one message at a time, and reports what is irregular; the log itself is never changed. A
+result belongs to the newest unanswered call with its id, because some models reuse ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from enum import StrEnum
 from turnfold.records.messages import Message
 from turnfold.records.parts import ToolCall, ToolResult
 
-__all__ = ("Grouper", "Misplaced", "Placement", "Span", "group_spans")
+__all__ = (
+    "Grouper",
+    "Misplaced",
+    "Placement",
+    "Span",
+    "group_spans",
+)
 
 
 class Misplaced(StrEnum):
@@ -32,19 +38,19 @@ class Misplaced(StrEnum):
     DUPLICATE = "duplicate"
     """Its call was answered already: not shown."""
     EMPTY = "empty"
-    """It says nothing, and providers refuse that: not shown."""
+    """It has no content, which providers refuse: not shown."""
 
 
 class Placement:
-    """Where one message went: its span, and what became of results that do not belong there."""
+    """The span of one message, and the results in it that belong elsewhere."""
 
     __slots__ = ("late", "opens", "span", "unplaced")
 
     def __init__(self, span: int, *, opens: bool) -> None:
         self.span = span
-        """The span whose stretch of the log the message stands in; -1 when it stands in none."""
+        """The span in whose range of the log the message is; -1 if it is in none."""
         self.opens = opens
-        """Whether the message is the first of that span."""
+        """True if the message is the first of that span."""
         self.late: dict[int, list[int]] = {}
         """Earlier span -> indexes of the parts that belong there."""
         self.unplaced: dict[int, Misplaced] = {}
@@ -52,7 +58,7 @@ class Placement:
 
     @property
     def regular(self) -> bool:
-        """Whether the message is shown whole, where it was logged."""
+        """True if the message is shown whole, where it was logged."""
         return not self.late and not self.unplaced
 
 
@@ -77,7 +83,7 @@ class Grouper:
             return self._add_results(message, position)
         span = len(self.firsts)
         self.firsts.append(position)
-        if message.role == "user" and message.parts:  # an empty one asks nothing
+        if message.role == "user" and message.parts:  # an empty one starts no turn
             self.turns.append(span)
         elif message.role == "assistant" and (calls := message.calls):
             self.unanswered[span] = list(calls)
@@ -94,14 +100,16 @@ class Grouper:
                 continue
             span = self._answer(part.call_id)
             if span is None:
-                known = part.call_id in self._answered
-                placement.unplaced[index] = Misplaced.DUPLICATE if known else Misplaced.ORPHAN
+                is_duplicate = part.call_id in self._answered
+                placement.unplaced[index] = (
+                    Misplaced.DUPLICATE if is_duplicate else Misplaced.ORPHAN
+                )
             elif span != last:
                 placement.late.setdefault(span, []).append(index)
             else:
                 here += 1
         if last < 0 or (not here and len(message.results) < len(message.parts)):
-            # What was said beside results that all stand elsewhere would come between a call and its results.
+            # Text that came with results shown elsewhere would be between a call and its results: a span of its own.
             # Before the first span even a lone result needs a place in the log: a span that shows nothing.
             self.firsts.append(position)
             placement.span, placement.opens = last + 1, True
@@ -115,9 +123,9 @@ class Grouper:
         if not spans:
             del self._pending[call_id]
         self._answered.add(call_id)
-        waiting = self.unanswered[span]
-        del waiting[next(i for i, call in enumerate(waiting) if call.id == call_id)]
-        if not waiting:
+        calls = self.unanswered[span]
+        del calls[next(i for i, call in enumerate(calls) if call.id == call_id)]
+        if not calls:
             del self.unanswered[span]
         return span
 
@@ -132,14 +140,14 @@ class Span:
         """Log positions of its messages, in the order they are shown."""
         self.starts_turn = starts_turn
         self.unanswered = unanswered
-        """How many of its calls have no result in the log."""
+        """Number of its calls without a result in the log."""
 
     def __repr__(self) -> str:
         return f"Span({list(self.positions)})"
 
 
 def group_spans(messages: Iterable[Message]) -> list[Span]:
-    """The spans of a whole log. A message shown nowhere (an orphan result) is in no span."""
+    """Return the spans of a whole log. A message shown nowhere (an orphan result) is in no span."""
     grouper = Grouper()
     places: list[list[int]] = []
     for position, message in enumerate(messages):

@@ -1,24 +1,51 @@
-"""WHO SERVES IT: the memory over HTTP. A thin edge: every operation is one call of a session or a short-term memory.
-
-Nothing is imported until it is named: the forms on the wire are shared with the client, who needs no server.
-"""
+"""The HTTP service: the API, the web inspector, the MCP server, access tokens and limits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from turnfold._late_names import late_names
 
-from turnfold.late_names import late_names
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnfold.service.app import Guarded, make_app
-    from turnfold.service.running import ServiceOptions, make_state, run, serve
+    from turnfold.service.app import GuardedApp, make_app
+    from turnfold.service.auth import TokenFile, new_token
+    from turnfold.service.inspector.html import ROOT
+    from turnfold.service.inspector.routes import inspector_beside, inspector_routes
+    from turnfold.service.limits import Limits
+    from turnfold.service.mcp.request import McpOptions
+    from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
+    from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run, serve
     from turnfold.service.state import ServiceState
 
-__all__ = ("Guarded", "ServiceOptions", "ServiceState", "make_app", "make_state", "run", "serve")
+__all__ = (
+    "ROOT",
+    "ExtraRoutes",
+    "GuardedApp",
+    "Limits",
+    "McpOptions",
+    "ServiceOptions",
+    "ServiceState",
+    "TokenFile",
+    "inspector_beside",
+    "inspector_routes",
+    "make_app",
+    "make_state",
+    "mcp_beside",
+    "new_token",
+    "run",
+    "run_http",
+    "run_stdio",
+    "serve",
+)
 
 _HOMES = {
-    "turnfold.service.app": "Guarded make_app",
-    "turnfold.service.running": "ServiceOptions make_state run serve",
+    "turnfold.service.app": "GuardedApp make_app",
+    "turnfold.service.auth": "TokenFile new_token",
+    "turnfold.service.inspector.html": "ROOT",
+    "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
+    "turnfold.service.limits": "Limits",
+    "turnfold.service.mcp.request": "McpOptions",
+    "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
+    "turnfold.service.server": "ExtraRoutes ServiceOptions make_state run serve",
     "turnfold.service.state": "ServiceState",
 }
 

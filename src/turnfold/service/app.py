@@ -1,7 +1,7 @@
-"""The application: every operation of the table behind one gate, and around them what every answer has.
+"""The ASGI application: all operations behind one authorization check, and what every response has.
 
-A request id, the check of Host and Origin, problems instead of traces, a line in the log without content: all of it
-once, outside of everything, so what is mounted beside the API has it too.
+Request ids, the check of Host and Origin, problem details instead of tracebacks, and a log line without content are
+added outermost, so routes mounted beside the API have them too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnfold.api import CONTENT_TYPE, AnyOperation, Right, problem_of
 from turnfold.errors import (
     AccessDenied,
     LimitExceeded,
@@ -35,24 +36,27 @@ from turnfold.errors import (
     StoreUnavailable,
     TurnfoldError,
 )
-from turnfold.service.answering import CALLER, OPERATION, Endpoint
+from turnfold.service.endpoint import CALLER, OPERATION, Endpoint
 from turnfold.service.openapi import openapi
-from turnfold.service.operations import Operation
-from turnfold.service.problems import CONTENT_TYPE, problem_of
+from turnfold.service.operations import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
-from turnfold.service.tokens import Right
 
-__all__ = ("Guarded", "make_app")
+__all__ = (
+    "GuardedApp",
+    "error_frames",
+    "make_app",
+)
+
 
 _log = logging.getLogger("turnfold.service")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCHEMA: Final = "/v1/openapi.json"
 _PROCESS: Final = secrets.token_hex(4)
-"""Tells the request ids of this process from those of others: they are for finding, not for hiding."""
+"""Distinguishes request ids of this process from others'; they identify log lines and are not secret."""
 _NUMBERS: Final = count(1)
-_GONE: Final = 499
-"""Status of a request whose client was gone before it was answered, in the log and in the figures; never sent."""
+_DISCONNECTED: Final = 499
+"""Status in the log and metrics of a request whose client disconnected before the response; never sent."""
 
 
 def make_app(
@@ -60,36 +64,38 @@ def make_app(
     *,
     mounts: Sequence[BaseRoute] = (),
     beside: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = (),
-    table: Sequence[Operation] = TABLE,
+    table: Mapping[AnyOperation, RunOperation] = TABLE,
 ) -> ASGIApp:
-    """The service as an ASGI application; closing it closes the state.
+    """Return the service as an ASGI application; its shutdown closes the state.
 
-    `mounts` are routes beside the API: wrap what they serve in `Guarded` so that it is asked for a token too. What they
-    need while the service runs is entered when it starts: `beside`.
+    `mounts` are routes beside the API: wrap what they serve in `GuardedApp`, so that it needs a token too. `beside` are
+    the context managers they need while the service runs; they are entered at startup.
     """
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as running:
-            running.push_async_callback(state.close)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(state.close)
             for each in beside:
-                await running.enter_async_context(each())
+                await stack.enter_async_context(each())
             yield
 
-    paths: dict[str, dict[str, Operation]] = {}
-    for each in table:
-        paths.setdefault(each.path, {})[each.method] = each
+    paths: dict[str, dict[str, tuple[AnyOperation, RunOperation]]] = {}
+    for operation, run in table.items():
+        paths.setdefault(operation.path, {})[operation.method] = operation, run
     document = msgspec.json.encode(openapi(table))
     routes: list[BaseRoute] = [Route(_SCHEMA, _Document(document))]
-    # A word before a name in its place: /snapshots/diff is not the snapshot called "diff".
+    # Fixed segments before parameters: /snapshots/diff must not match /snapshots/{turn}.
     exact_first = sorted(paths, key=lambda path: [part.startswith("{") for part in path.split("/")])
     routes += [Route(path, Endpoint(state, paths[path])) for path in exact_first]
-    inner = Router([*routes, *mounts], redirect_slashes=False, default=_nowhere, lifespan=lifespan)
-    return _with_other_origins(_Outermost(inner, state), state.gate.origins)
+    inner = Router(
+        [*routes, *mounts], redirect_slashes=False, default=_not_found, lifespan=lifespan
+    )
+    return _with_cors(_RequestFrame(inner, state), state.gate.origins)
 
 
-def _with_other_origins(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
-    """Let browsers show the answers to pages of other origins, where some are allowed."""
+def _with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """Add CORS headers if other origins are allowed."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -110,16 +116,16 @@ def _with_other_origins(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
     )
 
 
-async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     del receive
-    if scope["type"] != "http":  # nobody here speaks WebSocket
+    if scope["type"] != "http":  # WebSocket is not supported
         await send({"type": "websocket.close", "code": 1000})
         return
-    raise NotFound(f"there is no such path; {_SCHEMA} lists them")
+    raise NotFound(f"no such path; see {_SCHEMA} for the list")
 
 
-class Guarded:
-    """Something mounted beside the API, for callers with a token; it finds the `Caller` in its scope."""
+class GuardedApp:
+    """An application mounted beside the API that needs a token; it finds the `Caller` in its ASGI scope."""
 
     def __init__(self, app: ASGIApp, state: ServiceState, *, right: Right) -> None:
         self._app = app
@@ -127,15 +133,15 @@ class Guarded:
         self._right = right
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let in who may; the rest is its business."""
+        """Authorize the request and pass it on."""
         if scope["type"] == "http":
             caller = scope[CALLER] = self._state.gate.caller(Headers(scope=scope))
-            caller.must(self._right)
+            caller.require(self._right)
         await self._app(scope, receive, send)
 
 
 class _Document:
-    """The OpenAPI document."""
+    """Serves the OpenAPI document."""
 
     def __init__(self, content: bytes) -> None:
         self._answer = Response(content, media_type="application/json")
@@ -144,8 +150,8 @@ class _Document:
         await self._answer(scope, receive, send)
 
 
-class _Outermost:
-    """What every request meets first and every answer meets last."""
+class _RequestFrame:
+    """Outermost layer: request ids, Host and Origin checks, problem details, counters and the log line."""
 
     def __init__(self, app: ASGIApp, state: ServiceState) -> None:
         self._app = app
@@ -156,18 +162,18 @@ class _Outermost:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = _Answer(send, _request_id(headers))
+        answer = _ResponseSender(send, _request_id(headers))
         began = time.perf_counter()
-        # As it was sent: an id may hold a slash, which is no border between parts of the path.
+        # Route on the path as sent: an encoded slash belongs to an id and does not separate segments.
         raw = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.partition(b"?")[0].decode("latin-1")
         try:
-            self._state.gate.check_names(headers)
+            self._state.gate.check_host(headers)
             await self._app(scope, receive, answer.send)
-        except ClientDisconnect:  # nobody is left to answer, and nothing is wrong here
-            answer.status = answer.status or _GONE
+        except ClientDisconnect:  # nobody to respond to, and not a failure
+            answer.status = answer.status or _DISCONNECTED
         except Exception as error:
-            await self._refuse(error, scope, receive, answer)
+            await self._fail(error, scope, receive, answer)
         finally:
             operation = scope.get(OPERATION, "")
             self._state.answered[operation, answer.status] += 1
@@ -185,10 +191,10 @@ class _Outermost:
                 },
             )
 
-    async def _refuse(
-        self, error: Exception, scope: Scope, receive: Receive, answer: _Answer
+    async def _fail(
+        self, error: Exception, scope: Scope, receive: Receive, answer: _ResponseSender
     ) -> None:
-        """Answer with a problem; what nobody foresaw leaves its trace in the log and a bare 500."""
+        """Respond with problem details; an unexpected error is logged and becomes a 500 without details."""
         if isinstance(error, HTTPException):
             error = RequestRefused(str(error.detail), status=error.status_code)
         problem = problem_of(error, request_id=answer.request_id)
@@ -197,11 +203,11 @@ class _Outermost:
                 "%s %s: %s",
                 answer.request_id,
                 type(error).__name__,
-                error if isinstance(error, TurnfoldError) else _frames(error),
+                error if isinstance(error, TurnfoldError) else error_frames(error),
                 extra={"event": "request_failed", "request_id": answer.request_id},
             )
         if answer.status:
-            raise error  # too late for another answer: the connection ends
+            raise error  # the response has started: only the connection can be ended
         body = msgspec.json.encode(problem)
         response = Response(
             body, problem.status, media_type=CONTENT_TYPE, headers=_headers(error, problem.status)
@@ -209,8 +215,8 @@ class _Outermost:
         await response(scope, receive, answer.send)
 
 
-class _Answer:
-    """An answer on its way out."""
+class _ResponseSender:
+    """Sends a response, adds the common headers and remembers the status."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -226,12 +232,12 @@ class _Answer:
             headers.setdefault("cache-control", "no-store")
         try:
             await self._send(message)
-        except OSError:  # some servers say so where a client is gone, others say nothing
+        except OSError:  # how some servers report a disconnected client
             raise ClientDisconnect from None
 
 
-def _frames(error: Exception) -> str:
-    """Where it was raised; not its message, which may hold what somebody said."""
+def error_frames(error: Exception) -> str:
+    """Return where an error was raised; not its message, which may contain user content."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
 

@@ -1,52 +1,58 @@
-"""The OpenAPI document, made from the table of operations and the structs they name: it cannot lag behind them."""
+"""The OpenAPI document, generated from the table of operations and their structs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final, cast
 
 import msgspec
 
-from turnfold.service.bodies import KEY_PATTERN
-from turnfold.service.events import CallEvent, Events
-from turnfold.service.operations import Operation
-from turnfold.service.problems import CONTENT_TYPE, KINDS, Problem
-from turnfold.service.routes.watching import Plain
+from turnfold.api import (
+    CONTENT_TYPE,
+    KEY_PATTERN,
+    KINDS,
+    AnyOperation,
+    CallEvent,
+    Events,
+    PlainText,
+    Problem,
+)
 
 __all__ = ("openapi",)
+
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
 _VERSION: Final = "1.0.0"
-"""Of the API under /v1, not of the package."""
+"""Version of the API under /v1, not of the package."""
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 512}
 _TITLES: Final = {
-    400: "The request cannot be read",
-    401: "No token, or one that is not known",
-    403: "A token without this right, a name or origin that is not known, or a full quota",
-    404: "What was named is not there",
-    405: "No such method here",
-    409: "Somebody else was first",
-    410: "The conversation was erased",
+    400: "Bad request",
+    401: "Missing or unknown token",
+    403: "Missing right, unknown host or origin, or a full quota",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with a concurrent change",
+    410: "The conversation was deleted",
     413: "The body is too large",
     415: "The body is not JSON",
-    422: "What was asked cannot be done as it was asked",
+    422: "Invalid request content",
     429: "Too many requests",
-    500: "The service failed",
-    502: "The summariser failed",
+    500: "Internal error",
+    502: "The summarizer failed",
     503: "The store cannot be reached",
 }
-_OF_ANYBODY: Final = (403, 405, 422, 500, 503)
+_ANY: Final = (403, 405, 422, 500, 503)
 _WITH_TOKEN: Final = (401, 404, 410, 413, 429)
-_WRITING: Final = (409, 415, 502)
+_WRITE: Final = (409, 415, 502)
 
 
-def openapi(table: Sequence[Operation]) -> dict[str, object]:
-    """The document of these operations."""
+def openapi(table: Collection[AnyOperation]) -> dict[str, object]:
+    """Return the document of these operations."""
     types = sorted({*_types(table), Problem, CallEvent}, key=lambda each: each.__name__)
     shapes, components = msgspec.json.schema_components(
-        types, schema_hook=_anything, ref_template=_REFERENCE
+        types, schema_hook=_any_value, ref_template=_REFERENCE
     )
     schemas = dict(zip(types, shapes, strict=True))
     paths: dict[str, dict[str, object]] = {}
@@ -57,7 +63,7 @@ def openapi(table: Sequence[Operation]) -> dict[str, object]:
         "info": {
             "title": "turnfold",
             "version": _VERSION,
-            "description": "The context memory of LLM agents, as a service. Every refusal is a problem detail whose "
+            "description": "The context memory of LLM agents, as a service. Every error is a problem detail whose "
             f"`type` is one of: {', '.join(kind.type for kind in KINDS)}.",
         },
         "paths": paths,
@@ -68,24 +74,26 @@ def openapi(table: Sequence[Operation]) -> dict[str, object]:
     }
 
 
-def _anything(kind: type) -> dict[str, object]:
+def _any_value(kind: type) -> dict[str, object]:
     if kind is object:
         return {"description": "Any JSON value"}
-    raise NotImplementedError  # so msgspec is told that a type has no schema; it then names the type
+    raise NotImplementedError  # msgspec then raises an error that names the type
 
 
-def _types(table: Iterable[Operation]) -> Iterable[type]:
+def _types(table: Iterable[AnyOperation]) -> Iterable[type]:
     for each in table:
-        yield from (kind for kind in (each.body, each.answer) if kind not in (Events, Plain))
+        yield from (kind for kind in (each.body, each.answer) if kind not in (Events, PlainText))
 
 
-def _described(operation: Operation, schemas: dict[type, dict[str, object]]) -> dict[str, object]:
+def _described(
+    operation: AnyOperation, schemas: dict[type, dict[str, object]]
+) -> dict[str, object]:
     found: dict[str, object] = {
         "operationId": operation.name,
-        "summary": operation.description.partition("\n")[0],
+        "summary": operation.description,
         "tags": [operation.family],
         "parameters": [*_in_path(operation), *_in_query(operation), *_in_header(operation)],
-        "responses": {"200": _answer(operation, schemas), **_refusals(operation, schemas)},
+        "responses": {"200": _answer(operation, schemas), **_errors(operation, schemas)},
         "security": [{"token": []}] if operation.right else [],
     }
     if operation.right:
@@ -99,13 +107,13 @@ def _described(operation: Operation, schemas: dict[type, dict[str, object]]) -> 
     return found
 
 
-def _in_path(operation: Operation) -> Iterable[dict[str, object]]:
+def _in_path(operation: AnyOperation) -> Iterable[dict[str, object]]:
     for name in re.findall(r"{(\w+)}", operation.path):
         yield {"name": name, "in": "path", "required": True, "schema": _NAME}
 
 
-def _in_query(operation: Operation) -> Iterable[dict[str, object]]:
-    [schema], components = msgspec.json.schema_components([operation.query], schema_hook=_anything)
+def _in_query(operation: AnyOperation) -> Iterable[dict[str, object]]:
+    [schema], components = msgspec.json.schema_components([operation.query], schema_hook=_any_value)
     [whole] = components.values() if "$ref" in schema else [schema]
     properties = cast("dict[str, dict[str, object]]", whole["properties"])
     required = cast("list[str]", whole.get("required", []))
@@ -113,7 +121,7 @@ def _in_query(operation: Operation) -> Iterable[dict[str, object]]:
         yield {"name": name, "in": "query", "required": name in required, "schema": shape}
 
 
-def _in_header(operation: Operation) -> Iterable[dict[str, object]]:
+def _in_header(operation: AnyOperation) -> Iterable[dict[str, object]]:
     if operation.answer is Events:
         yield {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
     if operation.method == "POST" and operation.right is not None:
@@ -125,24 +133,24 @@ def _in_header(operation: Operation) -> Iterable[dict[str, object]]:
         }
 
 
-def _answer(operation: Operation, schemas: dict[type, dict[str, object]]) -> dict[str, object]:
-    if operation.answer is Plain:
+def _answer(operation: AnyOperation, schemas: dict[type, dict[str, object]]) -> dict[str, object]:
+    if operation.answer is PlainText:
         content: dict[str, object] = {"text/plain": {"schema": {"type": "string"}}}
     elif operation.answer is Events:
         content = {"text/event-stream": {"schema": {"type": "string"}}}
     else:
         content = {_JSON: {"schema": schemas[operation.answer]}}
-    return {"description": "Done", "content": content}
+    return {"description": "Success", "content": content}
 
 
-def _refusals(
-    operation: Operation, schemas: dict[type, dict[str, object]]
+def _errors(
+    operation: AnyOperation, schemas: dict[type, dict[str, object]]
 ) -> dict[str, dict[str, object]]:
-    statuses = [*_OF_ANYBODY]
+    statuses = [*_ANY]
     if operation.right is not None:
         statuses += _WITH_TOKEN
     if operation.method != "GET":
-        statuses += _WRITING
+        statuses += _WRITE
     content = {CONTENT_TYPE: {"schema": schemas[Problem]}}
     if operation.name == "readyz":
         content = {**content, _JSON: {"schema": schemas[operation.answer]}}

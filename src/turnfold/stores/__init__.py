@@ -1,54 +1,90 @@
-"""WHERE IT LIVES: the append-only log behind one small protocol; in memory, SQLite, PostgreSQL, behind Redis."""
+"""Stores of the append-only log behind one protocol: in memory, SQLite, PostgreSQL, with a Redis cache."""
 
 from __future__ import annotations
 
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.opening import open_store
-from turnfold.stores.protocol import (
-    Ability,
-    Appended,
-    Captured,
-    ConversationInfo,
-    Erasure,
-    Head,
-    Health,
-    Hit,
-    Opening,
-    Piece,
-    Restored,
-    Scope,
-    State,
-    Store,
-    Written,
-)
-from turnfold.stores.transfer import Progress, Transferred, digest, export_to, import_from
-from turnfold.stores.within import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
+from turnfold._late_names import late_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.stores.addresses import (
+        may_hold_password,
+        open_store,
+        shown_address,
+        split_address,
+        with_cache,
+    )
+    from turnfold.stores.export_format import FORMAT
+    from turnfold.stores.ledger import log_mark
+    from turnfold.stores.memory import MemoryStore
+    from turnfold.stores.protocol import (
+        Ability,
+        Appended,
+        Captured,
+        ConversationInfo,
+        ConversationOpening,
+        Erasure,
+        Head,
+        Health,
+        Piece,
+        Restored,
+        Scope,
+        State,
+        Store,
+        Written,
+        check_name,
+    )
+    from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
+    from turnfold.stores.sqlite.status import SqliteStatus, sqlite_status
+    from turnfold.stores.sqlite.store import SqliteStore
+    from turnfold.stores.transfer import Progress, Transferred, digest, export_to, import_from
 
 __all__ = (
-    "ALL_ENTRIES",
-    "CHECKPOINT",
-    "ENTRY",
+    "FORMAT",
+    "SAFE_SQLITE",
     "Ability",
     "Appended",
     "Captured",
     "ConversationInfo",
+    "ConversationOpening",
     "Erasure",
     "Head",
     "Health",
-    "Hit",
     "MemoryStore",
-    "Opening",
     "Piece",
     "Progress",
     "Restored",
     "Scope",
+    "SqliteStatus",
+    "SqliteStore",
     "State",
     "Store",
     "Transferred",
-    "Within",
     "Written",
+    "check_name",
     "digest",
     "export_to",
     "import_from",
+    "log_mark",
+    "may_hold_password",
     "open_store",
+    "shown_address",
+    "split_address",
+    "sqlite_status",
+    "sqlite_version",
+    "with_cache",
 )
+
+_HOMES = {
+    "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
+    "turnfold.stores.export_format": "FORMAT",
+    "turnfold.stores.ledger": "log_mark",
+    "turnfold.stores.memory": "MemoryStore",
+    "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "
+    "Piece Restored Scope State Store Written check_name",
+    "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
+    "turnfold.stores.sqlite.status": "SqliteStatus sqlite_status",
+    "turnfold.stores.sqlite.store": "SqliteStore",
+    "turnfold.stores.transfer": "Progress Transferred digest export_to import_from",
+}
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -1,17 +1,34 @@
-"""Addresses of stores, caches and services as they may be shown: without a password, or a part of one.
+"""Store addresses: opening a store from one, and showing one without its password.
 
-Every place that shows an address (errors, logs, screens, JSON) asks `shown_address`. A password may hold the very
-characters that divide an address, so nothing is searched for and cut out: an address is shown as far as its parts can
-be read beyond doubt, and the rest is left out.
+`sqlite:///chat.db` (relative), `sqlite:////var/lib/chat.db` (absolute), `sqlite://` (in memory), `postgresql://...`,
+each optionally with `cache="redis://..."` (or `redis+cluster://...`) in front of it. A backend is imported when it is
+opened, so nobody needs the driver of a database they do not use.
+
+Errors, logs, screens and JSON show an address only through `shown_address`. A password may contain the characters that
+separate the parts of an address, so it cannot be found and cut out reliably: only the parts that can be read without
+doubt are shown, and the rest is left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-__all__ = ("Address", "divided", "may_hold_password", "shown_address")
+from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.stores.protocol import Store
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "Address",
+    "may_hold_password",
+    "open_store",
+    "shown_address",
+    "split_address",
+    "with_cache",
+)
+
 
 _HIDDEN: Final = "***"
 _REST: Final = "..."
@@ -27,32 +44,32 @@ _KEYWORDS: Final = re.compile(
 _PLAIN_OPTIONS: Final = frozenset(
     "application_name connect_timeout db protocol sslmode target_session_attrs".split()
 )
-"""Options of an address whose value is shown."""
+"""Options of an address whose values are safe to show."""
 
 
 class Address(NamedTuple):
-    """The parts of an address. Together they are the address, so nothing is lost or decoded."""
+    """The parts of an address, not decoded: joined they are the address again."""
 
     scheme: str
-    """Empty for what has none, which is then all in `path`."""
+    """Empty if there is none; `path` is then the whole text."""
     authority: str
     path: str
     options: str
-    """What begins with ? or #."""
+    """The part from the first ? or # on."""
 
 
-def divided(address: str) -> Address:
-    """The parts of an address, whatever it holds: Python's own way of dividing it may raise, and shows it then."""
-    scheme, apart, rest = address.lstrip().partition("://")
-    if not apart or not _SCHEME.fullmatch(scheme):
+def split_address(address: str) -> Address:
+    """Return the parts of an address. Never raises: `urllib` may, with the address in its error."""
+    scheme, separator, rest = address.lstrip().partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
         return Address("", "", address, "")
     authority, tail = _until(rest, "/?#")
     return Address(scheme, authority, *_until(tail, "?#"))
 
 
 def shown_address(address: str) -> str:
-    """The address as it may be shown: what holds a password, or may hold one, is left out."""
-    scheme, authority, path, options = divided(address)
+    """Return the address without any part that contains, or may contain, a password."""
+    scheme, authority, path, options = split_address(address)
     if not scheme:
         return _REST if may_hold_password(address) else address
     if scheme.lower() == "sqlite" and not authority:
@@ -63,20 +80,20 @@ def shown_address(address: str) -> str:
     if "@" in path + options or not _HOSTS.fullmatch(hosts):
         return f"{scheme}://{_REST}"
     shown_path = path if _PATH.fullmatch(path) else f"/{_REST}"
-    who = f"{_shown_user(scheme, user)}@" if at else ""
-    return f"{scheme}://{who}{hosts}{shown_path}{_shown_options(options)}"
+    shown_user = f"{_shown_user(scheme, user)}@" if at else ""
+    return f"{scheme}://{shown_user}{hosts}{shown_path}{_shown_options(options)}"
 
 
 def may_hold_password(name: str) -> bool:
-    """Whether what has no scheme looks like a user, a password and a host, or like libpq's `host=... password=...`."""
+    """Return True if a text without a scheme looks like `user:password@host` or libpq's `host=... password=...`."""
     before, at, _ = name.partition("@")
-    by_place = bool(at) and (":" in before or "/" not in before)
-    return by_place or _KEYWORDS.search(name) is not None
+    has_user = bool(at) and (":" in before or "/" not in before)
+    return has_user or _KEYWORDS.search(name) is not None
 
 
-def _until(text: str, marks: str) -> tuple[str, str]:
-    """The text up to the first of some marks, and from there on."""
-    at = next((index for index, letter in enumerate(text) if letter in marks), len(text))
+def _until(text: str, separators: str) -> tuple[str, str]:
+    """Split a text before the first of some separators."""
+    at = next((index for index, letter in enumerate(text) if letter in separators), len(text))
     return text[:at], text[at:]
 
 
@@ -90,7 +107,7 @@ def _shown_user(scheme: str, user: str) -> str:
 
 
 def _shown_options(options: str) -> str:
-    """The options of an address that are known to be harmless; one mark for all others."""
+    """Return the options if all of them are known to be harmless, else a placeholder."""
     if options.strip("?#") == "":
         return options
     shown: list[str] = []
@@ -100,3 +117,85 @@ def _shown_options(options: str) -> str:
             return f"?{_HIDDEN}"
         shown.append(option)
     return f"?{_HIDDEN}" if "#" in options else f"?{'&'.join(shown)}"
+
+
+_KNOWN: Final = "sqlite:///PATH, sqlite:// (in memory), postgresql://..."
+_REDIS: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
+
+
+def open_store(
+    url: str,
+    *,
+    cache: str | None = None,
+    counter: TokenCounter | None = None,
+    blocking: bool = False,
+    clock: Callable[[], int] | None = None,
+) -> Store:
+    """Open the store at `url`, with the Redis cache at `cache` in front of it if given.
+
+    `counter` counts the tokens of stored messages. `blocking` is for programs without an event loop: every method then
+    finishes without suspending. `clock` returns microseconds since 1970, for the timestamps of entries.
+    """
+    scheme = split_address(url).scheme.lower()
+    if scheme == "sqlite":
+        store = _open_sqlite(url, counter, clock, blocking=blocking)
+    elif scheme in ("postgresql", "postgres"):
+        store = _open_postgres(url, counter, clock, blocking=blocking)
+    elif scheme in _REDIS:
+        raise InvalidOption(
+            f"{scheme}:// cannot be the store: Redis may lose data. Use it as cache=, in front of one of {_KNOWN}"
+        )
+    else:
+        raise InvalidOption(f"unknown store {shown_address(url)!r}; known: {_KNOWN}")
+    return store if cache is None else with_cache(store, cache, blocking=blocking)
+
+
+def _open_sqlite(
+    url: str, counter: TokenCounter | None, clock: Callable[[], int] | None, *, blocking: bool
+) -> Store:
+    try:
+        from turnfold.stores.sqlite.store import SqliteStore
+    except ImportError as missing:
+        raise MissingExtra(package="apsw", extra="sqlite", purpose="SqliteStore") from missing
+    address = split_address(url)
+    if address.authority:
+        # A file name is repeated in the remedy; anything that may be a password is not.
+        is_file = "@" not in url and ":" not in address.authority
+        name = address.authority if is_file else "name.db"
+        raise InvalidOption(
+            f"{shown_address(url)!r} has a host; a relative path takes three slashes: sqlite:///{name}"
+        )
+    if address.options.strip("?#"):
+        raise InvalidOption(
+            f"{shown_address(url)!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
+        )
+    path = unquote(address.path[1:])
+    return SqliteStore(path or None, counter=counter, blocking=blocking, clock=clock)
+
+
+def _open_postgres(
+    url: str, counter: TokenCounter | None, clock: Callable[[], int] | None, *, blocking: bool
+) -> Store:
+    from turnfold.stores.postgres.store import PostgresStore
+
+    return PostgresStore(url, counter=counter, blocking=blocking, clock=clock)
+
+
+def with_cache(
+    store: Store,
+    cache: str,
+    *,
+    blocking: bool = False,
+    on_answer: Callable[[float, bool], None] | None = None,
+) -> Store:
+    """Put the Redis cache at `cache` in front of a durable store.
+
+    `on_answer` is called after each request to Redis with the seconds it took and whether Redis responded.
+    """
+    if split_address(cache).scheme.lower() not in _REDIS:
+        raise InvalidOption(f"cache={shown_address(cache)!r} is not a redis:// address")
+    from turnfold.stores.redis.cache import CachedStore
+
+    cluster = "+cluster://" in cache
+    address = cache.replace("+cluster://", "://", 1)
+    return CachedStore(store, address, blocking=blocking, cluster=cluster, on_answer=on_answer)

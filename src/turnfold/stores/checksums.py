@@ -1,8 +1,8 @@
-"""Checksums of what is stored, so that damage on the disk is told, and never served as text.
+"""Checksums of stored records, so that damage on the disk raises an error and is never served as text.
 
-A checksum covers what a caller is given, and the place it was written to; costs are left out, because they are counted
-anew when the counter changes. What a release before checksums wrote has none (NULL; 0 for an entry of a SQLite file)
-and is served unchecked. The columns of a damaged row can have any type: that is told in the same way.
+A checksum covers the fields a caller gets and the place of the row, but not token costs: those change with the counter.
+Rows of a release that had no checksums have none (NULL; 0 for an entry in SQLite) and are not checked. The columns
+of a damaged row can have any type; that raises the same error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnfold.records import Checkpoint, Document
 from turnfold.stores.ledger import Columns, Row
 
 __all__ = (
-    "Mark",
+    "LogMark",
     "checked_checkpoint",
     "checked_columns",
     "checked_document",
@@ -30,8 +30,9 @@ __all__ = (
     "record_checksum",
 )
 
-Mark: TypeAlias = Callable[[], str]
-"""Tells the log mark of the conversation that is read; asked only where something is damaged."""
+
+LogMark: TypeAlias = Callable[[], str]
+"""Returns the log mark of the conversation that is read; called only if something is damaged."""
 
 _PRIME = 4294967291
 _SPREAD = 961
@@ -39,11 +40,11 @@ _DOCUMENT = [str, str, bytes, int, int, str]
 _CHECKPOINT = [str, str, int, str, str, str, str, float, int]
 
 
-def damaged(what: str, mark: Mark) -> InvalidRecord:
-    """The error for something that is not as it was written."""
+def damaged(what: str, mark: LogMark) -> InvalidRecord:
+    """Return the error for a record that fails its check."""
     return InvalidRecord(
         f"{what} of conversation {mark()} is not what was written: the storage is damaged",
-        remedy="Restore the store from a backup; `turnfold doctor` finds what else is damaged",
+        remedy="Restore the store from a backup; `turnfold doctor` finds other damage",
     )
 
 
@@ -51,18 +52,18 @@ def damaged(what: str, mark: Mark) -> InvalidRecord:
 
 
 def entry_checksum(place: int, fields: tuple[str, int, int, bytes]) -> int:
-    """The checksum of an entry by its fields (client id, created, turn, body).
+    """Return the checksum of an entry from its fields (client id, created, turn, body).
 
-    `place` is its number among those it could be mistaken for.
+    `place` is the entry's key in its table, so that a row moved to another place fails the check.
     """
     client_id, created, turn, body = fields
-    # Arithmetic and not text before the body: this is run for every entry that is written.
+    # Arithmetic instead of text, for speed: this runs for every entry that is written.
     start = (place * _SPREAD + created + turn * 31) % _PRIME
     return crc32(body, crc32(client_id.encode(), start) if client_id else start)
 
 
 def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: int | None) -> bool:
-    """Whether an entry is what was written: for who reads nothing else of it."""
+    """Return True if an entry matches its checksum, or has none."""
     try:
         sound = entry_checksum(place, fields)
     except (TypeError, AttributeError):
@@ -71,18 +72,18 @@ def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: in
 
 
 def checked_columns(
-    found: Iterable[Sequence[object]], base: int, mark: Mark, *, first: int = 0, step: int = 0
+    found: Iterable[Sequence[object]], base: int, mark: LogMark, *, first: int = 0, step: int = 0
 ) -> Iterator[Columns]:
-    """Entries as their columns, each compared with its checksum; the place of each is `base | seq`.
+    """Yield the rows of entries, each verified against its checksum; the place of each is `base | seq`.
 
-    With a `step` their seqs are to follow each other, from `first` on unless that is 0: none may be missing.
+    With a `step`, their seqs must be consecutive, starting at `first` unless that is 0: none may be missing.
     """
     start = base * _SPREAD % _PRIME
     for columns in cast("Iterable[Columns]", found):
         seq, client_id, created, turn, tokens, running, body, epoch, checksum = columns
         try:
-            _ = tokens - running - epoch  # numbers, whatever the row says they are
-            # `entry_checksum`, without a call for each entry that is read.
+            _ = tokens - running - epoch  # raises unless all three are numbers
+            # `entry_checksum` inlined: this runs for every entry that is read.
             placed = (start + seq * _SPREAD + created + turn * 31) % _PRIME
             if client_id:
                 placed = crc32(client_id.encode(), placed)
@@ -97,36 +98,36 @@ def checked_columns(
         yield columns
 
 
-def checked_row(found: Sequence[object], base: int, mark: Mark) -> Row:
-    """An entry from its columns, as `checked_columns` has it."""
+def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
+    """Return one entry's row, verified as by `checked_columns`."""
     [columns] = checked_columns((found,), base, mark)
     return Row(*columns[:8])
 
 
-# ------------------------------------------------------------------- checkpoints and documents, beside the log
+# ------------------------------------------------------------------------------- checkpoints and documents
 
 
 def _text_checksum(text: str) -> int:
-    """The upper half of a checksum: a search reads texts, and nothing else of what they belong to."""
+    """Return the upper half of a checksum, which covers the text alone: a search reads nothing else."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 
 def is_sound_text(text: object, checksum: object) -> bool:
-    """Whether the text of a checkpoint or a document is what was written."""
+    """Return True if the text of a checkpoint or document matches its checksum, or has none."""
     if type(text) is not str:
         return False
     return checksum is None or (type(checksum) is int and checksum >> 32 == _text_checksum(text))
 
 
 def document_checksum(fields: tuple[str, str, bytes, int, int, str]) -> int:
-    """The checksum of a document by its fields (kind, key, body, version, created, text)."""
+    """Return the checksum of a document from its fields (kind, key, body, version, created, text)."""
     kind, key, body, version, created, text = fields
-    named = crc32(f"{kind}:{key}".encode(), (version * 31 + created) % _PRIME)
-    return (_text_checksum(text) << 32 if text else 0) | crc32(body, named)
+    start = crc32(f"{kind}:{key}".encode(), (version * 31 + created) % _PRIME)
+    return (_text_checksum(text) << 32 if text else 0) | crc32(body, start)
 
 
-def checked_document(found: Sequence[object], mark: Mark) -> Document:
-    """A document from its columns (kind, key, body, version, created, text) and its checksum."""
+def checked_document(found: Sequence[object], mark: LogMark) -> Document:
+    """Return a document from its columns (kind, key, body, version, created, text) and its checksum."""
     kind, key, body, version, created, text, checksum = cast(
         "tuple[str, str, bytes, int, int, str, int | None]", found
     )
@@ -140,25 +141,25 @@ def checked_document(found: Sequence[object], mark: Mark) -> Document:
 
 
 def checkpoint_checksum(checkpoint: Checkpoint) -> int:
-    """The checksum of a checkpoint."""
-    known = (
+    """Return the checksum of a checkpoint."""
+    fields = (
         f"{checkpoint.upto}:{checkpoint.created}:{float(checkpoint.fidelity)!r}:{checkpoint.id}:"
         f"{checkpoint.previous}:{checkpoint.digest}:{checkpoint.model}:{checkpoint.trust}"
     )
-    return _text_checksum(checkpoint.text) << 32 | crc32(known.encode())
+    return _text_checksum(checkpoint.text) << 32 | crc32(fields.encode())
 
 
 def record_checksum(record: bytes) -> int:
-    """The checksum of a checkpoint that is stored as one record."""
+    """Return the checksum of a checkpoint that is stored as one record."""
     return crc32(record)
 
 
-def checked_checkpoint(found: Sequence[object], mark: Mark) -> Checkpoint:
-    """A checkpoint from its columns, in the order of its fields, and its checksum."""
+def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
+    """Return a checkpoint from its columns, in the order of its fields, and its checksum."""
     *values, checksum = found
     if [*map(type, values)] != _CHECKPOINT:
         raise damaged(f"checkpoint {values[0]!r}", mark)
-    checkpoint = Checkpoint(*cast("list[str]", values))  # pyright: ignore[reportArgumentType] (as just seen)
+    checkpoint = Checkpoint(*cast("list[str]", values))  # pyright: ignore[reportArgumentType] (types checked above)
     if checksum is not None and checksum != checkpoint_checksum(checkpoint):
         raise damaged(f"checkpoint {checkpoint.id!r}", mark)
     return checkpoint

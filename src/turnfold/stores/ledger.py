@@ -1,8 +1,7 @@
-"""What an append means, decided once for every backend.
+"""The rules of the log, decided once for every backend: appends, retries, checkpoints, document versions, epochs.
 
-A backend looks up where the conversation stands and which of the batch's client ids it knows; `plan_append`
-says whether the batch is new, a repetition of one stored before, or a contradiction. The backend then only
-writes rows.
+A backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides whether the
+batch is new, a retry of a stored one, or a conflict. The backend then only writes rows.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
 from turnfold.errors import Conflict, IdReused, InvalidOption
@@ -19,17 +19,12 @@ from turnfold.records import (
     Document,
     Entry,
     NewEntry,
+    check_text,
     decode_message,
     encode_message,
 )
-from turnfold.records.json_text import check_text
-from turnfold.stores.protocol import (
-    Head,
-    State,
-    check_document_name,
-    check_name,
-)
-from turnfold.stores.within import CHECKPOINT
+from turnfold.search import CHECKPOINT
+from turnfold.stores.protocol import Head, State, check_document_name, check_name
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -45,34 +40,45 @@ __all__ = (
     "check_version",
     "columns_entry",
     "entry_row",
-    "known_checkpoint",
+    "log_mark",
     "new_epoch",
     "next_version",
     "plan_append",
     "prepare",
+    "repeated_checkpoint",
     "row_entry",
 )
 
 
-_DRAWN_AT_ONCE = 32
-_drawn: list[int] = []
-"""Numbers of the system's generator that wait to be used: asking it for each would be a tenth of an append."""
+def log_mark(tenant: str, conversation: str) -> str:
+    """Return the pseudonym of a conversation in log records: 16 hexadecimal digits.
+
+    An id may be a person's name or number, and logs travel further than databases. The pseudonym is the same in every
+    record, so records can be joined, and whoever knows an id can compute it. It is no secret: ids can be guessed.
+    """
+    name = f"{len(tenant)}:{tenant}{conversation}".encode("utf-8", "surrogatepass")
+    return blake2b(name, digest_size=8).hexdigest()
+
+
+_EPOCHS_AT_ONCE = 32
+_epoch_pool: list[int] = []
+"""Random numbers drawn in advance: one system call per epoch would be a tenth of the cost of an append."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drawn.clear)
+    os.register_at_fork(after_in_child=_epoch_pool.clear)
 
 
 def new_epoch() -> int:
-    """A random number from 1 to 2**63 - 1 for one write, which no other write has."""
+    """Return a random number from 1 to 2**63 - 1 that identifies one write."""
     while True:
         try:
-            return _drawn.pop()
+            return _epoch_pool.pop()
         except IndexError:
-            words = struct.unpack(f"{_DRAWN_AT_ONCE}Q", os.urandom(8 * _DRAWN_AT_ONCE))
-            _drawn.extend([word >> 1 or 1 for word in words])
+            words = struct.unpack(f"{_EPOCHS_AT_ONCE}Q", os.urandom(8 * _EPOCHS_AT_ONCE))
+            _epoch_pool.extend([word >> 1 or 1 for word in words])
 
 
 class Row(NamedTuple):
-    """An entry as a backend writes it."""
+    """An entry as a backend writes it: the message encoded, the costs counted."""
 
     seq: int
     client_id: str
@@ -82,23 +88,23 @@ class Row(NamedTuple):
     running: int
     body: bytes
     epoch: int = 0
-    """That of the write that stored the entry; 0 where a release before epochs did. Equal seqs and epochs other than 0
-    are the same entry after the same history; entries of two histories can be equal in everything else."""
+    """Epoch of the write that stored the entry; 0 for entries of a release that had no epochs. Equal seqs with equal
+    epochs other than 0 mean the same entry after the same history; entries of two histories may agree in all else."""
 
 
 Columns: TypeAlias = tuple[int, str, int, int, int, int, bytes, int, int | None]
-"""An entry as a backend reads it: the fields of `Row`, and its checksum. A plain tuple, because logs are long."""
+"""An entry as a backend reads it: the fields of `Row` and a checksum. A plain tuple, for speed."""
 
 
 class Stored(NamedTuple):
-    """What a backend already has under one of the batch's client ids."""
+    """An entry that is already stored under one of the batch's client ids."""
 
     seq: int
     body: bytes
 
 
 class Batch(NamedTuple):
-    """Entries checked, encoded and counted; made before any lock is taken."""
+    """Entries to append: checked, encoded and counted, before any lock is taken."""
 
     entries: Sequence[NewEntry]
     bodies: tuple[bytes, ...]
@@ -107,7 +113,7 @@ class Batch(NamedTuple):
 
     @property
     def client_ids(self) -> tuple[str, ...]:
-        """The ids that protect the batch against being stored twice."""
+        """The client ids of the entries: they keep a retried batch from being stored twice."""
         return tuple(entry.client_id for entry in self.entries if entry.client_id)
 
 
@@ -127,7 +133,7 @@ def _check_ids(ids: Sequence[str], entries: int) -> None:
     if len(ids) != entries:
         raise InvalidOption(
             f"{len(ids)} of the batch's {entries} entries have a client id: give one to all of them or to none, "
-            "or a retry could not tell the others"
+            "or a retry could not recognise the others"
         )
     if len(set(ids)) != len(ids):
         raise InvalidOption("two entries of one batch have the same client id")
@@ -144,7 +150,7 @@ def plan_append(
     epoch: int,
     expect: int | None,
 ) -> list[Row] | Stored:
-    """The rows to write, or the first stored entry of the batch this one repeats."""
+    """Return the rows to write, or the first stored entry if the batch repeats a stored one."""
     if known:
         return _repeated(batch, known)
     if expect is not None and expect != head.seq:
@@ -189,7 +195,7 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
 
 
 def entry_row(entry: Entry) -> Row:
-    """The row behind an entry."""
+    """Return the row of an entry."""
     return Row(
         entry.seq,
         entry.client_id,
@@ -203,50 +209,50 @@ def entry_row(entry: Entry) -> Row:
 
 
 def row_entry(row: Row) -> Entry:
-    """The entry behind a row."""
+    """Return the entry of a row."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def columns_entry(columns: Columns) -> Entry:
-    """The entry behind its columns."""
+    """Return the entry of a row as a backend read it."""
     seq, client_id, created, turn, tokens, running, body, epoch, _ = columns
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint that some backend could not hold exactly."""
+    """Raise `InvalidOption` for a checkpoint that some backend could not store exactly."""
     check_name(checkpoint.id, "checkpoint id")
     for part in ("text", "digest", "model", "trust"):
         check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
     if not 0 <= checkpoint.fidelity <= 1:
-        raise InvalidOption(f"fidelity is a share, 0 to 1, got {checkpoint.fidelity}")
+        raise InvalidOption(f"fidelity must be 0 to 1, got {checkpoint.fidelity}")
 
 
 def check_document(document: Document) -> None:
-    """Refuse a document that some backend could not hold exactly."""
+    """Raise `InvalidOption` for a document that some backend could not store exactly."""
     check_document_name(document.kind, document.key)
     if not document.text:
         return
     check_text(document.text, path="document.text")
     if document.kind == CHECKPOINT:
         raise InvalidOption(
-            f"documents of kind {CHECKPOINT!r} cannot be searched: a search names checkpoints so; use another kind"
+            f"a searchable document cannot have the kind {CHECKPOINT!r}, reserved for checkpoints: use another kind"
         )
 
 
-def known_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
-    """The stored checkpoint that this one repeats; its id with another content is a conflict."""
+def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the stored checkpoint that this one repeats, or None; the same id with other content is a `Conflict`."""
     stored = next((other for other in known if other.id == checkpoint.id), None)
     if stored is not None and stored != replace(checkpoint, created=stored.created):
         raise Conflict(
-            f"checkpoint {checkpoint.id!r} exists already, with another content: use another id"
+            f"checkpoint {checkpoint.id!r} already exists with other content: use another id"
         )
     return stored
 
 
 def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head) -> None:
-    """Refuse a checkpoint whose predecessor is no longer live, or that covers nothing new or nothing yet written."""
+    """Raise `Conflict` unless a checkpoint follows the live one and covers new, existing entries."""
     if checkpoint.previous != (live.id if live else ""):
         raise Conflict(
             f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, but "
@@ -261,36 +267,36 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:
-    """Refuse a writer from another history: `found` is the epoch of the entry at the seq it has seen, -1 for none."""
+    """Raise `Conflict` for a writer from another history; `found` is the stored epoch of the entry it saw, or -1."""
     seq, epoch = seen
     if epoch and epoch != found:
         raise Conflict(
-            f"entry {seq} of the conversation is not the one that was seen: the store was restored or failed over, and "
-            "what was written since is lost. Read the log again, then decide"
+            f"entry {seq} of the conversation is not the one that was read: the store was restored or failed over and "
+            "lost later writes. Read the log again, then retry"
         )
 
 
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
-    """Refuse a change that expects another version than the present one."""
+    """Raise `Conflict` if the document does not have the expected version."""
     if expect is not None and expect != version:
         raise Conflict(
-            f"document {kind}/{key} is at version {version}, not {expect}: read it again, then decide"
+            f"document {kind}/{key} is at version {version}, not {expect}: read it again, then retry"
         )
 
 
 def check_state(expected: State, head: Head) -> None:
-    """Refuse a note by someone who has not seen the newest change, or has seen it in another history."""
+    """Raise `Conflict` if the conversation has changed since `expected`, or has another history."""
     if expected[0] != head.generation:
         raise Conflict(
-            f"the conversation is at generation {head.generation}, not {expected[0]}: look again, then decide"
+            f"the conversation is at generation {head.generation}, not {expected[0]}: read it again, then retry"
         )
     if expected[1] != head.epoch:
         raise Conflict(
-            f"generation {head.generation} of the conversation is not the one that was seen: the store was restored "
-            "or failed over, and what was written since is lost. Look again, then decide"
+            f"generation {head.generation} of the conversation is not the one that was read: the store was restored or "
+            "failed over and lost later writes. Read it again, then retry"
         )
 
 
 def next_version(version: int, dropped: int) -> int:
-    """The version a document is written with: after its present one, or after all that were dropped before it."""
+    """Return the version a document is written with: after its current one, or after every dropped one."""
     return (version or dropped) + 1

@@ -1,36 +1,44 @@
-"""Guard against using a store in a process that did not open it.
+"""Processes and threads of a store: a guard against forked handles, and blocking work kept off the event loop.
 
 A forked child inherits its parent's sockets, open files and locks. Two processes that talk through one socket read each
-other's answers; SQLite's locks belong to one process only; a lock that another thread held at the fork is never
-released in the child. So every engine has a `ProcessGuard`, asked before anything else: a handle inherited through a
-fork raises `WrongProcess`, and closing it in the child does nothing.
+other's responses; SQLite's locks belong to one process only; a lock that another thread held at the fork is never
+released in the child. So every engine checks its `ProcessGuard` before anything else: using a handle inherited through
+a fork raises `WrongProcess`, and closing it in the child does nothing.
 
-Finalizers would still do harm: they close connections, and closing ends the parent's session on the server or changes
-memory that SQLite shares between processes. Therefore what a child inherits is never freed there.
+Finalizers would still do harm: they close connections, which ends the parent's session on the server or changes memory
+that SQLite shares between processes. So a child never frees the handles it inherits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from turnfold.errors import WrongProcess
 
-__all__ = ("ProcessGuard", "check_not_inherited")
+__all__ = (
+    "ProcessGuard",
+    "check_not_inherited",
+    "run_off_loop",
+)
 
+
+_Result = TypeVar("_Result")
 _FileId = tuple[int, int]
 _guards: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 _inherited_files: dict[_FileId, int] = {}
-"""Files a parent had open at the fork, and in which process: SQLite believes their locks to be held here."""
+"""Files the parent had open at the fork, with the parent's process id: SQLite takes their locks for its own here."""
 _never_freed: list[object] = []
 
 
 class ProcessGuard:
     """Remembers which process opened a handle, and refuses its use in any other.
 
-    `owner` is the object that holds the connections. A `file` it has open may not be opened by processes that are
-    forked meanwhile.
+    `owner` is the object with the connections. Processes forked while its `file` is open may not open that file.
     """
 
     def __init__(self, owner: object, *, file: str = "") -> None:
@@ -41,7 +49,7 @@ class ProcessGuard:
 
     @property
     def is_own(self) -> bool:
-        """Whether this is the process that opened the handle."""
+        """True in the process that opened the handle."""
         return os.getpid() == self.opened_in
 
     def check(self) -> None:
@@ -56,6 +64,11 @@ class ProcessGuard:
     def release(self) -> None:
         """Forget the handle: its connections have been closed."""
         _guards.discard(self)
+
+
+async def run_off_loop(work: Callable[[], _Result], *, blocking: bool) -> _Result:
+    """Run blocking work: in place for a blocking store, otherwise in a thread so that the event loop is free."""
+    return work() if blocking else await asyncio.to_thread(work)
 
 
 def check_not_inherited(path: str) -> None:
@@ -77,7 +90,7 @@ def _file_id(path: str) -> _FileId | None:
 
 
 def _after_fork() -> None:
-    """Runs in the child: note what was inherited, and keep it from ever being freed."""
+    """Run in the child: record the inherited handles, and never free them."""
     for guard in list(_guards):
         if guard.file is not None:
             _inherited_files[guard.file] = guard.opened_in
@@ -88,7 +101,7 @@ def _after_fork() -> None:
 
 def _never_free(owner: object) -> None:
     _never_freed.append(owner)
-    # At its end the interpreter empties modules, this one too. A count that is one too high outlasts that.
+    # The interpreter clears modules at exit, this list too; the extra reference survives that.
     with suppress(ImportError, AttributeError):
         import ctypes
 

@@ -1,8 +1,8 @@
-"""Conversations from store to store through a file: exact, all or nothing, and safe to read from anyone.
+"""Export and import of conversations through a file: exact, all or nothing, and safe for files from anyone.
 
 The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints and
-an end with their digest; a footer with the digest of everything. What a message cost is not in it: the store that
-imports counts for itself. The digest of a conversation is the same in every store that has the same content.
+an end with their digest; a footer with the digest of everything. Token costs are not in it: the importing store counts
+anew. The digest of a conversation is the same in every store that has the same content.
 """
 
 from __future__ import annotations
@@ -18,28 +18,33 @@ from pathlib import Path
 from typing import IO, Protocol, TypeAlias
 
 from turnfold.errors import InvalidExport, InvalidOption, InvalidRecord
-from turnfold.stores.protocol import Scope, Store, check_name
-from turnfold.stores.restoring import RepeatedId
-from turnfold.stores.transfer_lines import FORMAT, VERSION, Footer, Header, write_line, write_piece
-from turnfold.stores.transfer_reading import LONGEST_LINE, ExportReader
-from turnfold.stores.transfer_writing import (
-    Chapter,
+from turnfold.stores.export_format import (
+    FORMAT,
+    LONGEST_LINE,
+    VERSION,
+    ExportedConversation,
+    ExportReader,
+    Footer,
+    Header,
     Writable,
-    aside,
-    read_chapter,
-    replaced,
+    atomic_file,
+    export_conversation,
     write_all,
+    write_line,
+    write_piece,
 )
+from turnfold.stores.process import run_off_loop
+from turnfold.stores.protocol import Scope, Store, check_name
+from turnfold.stores.restore import RepeatedId
 
 __all__ = (
-    "LONGEST_LINE",
     "Progress",
-    "Source",
     "Transferred",
     "digest",
     "export_to",
     "import_from",
 )
+
 
 _IN_MEMORY = 1 << 20
 _PAGE = 1000
@@ -47,56 +52,56 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a transfer is."""
+    """Progress of an export or import."""
 
     what: str
     """`exporting` counts entries; `checking` and `restoring`, in this order, count bytes of the file."""
     done: int
     total: int
-    """As far as it is known; at the end of each step it equals `done`."""
+    """As far as known; equal to `done` at the end of each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """What an export wrote to a file, or an import to a store."""
+    """The result of an export or import."""
 
     conversations: int
     entries: int
     checkpoints: int
     documents: int
     already: int = 0
-    """Conversations an import found in the store, the same as in the file."""
+    """Conversations that an import found in the store, identical to the file's."""
     left_out: tuple[str, ...] = ()
-    """Conversations that were erased while they were exported."""
+    """Conversations that were deleted while they were exported."""
     size: int = 0
     """Bytes of the file."""
     longest_line: int = 0
-    """Bytes of its longest line, when it was exported; see `LONGEST_LINE`."""
+    """Bytes of the longest line of an export; see `LONGEST_LINE`."""
     digest: str = ""
     """SHA-256 of the file up to its footer."""
 
 
 class Source(Protocol):
-    """What is asked of a file object to import from; one that cannot seek is kept in a temporary file meanwhile."""
+    """A binary file to import from; one that cannot seek is copied to a temporary file meanwhile."""
 
     def readline(self, limit: int, /) -> bytes:
-        """The next line, or as much of it."""
+        """Return the next line, at most `limit` bytes of it."""
         ...
 
     def seekable(self) -> bool:
-        """Whether the other two work."""
+        """Return True if `seek` and `tell` work."""
         ...
 
     def seek(self, offset: int, whence: int = ..., /) -> int:
-        """Go to a place."""
+        """Set the position; return it."""
         ...
 
     def tell(self) -> int:
-        """Which place this is."""
+        """Return the position."""
         ...
 
 
-Report: TypeAlias = Callable[[Progress], object]
+ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 
 # -------------------------------------------------------------------------------------------- export
@@ -108,17 +113,17 @@ async def export_to(
     target: str | os.PathLike[str] | Writable,
     *,
     conversations: Iterable[str] | None = None,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Transferred:
     """Write the scope's conversations, or those named, to a path or a binary file.
 
-    A path has the whole export or what it had before. Writers need not stop: each conversation is written as it was
-    at one instant. `progress` is called now and then, from whichever thread works.
+    A path is replaced atomically when the export is complete. Writers need not stop: each conversation is exported as a
+    consistent snapshot. `progress` is called from time to time, possibly from another thread.
     """
     names, total = await _names(store, scope, conversations)
-    steps = _Steps("exporting", progress, total)
+    steps = _ProgressReporter("exporting", progress, total)
     if isinstance(target, str | os.PathLike):
-        with replaced(Path(target)) as file:
+        with atomic_file(Path(target)) as file:
             done = await _Export(store, scope, file, steps).write(names)
     else:
         done = await _Export(store, scope, target, steps).write(names)
@@ -127,16 +132,18 @@ async def export_to(
 
 
 async def digest(store: Store, scope: Scope, conversation: str) -> str:
-    """The digest of a conversation's content: the same in every store that has the same."""
-    chapter = Chapter(None)
-    captured = await read_chapter(store, scope, conversation, chapter, tell=_ignore)
+    """Return the digest of a conversation's content, which is the same in every store with the same content."""
+    exported = ExportedConversation(None)
+    captured = await export_conversation(
+        store, scope, conversation, exported, on_progress=lambda _: None
+    )
     if captured is None:
-        raise InvalidOption(f"conversation {conversation!r} is not there")
-    return chapter.digest(captured.opening.created)
+        raise InvalidOption(f"conversation {conversation!r} does not exist")
+    return exported.digest(captured.opening.created)
 
 
 async def _names(store: Store, scope: Scope, wanted: Iterable[str] | None) -> tuple[list[str], int]:
-    """The conversations to export, by name, and how many entries they have together."""
+    """Return the conversations to export, sorted by name, and the number of their entries."""
     chosen = None if wanted is None else set(wanted)
     for name in chosen or ():
         check_name(name, "conversation id")
@@ -152,14 +159,16 @@ async def _names(store: Store, scope: Scope, wanted: Iterable[str] | None) -> tu
     missing = sorted((chosen or set()) - set(found))
     if missing:
         raise InvalidOption(
-            f"{len(missing)} of the {len(chosen or ())} conversations to export are not there, "
-            f"{missing[0]!r} among them"
+            f"{len(missing)} of the {len(chosen or ())} conversations to export do not exist: "
+            f"{missing[0]!r}{' and others' if len(missing) > 1 else ''}"
         )
     return sorted(found), sum(found.values())
 
 
 class _Export:
-    def __init__(self, store: Store, scope: Scope, file: Writable, steps: _Steps) -> None:
+    def __init__(
+        self, store: Store, scope: Scope, file: Writable, steps: _ProgressReporter
+    ) -> None:
         self._store, self._scope, self._file, self._steps = store, scope, file, steps
         self._sha = hashlib.sha256()
         self._size = self._longest = 0
@@ -167,16 +176,16 @@ class _Export:
         self._left_out: list[str] = []
 
     async def write(self, names: list[str]) -> Transferred:
-        # By name: the package as a whole stands above this layer.
+        # Imported by name, because the package itself is above this layer.
         release: str = vars(import_module("turnfold"))["__version__"]
         header = Header(FORMAT, VERSION, release)
-        await aside(self._store, lambda: self._put(write_line(header)))
+        await self._put_off_loop(write_line(header))
         for name in names:
             await self._write_conversation(name)
         checksum = self._sha.hexdigest()
         conversations, documents, entries, checkpoints = self._counts
         footer = Footer(conversations, documents, entries, checkpoints, checksum)
-        await aside(self._store, lambda: self._put(write_line(footer)))
+        await self._put_off_loop(write_line(footer))
         return Transferred(
             conversations,
             entries,
@@ -191,13 +200,13 @@ class _Export:
     async def _write_conversation(self, name: str) -> None:
         before = self._steps.done
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
-            chapter = Chapter(spool)
-            captured = await read_chapter(
+            exported = ExportedConversation(spool)
+            captured = await export_conversation(
                 self._store,
                 self._scope,
                 name,
-                chapter,
-                tell=lambda entries: self._steps.reach(before + entries),
+                exported,
+                on_progress=lambda entries: self._steps.reach(before + entries),
             )
             if captured is None:
                 self._left_out.append(name)
@@ -208,12 +217,15 @@ class _Export:
                 self._put(write_piece(opening))
                 spool.seek(0)
                 while data := spool.read(_IN_MEMORY):
-                    self._put(data, longest=chapter.longest)
-                self._put(chapter.end(opening.created))
+                    self._put(data, longest=exported.longest)
+                self._put(exported.end(opening.created))
 
-            await aside(self._store, put)
-        parts = (1, chapter.documents, chapter.entries, chapter.checkpoints)
+            await run_off_loop(put, blocking=self._store.blocking)
+        parts = (1, exported.documents, exported.entries, exported.checkpoints)
         self._counts = [total + part for total, part in zip(self._counts, parts, strict=True)]
+
+    async def _put_off_loop(self, data: bytes) -> None:
+        await run_off_loop(lambda: self._put(data), blocking=self._store.blocking)
 
     def _put(self, data: bytes, *, longest: int | None = None) -> None:
         self._sha.update(data)
@@ -231,29 +243,31 @@ async def import_from(
     source: str | os.PathLike[str] | Source,
     *,
     longest_line: int = LONGEST_LINE,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Transferred:
-    """Restore all conversations of an export, or none: whatever is refused, nothing was written.
+    """Restore all conversations of an export, or none: after any error nothing was written.
 
-    The file is checked whole before the store is asked to write. What is in the store and the same is left alone, so
-    an import can be repeated. `progress` is called now and then, from whichever thread works.
+    The whole file is checked before the store is asked to write. Identical conversations that already exist are left
+    alone, so an import can be repeated. `progress` is called from time to time, possibly from another thread.
     """
     if longest_line < 1:
         raise InvalidOption(f"longest_line must be at least 1, got {longest_line}")
     with _opened(source) as file:
-        steps = _Steps("checking", progress, file.size)
-        reader = ExportReader(file, longest_line=longest_line, tell=steps.reach)
-        await aside(store, reader.check)
+        steps = _ProgressReporter("checking", progress, file.size)
+        reader = ExportReader(file, longest_line=longest_line, on_progress=steps.reach)
+        await run_off_loop(reader.check, blocking=store.blocking)
         steps.finish()
-        steps = _Steps("restoring", progress, reader.size)
-        again = ExportReader(file.again(), longest_line=longest_line, tell=steps.reach)
+        steps = _ProgressReporter("restoring", progress, reader.size)
+        again = ExportReader(file.again(), longest_line=longest_line, on_progress=steps.reach)
         try:
             restored = await store.restore(scope, again.pieces())
         except RepeatedId as error:
             line = again.line_of(error.conversation, error.seq)
             raise InvalidExport(str(error), line=line) from None
         except InvalidRecord as error:
-            raise InvalidExport(f"the file has changed: {error}", line=again.line) from None
+            raise InvalidExport(
+                f"the file changed while it was imported: {error}", line=again.line
+            ) from None
     steps.finish()
     return Transferred(
         restored.conversations,
@@ -267,19 +281,19 @@ async def import_from(
 
 
 @contextmanager
-def _opened(source: str | os.PathLike[str] | Source) -> Generator[_Twice]:
+def _opened(source: str | os.PathLike[str] | Source) -> Generator[_RereadableFile]:
     if isinstance(source, str | os.PathLike):
         with Path(source).open("rb") as file:
-            yield _Twice(file, None)
+            yield _RereadableFile(file, None)
     elif source.seekable():
-        yield _Twice(source, None)
+        yield _RereadableFile(source, None)
     else:
         with tempfile.TemporaryFile() as copy:
-            yield _Twice(source, copy)
+            yield _RereadableFile(source, copy)
 
 
-class _Twice:
-    """A file that is read from its place to its end, and then again: by seeking, or from a copy made meanwhile."""
+class _RereadableFile:
+    """A file that is read twice, from its current position: by seeking back, or from a copy made the first time."""
 
     def __init__(self, source: Source, copy: IO[bytes] | None) -> None:
         self._source, self._copy = source, copy
@@ -287,14 +301,14 @@ class _Twice:
         self.size = 0 if copy is not None else _size_from(source, self._start)
 
     def readline(self, limit: int, /) -> bytes:
-        """The next line, the first time."""
+        """Return the next line of the first pass."""
         data = self._source.readline(limit)
         if self._copy is not None:
             self._copy.write(data)
         return data
 
     def again(self) -> Source:
-        """The same lines once more."""
+        """Return a file to read the same lines from once more."""
         file = self._source if self._copy is None else self._copy
         file.seek(self._start)
         return file
@@ -303,7 +317,7 @@ class _Twice:
 def _size_from(source: Source, start: int) -> int:
     try:
         size = source.seek(0, os.SEEK_END) - start
-    except (OSError, ValueError):  # a compressed file does not know its size before it was read
+    except (OSError, ValueError):  # the size of a compressed file is not known before it was read
         size = 0
     source.seek(start)
     return size
@@ -312,29 +326,21 @@ def _size_from(source: Source, start: int) -> int:
 # ------------------------------------------------------------------------------------------ progress
 
 
-class _Steps:
-    """One step of a transfer: what was done only grows, and ends at the total."""
+class _ProgressReporter:
+    """Reports the progress of one step: `done` never goes back, and ends at the total."""
 
-    def __init__(self, what: str, report: Report | None, total: int) -> None:
-        self._what, self._report, self._total = what, report, total
+    def __init__(self, what: str, callback: ProgressCallback | None, total: int) -> None:
+        self._what, self._callback, self._total = what, callback, total
         self.done = 0
-        self._tell()
+        self.reach(0)
 
     def reach(self, done: int) -> None:
-        """So much is done by now."""
+        """ProgressCallback that this much is done."""
         self.done = max(done, self.done)
         self._total = max(self._total, self.done)
-        self._tell()
+        if self._callback is not None:
+            self._callback(Progress(self._what, self.done, self._total))
 
     def finish(self) -> None:
-        """All of it is done."""
-        self.done = self._total
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._report is not None:
-            self._report(Progress(self._what, self.done, self._total))
-
-
-def _ignore(done: int) -> None:
-    del done
+        """ProgressCallback that everything is done."""
+        self.reach(self._total)

@@ -1,7 +1,7 @@
-"""FOR YOUR TESTS: what turnfold's own tests stand on, shipped so that what you write can stand on it too.
+"""Tools for your tests: a store conformance suite, a scripted chat model, an auditor of conversations.
 
-Needs pytest and Hypothesis; nothing else in the library imports this package. Its modules are registered with pytest
-before they are imported, so that a failing case shows the values it compared.
+These are the tools of turnfold's own tests. They need pytest and Hypothesis; nothing else in the library imports this
+package. Its modules are registered with pytest before they are imported, so that a failed assertion shows its values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from turnfold.errors import MissingExtra
 
 try:
-    import_module("hypothesis")  # the cases need it; its absence is told here, once and plainly
+    import_module("hypothesis")  # needed by the cases; reported here if it is missing
     import pytest
 except ImportError as missing:
     raise MissingExtra(
@@ -20,19 +20,20 @@ except ImportError as missing:
     ) from missing
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__))
+    "turnfold.testing.stores",
+    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)),
 )
 
 from turnfold.testing.audit import AuditFault, AuditRule, audit  # noqa: E402 (after the registration)
-from turnfold.testing.scripted_model import Asked, ScriptedModel  # noqa: E402 (likewise)
-from turnfold.testing.store_conformance import StoreConformance  # noqa: E402 (likewise)
-from turnfold.testing.store_conformance_trial import Trial, case, drive  # noqa: E402 (likewise)
+from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest  # noqa: E402 (likewise)
+from turnfold.testing.stores.suite import StoreConformance  # noqa: E402 (likewise)
+from turnfold.testing.stores.trial import Trial, case, drive  # noqa: E402 (likewise)
 
 __all__ = (
-    "Asked",
     "AuditFault",
     "AuditRule",
     "ScriptedModel",
+    "ScriptedRequest",
     "StoreConformance",
     "Trial",
     "audit",

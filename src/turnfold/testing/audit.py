@@ -1,10 +1,14 @@
-"""Nothing vanishes: the auditor for your tests.
+"""The conversation auditor, for tests: checks that nothing of a conversation is lost.
 
-It lives in `turnfold.memory.auditing`, because the command line audits too and needs no pytest for it.
+It is defined in `turnfold.inspect`, because the command line uses it too, without pytest.
 """
 
 from __future__ import annotations
 
-from turnfold.memory.auditing import AuditFault, AuditRule, audit
+from turnfold.inspect import AuditFault, AuditRule, audit
 
-__all__ = ("AuditFault", "AuditRule", "audit")
+__all__ = (
+    "AuditFault",
+    "AuditRule",
+    "audit",
+)

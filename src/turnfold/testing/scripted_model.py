@@ -1,4 +1,4 @@
-"""A chat model that answers as a test wants, and remembers what it was asked."""
+"""A chat model for tests: its responses come from a script, and it records its requests."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from turnfold.models import Answer, Prompt, ToolSchemas
 from turnfold.records import Message, Usage, as_message, assistant
 from turnfold.window import Context
 
-__all__ = ("Asked", "ScriptedModel")
+__all__ = (
+    "ScriptedModel",
+    "ScriptedRequest",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the model was sent."""
+class ScriptedRequest:
+    """A request that the model got."""
 
     messages: tuple[Message, ...]
     tools: ToolSchemas
 
 
 class ScriptedModel:
-    """Gives the items of a script as its answers, one per call.
+    """Returns the items of a script as its responses, one per call.
 
-    An item is a text, a message (with tool calls, in any shape messages are written in), an exception to raise, or a
-    function from the messages it is sent to one of these. After the last item a call is a `ModelFailed`, unless
-    `repeat` is set: then the last one is given again and again.
+    An item is a text, a message (with tool calls, in any shape that messages may have), an exception to raise, or a
+    function from the request's messages to one of these. After the last item a call raises `ModelFailed`, unless
+    `repeat` is set: then the last item is repeated.
     """
 
     def __init__(
@@ -35,19 +38,19 @@ class ScriptedModel:
         self._script = list(script)
         self._name = name
         self._repeat = repeat
-        self.asked: list[Asked] = []
-        """Every call so far."""
+        self.asked: list[ScriptedRequest] = []
+        """All requests so far."""
 
     @property
     def name(self) -> str:
-        """The name it was given."""
+        """The name of the model."""
         return self._name
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """The next item of the script."""
+        """Return the next item of the script."""
         messages = tuple(prompt.messages if isinstance(prompt, Context) else prompt)
         at = len(self.asked)
-        self.asked.append(Asked(messages, tools))
+        self.asked.append(ScriptedRequest(messages, tools))
         if at >= len(self._script) and not (self._repeat and self._script):
             raise ModelFailed(
                 f"the script has {len(self._script)} items and was asked for one more"
@@ -60,7 +63,7 @@ class ScriptedModel:
     async def stream(
         self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
     ) -> Answer:
-        """The next item, its text word by word."""
+        """Return the next item, after passing its text to `on_text` in pieces."""
         answer = await self.complete(prompt, tools=tools)
         text = answer.message.text
         for start in range(0, len(text), 8):
@@ -68,7 +71,7 @@ class ScriptedModel:
         return answer
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
-        """It cannot say."""
+        """Return None: it has no tokenizer."""
         return None
 
 

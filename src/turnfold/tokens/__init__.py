@@ -1,13 +1,24 @@
-"""WHAT IT COSTS: exact, estimated, calibrated and cached counts; media; the model table."""
+"""Token counts (exact, estimated, calibrated, cached), media, and the tables of models and prices."""
 
 from __future__ import annotations
 
 from turnfold.tokens.cache import CacheStats, CountCache
-from turnfold.tokens.calibration import Calibration, Corrected, ScaledCounter, calibrated
-from turnfold.tokens.cautious import CautiousText, cautious_counter, formula_message_tokens
-from turnfold.tokens.clip import clip, clip_end, count_upto
-from turnfold.tokens.counter import TokenCounter
-from turnfold.tokens.counts import Certainty, Count, TextCounter, weakest
+from turnfold.tokens.calibration import (
+    Calibration,
+    CalibrationLog,
+    ScaledCounter,
+    calibrated,
+)
+from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
+from turnfold.tokens.counter import (
+    Framing,
+    TokenCounter,
+    UpperBoundCounter,
+    cautious_counter,
+    formula_message_tokens,
+    shutdown_token_executor,
+    token_executor,
+)
 from turnfold.tokens.driver import DriverCounter, ModelDriver
 from turnfold.tokens.encodings import ENCODINGS, Encoding
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
@@ -18,8 +29,6 @@ from turnfold.tokens.estimate_profile import (
     SINGLE_DIGITS,
     EstimateProfile,
 )
-from turnfold.tokens.executor import shutdown_token_executor, token_executor
-from turnfold.tokens.framing import Framing
 from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, table_tokens
 from turnfold.tokens.models import (
     ModelInfo,
@@ -29,7 +38,7 @@ from turnfold.tokens.models import (
     find_model,
     register_model,
 )
-from turnfold.tokens.normal_forms import normal_form
+from turnfold.tokens.prices import Charge, PriceTable, load_prices, shipped_prices
 
 __all__ = (
     "CL100K_LIKE",
@@ -39,9 +48,9 @@ __all__ = (
     "SINGLE_DIGITS",
     "CacheStats",
     "Calibration",
-    "CautiousText",
+    "CalibrationLog",
     "Certainty",
-    "Corrected",
+    "Charge",
     "Count",
     "CountCache",
     "DriverCounter",
@@ -51,17 +60,16 @@ __all__ = (
     "ImageRule",
     "ModelDriver",
     "ModelInfo",
+    "PriceTable",
     "ScaledCounter",
     "TextCounter",
     "TextEstimator",
     "TokenCounter",
+    "UpperBoundCounter",
     "audio_tokens",
     "calibrated",
     "cautious_counter",
-    "clip",
-    "clip_end",
     "context_window_for",
-    "count_upto",
     "counter_for",
     "counter_named",
     "estimate_text",
@@ -69,8 +77,9 @@ __all__ = (
     "find_model",
     "formula_message_tokens",
     "formula_tokens",
-    "normal_form",
+    "load_prices",
     "register_model",
+    "shipped_prices",
     "shutdown_token_executor",
     "table_tokens",
     "token_executor",

@@ -1,7 +1,7 @@
-"""A count is made once per message and counter.
+"""LRU cache of token counts by message, one per counter.
 
-The key is the message itself (equal messages cost the same) and the cache belongs to one counter, so a count made
-by a model's own endpoint can never be handed out as a tokenizer's. Bounded by least recent use; safe across threads.
+The key is the message itself (equal messages cost the same). Each cache belongs to one counter, so a count by a model's
+own endpoint is never returned as a tokenizer's. Thread-safe.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import NamedTuple
 from turnfold.errors import InvalidOption
 from turnfold.records import Message
 
-__all__ = ("CacheStats", "CountCache")
+__all__ = (
+    "CacheStats",
+    "CountCache",
+)
 
 
 class CacheStats(NamedTuple):
-    """How well the cache does."""
+    """Statistics of a cache."""
 
     hits: int
     misses: int
@@ -29,8 +32,8 @@ class CacheStats(NamedTuple):
     @property
     def hit_rate(self) -> float:
         """Share of look-ups answered from the cache; 0.0 before the first."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
+        lookups = self.hits + self.misses
+        return self.hits / lookups if lookups else 0.0
 
 
 class CountCache:
@@ -47,7 +50,7 @@ class CountCache:
         self._hits = self._misses = self._evictions = 0
 
     def get(self, message: Message) -> int | None:
-        """The count of an equal message, or None."""
+        """Return the cached count of an equal message, or None."""
         with self._lock:
             count = self._counts.get(message)
             if count is None:
@@ -58,14 +61,14 @@ class CountCache:
             return count
 
     def get_many(self, messages: Iterable[Message]) -> list[int | None]:
-        """The counts of equal messages, None for each that is not known; one look for all of them."""
+        """Return the cached counts of equal messages, None for each that is missing; takes the lock once."""
         with self._lock:
-            known, newest = self._counts.get, self._counts.move_to_end
+            get, touch = self._counts.get, self._counts.move_to_end
             counts: list[int | None] = []
             for message in messages:
-                count = known(message)
+                count = get(message)
                 if count is not None:
-                    newest(message)
+                    touch(message)
                 counts.append(count)
             missing = counts.count(None)
             self._misses += missing
@@ -73,7 +76,7 @@ class CountCache:
             return counts
 
     def put(self, message: Message, count: int) -> None:
-        """Remember a count; the least recently used one makes room."""
+        """Store a count; evicts the least recently used one if the cache is full."""
         with self._lock:
             self._counts[message] = count
             self._counts.move_to_end(message)
@@ -82,13 +85,13 @@ class CountCache:
                 self._evictions += 1
 
     def clear(self) -> None:
-        """Forget all counts and start the statistics anew."""
+        """Drop all counts and reset the statistics."""
         with self._lock:
             self._counts.clear()
             self._hits = self._misses = self._evictions = 0
 
     def stats(self) -> CacheStats:
-        """A snapshot of the statistics."""
+        """Return the current statistics."""
         with self._lock:
             return CacheStats(
                 self._hits, self._misses, self._evictions, len(self._counts), self._size

@@ -1,24 +1,35 @@
-"""Estimates learn from what the provider reports.
+"""Calibrate estimated token counts by the usage that providers report.
 
-After each call a provider says how many tokens the prompt really had. The ratio of reported to counted, averaged with
-more weight on recent and on larger calls, corrects later estimates in either direction: an estimate for an unknown
-model is high on purpose, and this is its way down to the provider's own numbers. The spread of the ratios is
-shown as the error of the corrected count. What is observed are counts of the uncorrected counter. A calibration is a
-value: observing returns a new one, and a counter built from it has a name of its own, so corrected and uncorrected
-counts never mix in a cache.
+After each call a provider reports how many tokens the prompt really had. The ratio of reported to counted, averaged
+with more weight on recent and on larger calls, corrects later estimates in either direction: an estimate for an unknown
+model is high on purpose, and this brings it down to the provider's own numbers. The spread of the ratios is the error
+of the corrected count. Observations are counts of the uncorrected counter. A calibration is a value: observing returns
+a new one, and a counter built from it has a name of its own, so corrected and uncorrected counts never mix in a cache.
+
+Every recorded usage of a memory is one observation of its `CalibrationLog`. The counter of an open memory does not
+change, because every stored count and every window depends on it; to use the corrected one, open the memory with it:
+`Memory(..., counter=calibrated(counter, memory.calibration))`.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
+from turnfold.tokens.certainty import Certainty, TextCounter
 from turnfold.tokens.counter import TokenCounter
-from turnfold.tokens.counts import Certainty, TextCounter
 
-__all__ = ("Calibration", "Corrected", "ScaledCounter", "calibrated")
+__all__ = (
+    "Calibration",
+    "CalibrationLog",
+    "Corrected",
+    "ScaledCounter",
+    "calibrated",
+)
+
 
 _MEMORY = 0.9
 """Weight an observation keeps after the next one: the last ten calls make up about two thirds."""
@@ -34,20 +45,20 @@ class Corrected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the reports so far say about a counter."""
+    """Weighted sums over the reports so far, and the correction that follows from them."""
 
     observations: int = 0
     counted: float = 0.0
-    """Tokens counted, older calls fading: the weight of all observations together."""
+    """Tokens counted, older calls weighing less: the total weight of the observations."""
     counted_squares: float = 0.0
     reported: float = 0.0
     ratio_squares: float = 0.0
 
     def observe(self, *, counted: int, reported: int) -> Calibration:
-        """This calibration after one more call."""
+        """Return the calibration after one more call."""
         if counted <= 0 or reported <= 0:
             raise InvalidOption(
-                f"a call of {counted} counted and {reported} reported tokens teaches nothing; both must be positive"
+                f"cannot calibrate with {counted} counted and {reported} reported tokens; both must be positive"
             )
         return Calibration(
             self.observations + 1,
@@ -64,7 +75,7 @@ class Calibration:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the ratio, relative to it; unknown (inf) before the second report."""
+        """Standard deviation of the ratio, relative to it; inf (unknown) before the second report."""
         repeats = self._repeats
         if repeats <= 0:
             return math.inf
@@ -72,21 +83,24 @@ class Calibration:
         return math.sqrt(variance * (1 + 1 / repeats)) / self.ratio
 
     def correct(self, tokens: int) -> Corrected:
-        """A count as the provider would report it, with the error to expect; refuses to guess the error."""
+        """Return a count as the provider would report it, with the error to expect.
+
+        Raises `InvalidOption` if there are too few reports to know the error.
+        """
         repeats = self._repeats
         if repeats <= 0:
             raise InvalidOption(
-                f"{self.observations} reports cannot give an error; observe at least 2 calls of similar size first"
+                f"too few reports ({self.observations}) to know the error; observe at least 2 calls of similar size"
             )
         corrected = tokens * self.ratio
-        # Two deviations hold 19 of 20 calls when many were seen. A few calls say little about their own spread, and
-        # the ratio they give is itself uncertain.
+        # Two deviations cover 19 of 20 calls after many reports. A few reports say little about their spread, and
+        # their ratio is itself uncertain.
         deviations = (2 + 3 / repeats) * math.sqrt(1 + 1 / (repeats + 1))
         return Corrected(math.ceil(corrected), math.ceil(corrected * deviations * self.spread))
 
     @property
     def _repeats(self) -> float:
-        """How many calls of equal weight the observations amount to, beyond the first; 0 if one outweighs the rest."""
+        """Number of calls of equal weight the observations amount to, beyond the first; 0 if one outweighs the rest."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1
@@ -113,9 +127,26 @@ class ScaledCounter:
 
 
 def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
-    """`counter` corrected by what was reported, text and framing alike; exact counters stay as they are."""
+    """Return `counter` corrected by the reports, text and framing alike; an exact counter is returned unchanged."""
     if counter.text.certainty is Certainty.EXACT or not calibration.observations:
         return counter
     ratio = round(calibration.ratio, 4)
     text = ScaledCounter(counter.text, ratio)
     return TokenCounter(text, framing=counter.framing.scaled(ratio), images=counter.images)
+
+
+class CalibrationLog:
+    """The calibration of a memory, updated by each report. Thread-safe."""
+
+    __slots__ = ("_lock", "value")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.value = Calibration()
+        """The calibration after all reports so far."""
+
+    def observe(self, *, counted: int, reported: int) -> None:
+        """Add a report; one of 0 tokens, as some providers send, is ignored."""
+        if counted > 0 and reported > 0:
+            with self._lock:
+                self.value = self.value.observe(counted=counted, reported=reported)

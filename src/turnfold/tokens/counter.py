@@ -1,12 +1,25 @@
-"""What a message costs: its text, its media, its calls, and the framing around them.
+"""Count the tokens of messages: their text, media and tool calls, and the framing around them.
 
-Counts are additive: a provider separates messages by marks that no token crosses, so the cost of a context is the sum
-of the costs of its messages plus one reply opening. Everything above (running sums, windows, receipts) rests on that.
+Counts are additive: a provider separates messages by marks that no token crosses, so a context costs the sum of its
+messages plus one reply opening. Running sums, windows and receipts depend on that.
+
+Framing is what a provider puts around roles, names, calls and tools. Each set of constants names its source. Plain chat
+framing is published for OpenAI and readable in the chat templates of the open families; where one constant holds for
+every role and release, plain messages count exactly. Where roles or releases differ, the largest is taken; how a closed
+model writes tool calls and schemas is not published. Such constants are upper bounds and make the count a bound.
+
+Large batches are counted in a process-wide thread pool, off the event loop. It is made on first use, so importing
+turnfold starts no thread; `shutdown_token_executor()` stops it, and the next batch starts a new one.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Final
 
 from turnfold.records import (
@@ -20,27 +33,159 @@ from turnfold.records import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    freeze,
+    thaw_object,
 )
-from turnfold.records.json_text import freeze, thaw_object
-from turnfold.tokens.clip import clip
-from turnfold.tokens.counts import Certainty, Count, TextCounter, weakest
-from turnfold.tokens.framing import GENERIC as GENERIC_FRAMING
-from turnfold.tokens.framing import Framing
-from turnfold.tokens.media import (
-    GENERIC as GENERIC_IMAGES,
-)
-from turnfold.tokens.media import (
-    ImageRule,
-    audio_tokens,
-    file_tokens,
-    image_size_of_url,
+from turnfold.text import clip
+from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
+from turnfold.tokens.encodings import Encoding
+from turnfold.tokens.estimate import FORMULA_FRAMING, formula_tokens
+from turnfold.tokens.media import GENERIC as GENERIC_IMAGES
+from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, image_size_of_url
+
+__all__ = (
+    "ANTHROPIC",
+    "DEEPSEEK",
+    "GEMMA",
+    "GENERIC",
+    "GLM",
+    "KIMI",
+    "LLAMA",
+    "MISTRAL",
+    "OPENAI",
+    "QWEN",
+    "Framing",
+    "TokenCounter",
+    "UpperBoundCounter",
+    "cautious_counter",
+    "formula_message_tokens",
+    "shutdown_token_executor",
+    "token_executor",
 )
 
-__all__ = ("TokenCounter",)
 
-_MARKS: Final = frozenset({"cache_control", "role", "type"})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framing:
+    """Tokens around the text, for one provider or model family."""
+
+    name: str
+    origin: str
+    """The document or template the numbers were read from."""
+    message: int
+    """Around every message, its role included."""
+    reply: int
+    """Once per call: what opens the model's answer, with any start-of-text mark."""
+    author: int = 1
+    """Beyond the tokens of an author's name."""
+    call: int = 12
+    """Around each tool call."""
+    result: int = 10
+    """Around each tool result."""
+    schema: int = 16
+    """Around each tool schema."""
+    toolset: int = 16
+    """Once, when there are tools at all."""
+    certainty: Certainty = Certainty.EXACT
+    """Certainty for plain messages; with calls, results or schemas it is at best a bound."""
+
+    def scaled(self, factor: float) -> Framing:
+        """Return the framing with every price multiplied by `factor`, rounded up."""
+        prices = {
+            price: math.ceil(getattr(self, price) * factor)
+            for price in ("message", "reply", "author", "call", "result", "schema", "toolset")
+        }
+        return replace(self, name=f"{self.name}*{factor:g}", certainty=Certainty.ESTIMATE, **prices)
+
+
+OPENAI = Framing(
+    name="openai",
+    origin="OpenAI Cookbook, 'How to count tokens with tiktoken': 3 per message + the role's one token, 1 per name, "
+    "3 for the reply. Calls and results: the published harmony format (<|start|>assistant to=functions.NAME"
+    "<|channel|>commentary json<|message|>...<|call|>), priced from above. Schemas: their JSON, which is longer than "
+    "the TypeScript-like form the models are shown.",
+    message=4,
+    reply=3,
+)
+LLAMA = Framing(
+    name="llama",
+    origin="Llama 3 prompt format: <|start_header_id|>role<|end_header_id|>\\n\\n ... <|eot_id|>; <|begin_of_text|> "
+    "once. A server that adds the date to the system message adds to this.",
+    message=5,
+    reply=5,
+)
+QWEN = Framing(
+    name="qwen",
+    origin="Qwen chat template (ChatML): <|im_start|>role\\n ... <|im_end|>\\n; calls inside <tool_call> tags",
+    message=5,
+    reply=3,
+    call=16,
+)
+DEEPSEEK = Framing(
+    name="deepseek",
+    origin="DeepSeek chat templates: one role mark for the user, none for the system, a role mark and an end mark for "
+    "the assistant and, from V3.1 on, </think> before it answers; a start mark once",
+    message=3,
+    reply=3,
+    call=20,
+    certainty=Certainty.BOUND,
+)
+GEMMA = Framing(
+    name="gemma",
+    origin="Gemma chat template: <start_of_turn>role\\n ... <end_of_turn>\\n; <bos> once. A system message goes into "
+    "the first turn and costs less. Gemini's framing is not published; its own counter adds none.",
+    message=5,
+    reply=4,
+    certainty=Certainty.BOUND,
+)
+MISTRAL = Framing(
+    name="mistral",
+    origin="Mistral Tekken instruct format: [INST] ... [/INST], [SYSTEM_PROMPT] ... [/SYSTEM_PROMPT], or only ... </s> "
+    "for the assistant; <s> once",
+    message=2,
+    reply=1,
+    certainty=Certainty.BOUND,
+)
+GLM = Framing(
+    name="glm",
+    origin="GLM-4 chat templates: <|role|>\\n per message and, from 4.5 on, <think></think>\\n before the assistant "
+    "answers; [gMASK]<sop> once",
+    message=5,
+    reply=7,
+    certainty=Certainty.BOUND,
+)
+KIMI = Framing(
+    name="kimi",
+    origin="Kimi K2 chat templates: <|im_role|>role<|im_middle|> ... <|im_end|>, with <think></think> before the "
+    "assistant answers from K2.5 on",
+    message=6,
+    reply=5,
+    call=16,
+    certainty=Certainty.BOUND,
+)
+ANTHROPIC = Framing(
+    name="anthropic",
+    origin="Anthropic, 'Tool use with Claude': 346 tokens of tool-use system prompt when tools are present; the rest "
+    "is not published and priced from above",
+    message=6,
+    reply=6,
+    toolset=346,
+    certainty=Certainty.ESTIMATE,
+)
+GENERIC = Framing(
+    name="generic",
+    origin="the largest framing of the known families",
+    message=6,
+    reply=7,
+    call=20,
+    toolset=346,
+    certainty=Certainty.ESTIMATE,
+)
+
+
+_NOT_SENT: Final = frozenset({"cache_control", "role", "type"})
+"""Extra fields that reach the provider, but not the model as text."""
 _LONG_TEXT: Final = 16_384
-"""Characters from which the count of a text is worth remembering while its message is shortened."""
+"""Characters from which the count of a text is cached while its message is shortened."""
 
 
 class TokenCounter:
@@ -55,7 +200,7 @@ class TokenCounter:
         self,
         text: TextCounter,
         *,
-        framing: Framing = GENERIC_FRAMING,
+        framing: Framing = GENERIC,
         images: ImageRule = GENERIC_IMAGES,
     ) -> None:
         self.text = text
@@ -63,7 +208,7 @@ class TokenCounter:
         self.images = images
         self.name = f"{text.name}+{framing.name}+{images.name}"
         self.certainty = weakest(text.certainty, framing.certainty)
-        """How far the count of plain messages can be trusted."""
+        """Certainty of the count of plain messages."""
         self._count = text.count
 
     @property
@@ -73,65 +218,62 @@ class TokenCounter:
 
     @property
     def is_additive(self) -> bool:
-        """Whether a message costs what its parts do; a driver prices it as a whole, so nothing follows for a part."""
+        """True if a message costs the sum of its parts; a driver counts it as a whole, so its parts are not known."""
         return type(self).count_message is TokenCounter.count_message
 
     def count_text(self, text: str) -> int:
-        """Tokens of a bare text, without framing."""
+        """Return the tokens of a bare text, without framing."""
         return self._count(text)
 
     def count_message(self, message: Message) -> int:
-        """Tokens of one message, framing included."""
+        """Return the tokens of one message, framing included."""
         parts = message.parts
         total = self.framing.message
         if message.name is not None:
             total += self._count(message.name) + self.framing.author
         if message.extra:
-            total += self._count_beside(message.extra)
+            total += self._count_extra(message.extra)
         if len(parts) == 1 and type(parts[0]) is TextPart and not parts[0].extra:
             return total + self._count(parts[0].text)
         return total + sum(map(self.count_part, parts))
 
     def count_messages(self, messages: Iterable[Message]) -> list[int]:
-        """Tokens of each message."""
+        """Return the tokens of each message."""
         return [self.count_message(message) for message in messages]
 
     def count_part(self, part: Part) -> int:
-        """Tokens of one part, without the message around it."""
+        """Return the tokens of one part, without the message around it."""
         if isinstance(part, OpaquePart):
             return self._count(part.json)
-        beside = self._count_beside(part.extra) if part.extra else 0
+        extra = self._count_extra(part.extra) if part.extra else 0
         match part:
             case TextPart():
-                return beside + self._count(part.text)
+                return extra + self._count(part.text)
             case ToolCall():
-                said = self._count(part.id) + self._count(part.name) + self._count(part.arguments)
-                return beside + said + self.framing.call
+                texts = (part.id, part.name, part.arguments)
+                return extra + sum(map(self._count, texts)) + self.framing.call
             case ToolResult():
-                said = self._count(part.call_id) + sum(map(self.count_part, part.content))
-                return beside + said + self.framing.result
+                content = sum(map(self.count_part, part.content))
+                return extra + self._count(part.call_id) + content + self.framing.result
             case ThinkingPart():
-                return beside + self._count(part.text) + self._count(part.redacted)
-            case ImagePart() | AudioPart() | FilePart():
-                return beside + self._count_media(part)
-
-    def _count_media(self, part: ImagePart | AudioPart | FilePart) -> int:
-        match part:
+                return extra + self._count(part.text) + self._count(part.redacted)
             case ImagePart():
-                return self.images.tokens(detail=part.detail, size=image_size_of_url(part.url))
+                size = image_size_of_url(part.url)
+                return extra + self.images.tokens(detail=part.detail, size=size)
             case AudioPart():
-                return audio_tokens(seconds=None, size_bytes=len(part.data) * 3 // 4)
+                return extra + audio_tokens(seconds=None, size_bytes=len(part.data) * 3 // 4)
             case FilePart():
                 size = len(part.url) * 3 // 4 if part.url.startswith("data:") else None
-                return file_tokens(media_type=part.media_type, size_bytes=size, pages=None)
+                media_type = part.media_type
+                return extra + file_tokens(media_type=media_type, size_bytes=size, pages=None)
 
-    def _count_beside(self, extra: str) -> int:
-        """Fields turnfold does not model are sent as they came: priced as their JSON."""
-        said = _said(extra)
-        return self._count(freeze(said, path="extra")) if said else 0
+    def _count_extra(self, extra: str) -> int:
+        """Return the tokens of fields turnfold does not model; they are sent as they came, so as JSON."""
+        fields = _model_fields(extra)
+        return self._count(freeze(fields, path="extra")) if fields else 0
 
     def count_tools(self, tools: Sequence[Mapping[str, object]]) -> int:
-        """Tokens of the tool schemas sent with a call: their compact JSON, priced from above."""
+        """Return the tokens of the tool schemas sent with a call: those of their compact JSON, an upper bound."""
         if not tools:
             return 0
         total = self.framing.toolset
@@ -140,11 +282,11 @@ class TokenCounter:
         return total
 
     def certainty_of(self, message: Message) -> Certainty:
-        """How far the count of this message can be trusted."""
+        """Return the certainty of the count of this message."""
         parts, base = message.parts, self.certainty
         if len(parts) == 1 and type(parts[0]) is TextPart and not (parts[0].extra or message.extra):
             return base
-        if _is_guesswork(parts) or _said(message.extra):
+        if _is_guesswork(parts) or _model_fields(message.extra):
             return Certainty.ESTIMATE
         if all(type(part) is TextPart for part in parts):
             return base
@@ -153,7 +295,7 @@ class TokenCounter:
     def count(
         self, messages: Iterable[Message], *, tools: Sequence[Mapping[str, object]] = ()
     ) -> Count:
-        """Tokens of a whole call: messages, tool schemas and reply opening, with its certainty."""
+        """Return the tokens of a whole call, with their certainty: messages, tool schemas and reply opening."""
         total = self.reply + self.count_tools(tools)
         certainty = Certainty.BOUND if tools else Certainty.EXACT
         certainty = weakest(certainty, self.certainty)
@@ -163,32 +305,32 @@ class TokenCounter:
         return Count(total, certainty)
 
     def for_message(self, message: Message, tokens: int) -> TokenCounter:
-        """A counter of texts and parts with the same answers that counts no long text of `message` twice.
+        """Return a counter with the same results that counts no long text of `message` twice.
 
-        `tokens` is what this counter gave for the whole message. Costs are additive, so what the rest of the message
-        leaves of it is the cost of its longest text, which therefore need not be counted again at all.
+        `tokens` is this counter's count of the whole message. Costs are additive, so what remains after the rest of
+        the message is the cost of its longest text, which therefore need not be counted again at all.
         """
         texts = [text for text in _texts_of(message.parts) if len(text) >= _LONG_TEXT]
         if not texts:
             return self
-        known = _RememberedTexts(self.text, texts)
-        counter = TokenCounter(known, framing=self.framing, images=self.images)
+        memoized = _MemoizedTexts(self.text, texts)
+        counter = TokenCounter(memoized, framing=self.framing, images=self.images)
         longest = max(texts, key=len)
         if self.is_additive and texts.count(longest) == 1:
-            known.counts[longest] = 0
+            memoized.counts[longest] = 0
             left = tokens - counter.count_message(message)
-            known.counts[longest] = left if left > 0 else None
+            memoized.counts[longest] = left if left > 0 else None
         return counter
 
     def clip(self, text: str, limit: int) -> str:
-        """A beginning of `text`, cut between characters, that costs at most `limit` tokens and uses them up."""
+        """Return nearly the longest beginning of `text`, cut between characters, that costs at most `limit` tokens."""
         return clip(text, limit, self._count)
 
     def __repr__(self) -> str:
         return f"TokenCounter({self.name!r})"
 
 
-class _RememberedTexts:
+class _MemoizedTexts:
     """A text counter that counts each of some long texts at most once."""
 
     __slots__ = ("_count", "certainty", "counts", "name")
@@ -200,17 +342,17 @@ class _RememberedTexts:
         self.counts: dict[str, int | None] = dict.fromkeys(texts)
 
     def count(self, text: str) -> int:
-        """Tokens of `text`."""
+        """Return the tokens of `text`."""
         if len(text) < _LONG_TEXT or text not in self.counts:
             return self._count(text)
-        known = self.counts[text]
-        if known is None:
-            known = self.counts[text] = self._count(text)
-        return known
+        tokens = self.counts[text]
+        if tokens is None:
+            tokens = self.counts[text] = self._count(text)
+        return tokens
 
 
 def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
-    """The texts of the parts that are counted as they are."""
+    """Yield the texts of the parts that are counted as they are."""
     for part in parts:
         match part:
             case TextPart():
@@ -228,9 +370,9 @@ def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _is_guesswork(parts: Sequence[Part]) -> bool:
-    """Whether a provider's price is not known: for media, thoughts, whatever is not modelled, and joined texts.
+    """Return True if the provider's count is unknown: media, thinking, parts not modelled, and several texts.
 
-    Two texts in a row may cost a token more than each alone, or less, as the provider joins them.
+    Two texts in a row may cost a token more or less than each alone, depending on how the provider joins them.
     """
     texts = 0
     for part in parts:
@@ -244,12 +386,79 @@ def _is_guesswork(parts: Sequence[Part]) -> bool:
                     return True
             case _:
                 return True
-        if part.extra and _said(part.extra):
+        if part.extra and _model_fields(part.extra):
             return True
     return texts > 1
 
 
-def _said(extra: str) -> dict[str, object]:
-    """What of the fields beside a message or part reaches the model: not the empty ones, nor marks for the provider."""
+def _model_fields(extra: str) -> dict[str, object]:
+    """Return the extra fields that reach the model: without empty ones and those meant for the provider."""
     fields = thaw_object(extra)
-    return {key: value for key, value in fields.items() if value and key not in _MARKS}
+    return {key: value for key, value in fields.items() if value and key not in _NOT_SENT}
+
+
+class UpperBoundCounter:
+    """The larger of the rule of thumb (`formula_tokens`) and o200k_base, for a model that is not named.
+
+    The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
+    JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.
+    """
+
+    __slots__ = ("_exact",)
+
+    name = "cautious"
+    certainty = Certainty.ESTIMATE
+
+    def __init__(self) -> None:
+        self._exact = Encoding("o200k_base")
+
+    def count(self, text: str) -> int:
+        """Return the tokens of `text`, rather too many than too few."""
+        return max(formula_tokens(text) - FORMULA_FRAMING, self._exact.count(text))
+
+
+def cautious_counter() -> TokenCounter:
+    """Return a counter for a model that is not named."""
+    return TokenCounter(UpperBoundCounter(), framing=OPENAI)
+
+
+def formula_message_tokens(message: Message) -> int:
+    """Return the rule of thumb for a whole message: its text and tool calls, and 4 for its structure."""
+    if not message.parts:
+        return 0
+    calls = "".join(call.name + call.arguments for call in message.calls)
+    return formula_tokens(message.text + calls)
+
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+
+
+def token_executor() -> ThreadPoolExecutor:
+    """Return the thread pool for counting, started if it is not running."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(
+                max_workers=min(4, os.cpu_count() or 1), thread_name_prefix="turnfold-tokens"
+            )
+        return _pool
+
+
+def shutdown_token_executor(*, wait: bool = True) -> None:
+    """Stop the counting threads. Counting afterwards is allowed and starts them again."""
+    global _pool
+    with _lock:
+        pool, _pool = _pool, None
+    if pool is not None:
+        pool.shutdown(wait=wait)
+
+
+def _reset_pool() -> None:
+    """Drop the pool after a fork: its threads do not survive, and a forked worker would wait for them for ever."""
+    global _lock, _pool
+    _lock, _pool = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_pool)

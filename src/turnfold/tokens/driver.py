@@ -1,8 +1,8 @@
-"""Counts by the model's own `count_tokens`, where a model driver offers one.
+"""Count tokens with a model driver's own `count_tokens`.
 
 The driver knows its model best, so single counts prefer it. It may be remote and need not be thread-safe, so it is
-called only from the caller's own thread, and never for batches that go to the pool. Its counts live in a cache of
-their own: a driver's count and a tokenizer's count of one message are two different facts.
+called only from the caller's own thread, and never for batches that go to the thread pool. Its counts have a cache of
+their own, because a driver's and a tokenizer's count of one message may differ.
 """
 
 from __future__ import annotations
@@ -14,24 +14,28 @@ from typing import Protocol, cast
 
 from turnfold.records import Message
 from turnfold.tokens.cache import CountCache
+from turnfold.tokens.certainty import Certainty
 from turnfold.tokens.counter import TokenCounter
-from turnfold.tokens.counts import Certainty
 
-__all__ = ("DriverCounter", "ModelDriver")
+__all__ = (
+    "DriverCounter",
+    "ModelDriver",
+)
+
 
 _log = logging.getLogger(__name__)
 
 
 class ModelDriver(Protocol):
-    """What a model driver offers for counting."""
+    """A model driver that can count tokens."""
 
     def count_tokens(self, messages: Sequence[dict[str, object]], /) -> int:
-        """Tokens of the messages, given as OpenAI-style dictionaries."""
+        """Return the tokens of the messages, given as OpenAI-style dictionaries."""
         ...
 
 
 class DriverCounter(TokenCounter):
-    """A counter that asks the driver for whole messages and falls back to `local` when it fails."""
+    """A counter that asks the driver for whole messages and falls back to `local` if the driver fails."""
 
     __slots__ = ("_cache", "_driver", "_local")
 
@@ -44,35 +48,34 @@ class DriverCounter(TokenCounter):
 
     @property
     def cache(self) -> CountCache:
-        """The driver's counts, apart from everyone else's."""
+        """Cache of the driver's counts."""
         return self._cache
 
     def count_message(self, message: Message) -> int:
-        """Tokens of one message by the driver; by the local counter, with a warning, if the driver cannot."""
-        known = self._cache.get(message)
-        if known is not None:
-            return known
-        count = self._ask(message)
+        """Return the tokens of one message by the driver; by the local counter, with a warning, if that fails."""
+        count = self._cache.get(message)
         if count is None:
-            return self._local.count_message(message)
-        self._cache.put(message, count)
+            count = self._ask(message)
+            if count is None:
+                return self._local.count_message(message)
+            self._cache.put(message, count)
         return count
 
     def count_anew(self, message: Message) -> int:
-        """The same without the cache: the driver is asked again, and the answer is not remembered."""
+        """Return the same without the cache: the driver is asked again, and the answer is not stored."""
         count = self._ask(message)
         return self._local.count_message(message) if count is None else count
 
     def certainty_of(self, message: Message) -> Certainty:
-        """An estimate at best: a driver does not say how it counts, nor whether it could just now."""
+        """Return ESTIMATE: a driver does not say how it counts, and the local counter may have replaced it."""
         del message
         return Certainty.ESTIMATE
 
     def _ask(self, message: Message) -> int | None:
         try:
             count = cast("object", self._driver.count_tokens([message.model_dump()]))
-        except Exception as error:  # whatever a driver raises, the conversation goes on
-            # What a driver says may quote the conversation: it goes to the debug log only.
+        except Exception as error:  # whatever a driver raises, counting goes on locally
+            # The error text may quote the conversation: it goes to the debug log only.
             kind = type(error).__name__
             _log.warning(
                 "count_tokens raised %s, counting locally",
@@ -87,7 +90,7 @@ class DriverCounter(TokenCounter):
             return count
         shown = f"the number {count}" if isinstance(count, int) else type(count).__name__
         _log.warning(
-            "count_tokens answered %s, counting locally",
+            "count_tokens returned %s instead of a count, counting locally",
             shown,
             extra={"event": "count_tokens_failed", "error": "unusable answer"},
         )

@@ -1,13 +1,13 @@
-"""Exact counts, offline: the vocabularies that splintr carries inside its wheel.
+"""Exact token counts, offline, with the vocabularies that splintr carries inside its wheel.
 
-A tokenizer that downloads its vocabulary on first use fails exactly where it hurts: behind a firewall, in a container,
-on a plane. This is the only module that imports the tokenizer, and only when a text is really counted.
+A tokenizer that downloads its vocabulary on first use fails behind a firewall or in a container. This is the only
+module that imports the tokenizer, and only when a text is really counted.
 
 Content is always encoded as ordinary text. A user who types `<|endoftext|>` has typed thirteen characters, not a
-control token, and a counter that disagrees with the provider on that can be driven over budget on purpose.
+control token; a counter that disagrees with the provider on that can be driven over budget on purpose.
 
 A long text is encoded in stretches (see `_count_long`): one word of 50 MB would otherwise take 3 to 5 GB of memory and
-hold up every other thread for as long as it takes. The count is the same.
+block every other thread meanwhile. The count is the same.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from turnfold.errors import InvalidOption, InvalidRecord
-from turnfold.tokens.counts import Certainty
-from turnfold.tokens.normal_forms import normal_form
+from turnfold.text import normal_form
+from turnfold.tokens.certainty import Certainty
+
+__all__ = (
+    "ENCODINGS",
+    "Encoding",
+)
+
 
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
-__all__ = ("ENCODINGS", "Encoding")
 
 ENCODINGS: dict[str, str] = {
     "cl100k_base": "GPT-3.5, GPT-4",
@@ -43,24 +48,25 @@ ENCODINGS: dict[str, str] = {
     "glm4": "GLM 4",
     "kimi_k2": "Kimi K2",
 }
-"""Vocabularies with exact counts, and whose they are."""
+"""Vocabularies with exact counts, and the models that use them."""
 
-_ALL_KNOWN = "BPE"
+_BPE_FAMILY = "BPE"
+"""The family of tokenizers whose control tokens are all listed."""
 _ID_BYTES = 4
 _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
 
 _STRETCH: Final = 65_536
-"""Characters that are encoded at a time."""
+"""Characters encoded at a time."""
 _JOINT: Final = 512
-"""Tokens at the end of a stretch among which the place to go on from is looked for."""
+"""Tokens at the end of a stretch among which the start of the next stretch is searched."""
 _TRIES: Final = 4
 """Places tried before a longer stretch is encoded instead."""
 _CACHED_PIECE: Final = 256
 _CACHED_CHARACTERS: Final = 16_000_000
-"""Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is emptied.
+"""Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is cleared.
 
-It remembers 65,536 pieces of text however long they are, and a piece may be as long as the text it comes from."""
+The cache holds 65,536 pieces of any length, and a piece may be as long as the text it comes from."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
 
@@ -95,7 +101,7 @@ class Encoding:
         self._normalise = name == "qwen3"
 
     def count(self, text: str) -> int:
-        """Tokens of `text`."""
+        """Return the tokens of `text`."""
         if not text:
             return 0
         encode = self._encode or self._load()
@@ -118,12 +124,12 @@ class Encoding:
             ) from None
 
     def _count_long(self, text: str) -> int:
-        """Tokens of `text`, encoded stretch by stretch.
+        """Return the tokens of `text`, encoded stretch by stretch.
 
-        A stretch begins where the one before it has a boundary between two tokens, and must begin with the very
-        tokens that one has from there on. A sequence of tokens is the encoding of a text if and only if every two
-        neighbours in it are the encoding of theirs, and the two at the joint are neighbours in the stretch before it.
-        Where no such place is found a longer stretch is encoded, in the end the whole text.
+        A stretch begins at a boundary between two tokens of the one before it, and must begin with the same tokens as
+        that one has from there on. A sequence of tokens is the encoding of a text if and only if every two neighbours
+        in it are the encoding of their text, and the two at the joint are neighbours in the earlier stretch. If no
+        such place is found, a longer stretch is encoded, in the end the whole text.
         """
         total = at = 0
         length, runs = _STRETCH, _Runs(text)
@@ -143,18 +149,18 @@ class Encoding:
     def _joints(
         self, text: str, end: int, ids: array[int], runs: _Runs
     ) -> Iterator[tuple[int, int]]:
-        """Places in `text` before `end` to go on from, best first, each with how many of `ids` come before it."""
+        """Yield places in `text` before `end` to start the next stretch, best first, each with its index in `ids`."""
         first = len(ids) - _JOINT
         if first < _JOINT:
-            return  # of so few tokens, as a run of spaces has, a longer stretch is needed to see enough
+            return  # so few tokens, as a run of spaces gives, do not show enough: a longer stretch is needed
         tokens = [self._bytes_of(token) for token in ids[first:]]
         tail = b"".join(tokens)
-        # Gemma writes a space as this sign, and gives the sign back as a space.
+        # Gemma encodes a space as this sign, and decodes the sign as a space.
         shown = text[max(0, end - len(tail)) : end].replace("\u2581", " ").encode()
         if not shown.endswith(tail):
             return
         offsets = accumulate(map(len, tokens[: _JOINT // 2]))
-        # A place is no beginning of a token alone: a token may begin inside a character.
+        # The beginning of a token is not enough: a token may begin inside a character.
         places = [
             (end - len(tail[offset:].decode()), kept)
             for kept, offset in enumerate(offsets, first + 1)
@@ -163,11 +169,11 @@ class Encoding:
         sure = [place for place in places if _is_always_cut(text, place[0])]
         inside = (place for place in places if _kind(text[place[0] - 1]) == _kind(text[place[0]]))
         yield from sure[:_TRIES] or (
-            place for place in islice(inside, _TRIES) if runs.go_on_at(place[0])
+            place for place in islice(inside, _TRIES) if runs.continues_at(place[0])
         )
 
     def _ids(self, text: str) -> array[int]:
-        """The tokens of `text`."""
+        """Return the token ids of `text`."""
         flat = self._encode_flat
         if flat is None or any(opening in text for opening in self._openings):
             return array("I", (self._encode or self._load())(text))
@@ -178,18 +184,18 @@ class Encoding:
         return ids
 
     def _limit_cache(self, characters: int) -> None:
-        """Note that so many characters are counted; empty the tokenizer's cache before it holds too many."""
+        """Add to the characters counted; clear the tokenizer's cache before it holds too many."""
         self._cached += characters
         if self._cached > _CACHED_CHARACTERS:
             self._cached = characters
             self._clear_cache()
 
     def _load(self) -> Callable[[str], list[int]]:
-        # Flat ids are bytes, not a list with a Python number per token, which takes a quarter to a half of the time.
-        # But that call takes control tokens for what they spell, so it serves only texts that cannot spell one; and
-        # only families whose control tokens are all known.
+        # Flat ids are bytes instead of a list of Python numbers, which takes a quarter to a half of the time. But that
+        # call encodes spelled-out control tokens as such, so it is used only for texts that cannot contain one, and
+        # only for families whose control tokens are all known.
         tokenizer = _tokenizer(self.name)
-        if tokenizer.family == _ALL_KNOWN:
+        if tokenizer.family == _BPE_FAMILY:
             self._openings = tuple(sorted({token[:2] for token in tokenizer.special_tokens()}))
             self._encode_flat = tokenizer.encode_flat
             self._clear_cache = tokenizer.clear_cache
@@ -212,15 +218,15 @@ def _tokenizer(name: str) -> AnyTokenizer:
 
 
 def _not_loaded(token: int) -> bytes:
-    raise AssertionError(f"token {token} is asked for before the vocabulary is loaded")
+    raise AssertionError(f"token {token} requested before the vocabulary is loaded")
 
 
 def _nothing() -> None:
-    """Families without a cache have none to empty."""
+    """Do nothing: a family without a cache has none to clear."""
 
 
 def _is_always_cut(text: str, at: int) -> bool:
-    """Whether every tokenizer that cuts a text into words before it looks for tokens does so here."""
+    """Return True if every tokenizer that splits a text into words first does so here."""
     before, after = _kind(text[at - 1]), _kind(text[at])
     if before == after:
         return False
@@ -230,11 +236,11 @@ def _is_always_cut(text: str, at: int) -> bool:
 
 
 class _Runs:
-    """The words and runs of signs or spaces of one text that end in one place, whatever they begin with.
+    """Words and runs of signs or spaces of one text whose end does not depend on where they begin.
 
-    Tokenizers differ in what may follow what in a run, so only plain ones count: digits are cut into groups from the
-    first; combining marks go with letters or with signs, whichever they follow; a word in ASCII letters may end at
-    another letter or not, a word of a script without capitals at a capital, and spaces at a line end.
+    Tokenizers differ in what may follow what in a run, so only plain runs count: digits are grouped from the first;
+    combining marks go with the letters or signs they follow; a word in ASCII letters may or may not end at another
+    letter, a word of a script without capitals at a capital, and spaces at a line end.
     """
 
     __slots__ = ("_plain", "_text")
@@ -242,16 +248,16 @@ class _Runs:
     def __init__(self, text: str) -> None:
         self._text = text
         self._plain = range(0)
-        """Where the last one was found: a word of 50 MB is looked at once."""
+        """The range of the last one found: a word of 50 MB is scanned once."""
 
-    def go_on_at(self, at: int) -> bool:
-        """Whether one of them goes on at a place."""
+    def continues_at(self, at: int) -> bool:
+        """Return True if such a run continues at a place."""
         if at in self._plain:
             return True
         before, after = self._text[at - 1], self._text[at]
         kind = _kind(after)
         if kind == "sign":
-            return not before == after == "/"  # which may follow a line end within a run of signs
+            return not before == after == "/"  # a slash may follow a line end within a run of signs
         if kind in ("digit", "mark"):
             return False
         end = self._end_of_letters(at) if kind == "letter" else self._end_of_spaces(at)
@@ -284,7 +290,7 @@ def _kind(character: str) -> str:
 
 
 def _first_surrogate(text: str) -> int:
-    """Where the first character is that UTF-8 cannot write; -1 when there is none."""
+    """Return the index of the first character that UTF-8 cannot encode; -1 if there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,15 +1,15 @@
-"""Token counts without the model's tokenizer: the documented rule of thumb, and our own estimate.
+"""Estimate token counts without the model's tokenizer: the documented rule of thumb, and turnfold's own estimate.
 
 `formula_tokens` is the formula of the design document, kept because programs rely on its figures.
 `estimate_text` serves every model whose vocabulary is not public, and errs upward: a context a little
 emptier than it could be is cheap, a refused call is not.
 
-Without a profile it is `ENVELOPE`: for a model nobody knows, above every vocabulary at hand, each class
-of text at the price of the one that is dearest for it. Beside o200k_base that is a third too much for
+Without a profile it uses `ENVELOPE`, for an unknown model: above every vocabulary at hand, each class
+of text at the price of the most expensive one. Compared with o200k_base that is a third too much for
 English, a third to a half for code and JSON, four fifths for Chinese; a nearer profile (`MODERN`,
-`SINGLE_DIGITS`, `CL100K_LIKE`) fits where the family is known, and `calibrated` brings any of them down
-to what the provider reports. Only vocabularies of 32,000 entries can be dearer still: Llama 2's, by 6 %
-on Chinese and a quarter on single texts.
+`SINGLE_DIGITS`, `CL100K_LIKE`) fits if the family is known, and `calibrated` brings any of them down to
+what the provider reports. Only vocabularies of 32,000 entries can be more expensive still: Llama 2's, by
+6 % on Chinese and a quarter on single texts.
 
 The estimate cuts a text where tokenizers cut it (words with their leading space, groups of digits,
 runs of signs, of blanks), so every piece is at least one token: that part is *sure*. What a piece
@@ -26,7 +26,7 @@ as a text grows. `estimate_profile` holds what `ENVELOPE` has instead of the pri
 | word with accents | 1 + 0.30 a letter past 2, + 0.3 (Extended-A) or 1 (rare) a letter | 0.38 |
 | sign in front of a word | + 0.2 for `_ . (`, + 0.42 for `- / : = # < ; , [` and such, else + 1 | same |
 | camelCase, snake_case | each part is a word of its own | same |
-| base64, hexadecimal, keys | words, digits and signs; strange letters make them dear | same |
+| base64, hexadecimal, keys | words, digits and signs; strange letters make them expensive | same |
 | digits | 1 a group of three; `SINGLE_DIGITS`: 1 each | same |
 | signs, as in JSON | 1 + 0.28 a change after the first, + 0.4 past the fifth, + 1 a rule | same |
 | one sign repeated | 1 + 1 in 16 of `- = * #` and the like, 1 in 2 of others | same |
@@ -37,14 +37,14 @@ as a text grows. `estimate_profile` holds what `ENVELOPE` has instead of the pri
 | emoji, symbols | 2.5, 2 | 2.95, 2.5 |
 | any other character | its UTF-8 length, which no byte-level tokenizer exceeds | same |
 
-A letter triple is strange unless frequent words contain it; the share of strange ones tells names,
-foreign words and random keys from English without a dictionary. Listed Chinese words and characters
-are one token in every vocabulary looked at (see `familiar`), so only the rare ones are doubtful. Where
-the constants come from, and on what they were fitted, stands in `estimate_profile`. The command
-`bench/fit_estimate.py` prints, for every class of message and every vocabulary, how often the estimate
-is too low and by how much it is too high. Known gaps: random letters of one alphabet other than Latin
-cannot be told from its words, and are underestimated; so may be a sentence of a European language whose
-words look English (by a fifth, at worst, beside the vocabulary that knows that language least).
+A letter triple is strange unless frequent words contain it; the share of strange ones distinguishes
+names, foreign words and random keys from English without a dictionary. Listed Chinese words and characters
+are one token in every vocabulary examined, so only the rare ones are doubtful. `estimate_profile` says
+where the constants come from and on what they were fitted. The command `bench/fit_estimate.py` prints, for
+every class of message and every vocabulary, how often the estimate is too low and by how much it is too
+high. Known gaps: random letters of an alphabet other than Latin look like its words and are
+underestimated; so may be a sentence of a European language whose words look English (by a fifth at worst,
+compared with the vocabulary that knows that language least).
 """
 
 from __future__ import annotations
@@ -54,35 +54,31 @@ import re
 from collections import Counter
 from typing import Final
 
-from turnfold.tokens.counts import Certainty
+from turnfold.tokens.certainty import Certainty
 from turnfold.tokens.estimate_profile import (
-    CL100K_LIKE,
+    CJK,
     ENVELOPE,
-    MODERN,
-    SINGLE_DIGITS,
-    EstimateProfile,
-)
-from turnfold.tokens.familiar import (
     HAN_CHARACTERS,
     HAN_CORE,
     HAN_WORDS,
     HANGUL_SYLLABLES,
+    LATIN,
     LETTER_TRIPLES,
+    CharacterKind,
+    EstimateProfile,
+    kind_of,
 )
-from turnfold.tokens.scripts import CJK, LATIN, Kind, kind_of
 
 __all__ = (
-    "CL100K_LIKE",
-    "ENVELOPE",
-    "MODERN",
-    "SINGLE_DIGITS",
-    "EstimateProfile",
+    "FORMULA_FRAMING",
     "TextEstimator",
     "estimate_text",
     "formula_tokens",
 )
 
-_FORMULA_FRAMING: Final = 4
+
+FORMULA_FRAMING: Final = 4
+"""Tokens that the rule of thumb adds for the structure of a message."""
 
 _SIGNS: Final = r"!-/:-@\[-`{-~"
 _PIECES: Final = re.compile(
@@ -105,7 +101,7 @@ _TIGHT_SIGNS: Final = frozenset("_.(")
 _GLUED_SIGNS: Final = frozenset("-/:=#<\\;,[\u2019")
 
 _RULES: Final = re.compile(r"(.)\1\1")
-"""A rule inside other signs, as in a table of Markdown, is a token of its own."""
+"""A horizontal rule inside other signs, as in a Markdown table, is a token of its own."""
 
 _SHORTEST_IN_DOUBT: Final = 3
 """Two letters, signs or blanks are one token."""
@@ -121,20 +117,20 @@ _REPEATED_RULE: Final = 0.1
 _LONG: Final = 1_000_000
 _FEW_PIECES: Final = 3
 _NEGLIGIBLE: Final = 0.4
-"""In a text of few pieces so small a doubt is not rounded up: a frequent word stays one token."""
+"""In a text of few pieces, so small a fraction is not rounded up: a frequent word stays one token."""
 
 
 def formula_tokens(text: str) -> int:
-    """The documented rule of thumb: 1.5 tokens a CJK character, 4 other characters a token, plus 4.
+    """Return the documented rule of thumb: 1.5 tokens per CJK character, a token per 4 other characters, plus 4.
 
     It counts characters, never bytes: an emoji or a Cyrillic letter is one other character.
     """
     cjk = sum(map(len, CJK.findall(text)))
-    return cjk * 3 // 2 + (len(text) - cjk) // 4 + _FORMULA_FRAMING
+    return cjk * 3 // 2 + (len(text) - cjk) // 4 + FORMULA_FRAMING
 
 
 def estimate_text(text: str, *, profile: EstimateProfile = ENVELOPE) -> int:
-    """About how many tokens `text` is to a model whose tokenizer is unknown; errs upward."""
+    """Estimate the tokens of `text` for a model whose tokenizer is unknown; errs upward."""
     sure = 0
     doubt = 0.0
     # A list of the pieces of a long text would take ten times its memory.
@@ -162,12 +158,12 @@ class TextEstimator:
         self._profile = profile
 
     def count(self, text: str) -> int:
-        """Tokens of `text`, estimated from above."""
+        """Return the estimated tokens of `text`, rather too many than too few."""
         return estimate_text(text, profile=self._profile)
 
 
 def _price(piece: str, profile: EstimateProfile) -> tuple[int, float]:
-    """The tokens a piece has for sure, and what it is expected to cost beyond them."""
+    """Return the tokens a piece has at least, and the expected cost beyond them."""
     last = piece[-1]
     if piece.isascii():
         if last.isalpha():
@@ -238,7 +234,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """How often a character of the run differs from the one before it, the first time left out."""
+    """Count how often a character of the run differs from the one before it, without the first time."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 
@@ -295,15 +291,15 @@ def _other_characters(piece: str, profile: EstimateProfile) -> float:
         kind = kind_of(ord(character))
         if kind is None:
             cost += len(character.encode("utf-8", "surrogatepass"))
-        elif kind is Kind.HANGUL and character not in HANGUL_SYLLABLES:
+        elif kind is CharacterKind.HANGUL and character not in HANGUL_SYLLABLES:
             cost += profile.hangul_rare
-        elif kind is Kind.RULE and character == before:
+        elif kind is CharacterKind.RULE and character == before:
             cost += _REPEATED_RULE
-        elif letters >= _LONGEST_WORD and kind < Kind.THAI:
+        elif letters >= _LONGEST_WORD and kind < CharacterKind.THAI:
             cost += 1.0
         else:
             cost += profile.script[kind]
-        letters = letters + 1 if kind is not None and kind <= Kind.SPARSE else 0
+        letters = letters + 1 if kind is not None and kind <= CharacterKind.SPARSE else 0
         if letters == 1:
             cost += profile.word_start
         before = character

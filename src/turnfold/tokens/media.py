@@ -1,21 +1,28 @@
-"""What images, sound and files cost, by the rules their providers publish.
+"""Token costs of images, audio, files and tables, by the rules the providers publish.
 
-No tokenizer counts a picture. Each rule below names the document it was read from and is priced from
-above: where the document leaves something open (the model tier, the size, the rounding), the dearer
-reading is taken. A table is text and is counted as text.
+No tokenizer counts a picture. Each rule names the document it was read from and is an upper bound: if the
+document leaves something open (the model tier, the size, the rounding), the more expensive reading is taken. A
+table is text and is counted as text.
+
+Providers price an image by its width and height, which are read from the first bytes of its file: turnfold has no
+image library and fetches nothing. Five formats have their size near the start; anything else, broken or hostile,
+has no known size and costs its provider's maximum.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
 
 from turnfold.errors import InvalidOption
 from turnfold.tokens.estimate import estimate_text
-from turnfold.tokens.image_headers import image_size, image_size_of_url
 
 __all__ = (
     "ANTHROPIC_AREA",
@@ -34,9 +41,115 @@ __all__ = (
 )
 
 
+_PREFIX_BYTES: Final = 192 * 1024
+"""Bytes of a `data:` URL that are decoded. A JPEG may begin with a preview and a colour profile."""
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_OLD_BITMAP_HEADER: Final = 12
+_JPEG_START_OF_FRAME: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_JPEG_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height of a PNG, JPEG, GIF, WebP or BMP image; None for anything else."""
+    try:
+        size = _sniff(data)
+    except struct.error:  # shorter than its own header
+        return None
+    return size if size is not None and size[0] > 0 and size[1] > 0 else None
+
+
+def image_size_of_url(url: str) -> tuple[int, int] | None:
+    """Return the size of an image inside a `data:` URL; None for any other URL, because nothing is fetched."""
+    if url[:5].lower() != "data:":
+        return None
+    header_end = url.find(",", 0, 1024)
+    if header_end < 0:
+        return None
+    start = header_end + 1
+    if not url[:header_end].lower().endswith(";base64"):
+        return image_size(unquote_to_bytes(url[start : start + _PREFIX_BYTES]))
+    encoded = url[start : start + _PREFIX_BYTES * 4 // 3].translate({45: "+", 95: "/"})
+    return image_size(_decoded(encoded))
+
+
+def _decoded(encoded: str) -> bytes:
+    """Decode the beginning of a base64 text; empty if it is not base64."""
+    try:
+        plain = "".join(encoded.split()).rstrip("=").encode("ascii")
+        return base64.b64decode(plain[: len(plain) // 4 * 4], validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        return b""
+
+
+def _sniff(data: bytes) -> tuple[int, int] | None:
+    if data.startswith(_PNG):
+        return _big_endian_pair(data, 16) if data[12:16] == b"IHDR" else None
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return _little_endian_pair(data, 6)
+    if data.startswith(b"\xff\xd8"):
+        return _jpeg(data)
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return _webp(data)
+    if data.startswith(b"BM"):
+        return _bitmap(data)
+    return None
+
+
+def _big_endian_pair(data: bytes, at: int) -> tuple[int, int]:
+    width, height = struct.unpack_from(">II", data, at)
+    return width, height
+
+
+def _little_endian_pair(data: bytes, at: int) -> tuple[int, int]:
+    width, height = struct.unpack_from("<HH", data, at)
+    return width, height
+
+
+def _bitmap(data: bytes) -> tuple[int, int]:
+    (header,) = struct.unpack_from("<I", data, 14)
+    if header == _OLD_BITMAP_HEADER:
+        return _little_endian_pair(data, 18)
+    width, height = struct.unpack_from("<ii", data, 18)
+    return width, abs(height)  # negative: the rows are stored from the top
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    match data[12:16]:
+        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":
+            width, height = _little_endian_pair(data, 26)
+            return width & 0x3FFF, height & 0x3FFF
+        case b"VP8L" if data[20:21] == b"\x2f":
+            (bits,) = struct.unpack_from("<I", data, 21)
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8X":
+            first, second, third = struct.unpack_from("<HHH", data, 24)
+            return (first | (second & 0xFF) << 16) + 1, (second >> 8 | third << 8) + 1
+        case _:
+            return None
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while True:
+        mark, kind = struct.unpack_from("BB", data, at)
+        if mark != 0xFF:  # no segment starts here: not a JPEG after all
+            return None
+        if kind == 0xFF:  # a fill byte
+            at += 1
+        elif kind in _JPEG_WITHOUT_LENGTH:
+            at += 2
+        elif kind in _JPEG_START_OF_FRAME:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        else:
+            (length,) = struct.unpack_from(">H", data, at + 2)
+            at += 2 + length
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRule:
-    """How a provider prices an image."""
+    """How a provider counts the tokens of an image."""
 
     name: str
     origin: str
@@ -44,17 +157,17 @@ class ImageRule:
     price: Callable[[int, int], int]
     """Tokens of an image of this width and height at full detail."""
     most: int
-    """What the dearest image costs: the price of one whose size is not known."""
+    """Tokens of the most expensive image; used if the size is not known."""
     low: int | None = None
-    """What `detail="low"` costs; None where asking for it changes nothing."""
+    """Tokens with `detail="low"`; None if that changes nothing."""
 
     def tokens(
         self, *, detail: Literal["low", "high", "auto"] | None, size: tuple[int, int] | None
     ) -> int:
-        """Tokens of one image. Without a detail, or with `auto`, the provider may choose the high one."""
+        """Return the tokens of one image. Without a detail, or with `auto`, the provider may choose the high one."""
         if size is not None and min(size) <= 0:
             raise InvalidOption(
-                f"an image cannot be {size[0]} x {size[1]} pixels; give None instead"
+                f"an image cannot be {size[0]} x {size[1]} pixels; use size=None if it is unknown"
             )
         if detail == "low" and self.low is not None:
             return self.low
@@ -62,12 +175,12 @@ class ImageRule:
 
 
 def _cells(width: int, height: int, *, side: int) -> int:
-    """How many squares it takes to cover an image."""
+    """Return how many squares of this side cover an image."""
     return _ceil_div(width, side) * _ceil_div(height, side)
 
 
 def _shrunk(width: int, height: int, *, factor: float) -> tuple[int, int]:
-    """The image scaled down by the factor; never up, and never to less than a pixel."""
+    """Return the size scaled down by the factor; never up, and never to less than a pixel."""
     factor = min(1.0, factor)
     return max(1, round(width * factor)), max(1, round(height * factor))
 
@@ -164,40 +277,38 @@ GENERIC: Final = ImageRule(
 _AUDIO_TOKENS_A_SECOND: Final = 32
 """Google, 'Audio understanding': 32 tokens a second. OpenAI's realtime guide has 10 for what is heard."""
 _AUDIO_BYTES_A_SECOND: Final = 4_000
-"""32 kbit/s, the low end of compressed speech; anything better recorded is shorter for its bytes."""
+"""32 kbit/s, the low end of compressed speech; a better recording is shorter for its bytes."""
 
 _PDF_TOKENS_A_PAGE: Final = 3_000 + 1_600
 """Anthropic, 'PDF support': 1,500 to 3,000 tokens of text a page, and the page once more as an image.
 OpenAI sends text and image too; Google counts 258 (Gemini 2) or 560 (Gemini 3) a page."""
 _PDF_BYTES_A_PAGE: Final = 20_000
-"""A lean page of typeset text; pages with pictures hold more bytes, so fewer pages are there."""
+"""A small page of typeset text; pages with pictures have more bytes, so there are fewer of them."""
 _MOST_PDF_PAGES: Final = 100
 """Anthropic, 'PDF support': the most pages of one request."""
 _UNKNOWN_PAGES: Final = 10
-"""A document of which nothing is known counts as this many pages: a convention, not a bound."""
+"""Pages assumed for a document of unknown size: a convention, not a bound."""
 _TEXT_BYTES_A_TOKEN: Final = 2
 """English has 4 and more, Chinese 3 to 4, code 3; only keys and base64 have fewer than 2."""
 
 
 def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
-    """Tokens of a recording, by its length or, where that is unknown, by the longest its bytes allow."""
+    """Return the tokens of a recording, by its length or, if that is unknown, by the longest its bytes allow."""
     if seconds is not None:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InvalidOption(f"a recording cannot last {seconds} seconds")
         return math.ceil(seconds * _AUDIO_TOKENS_A_SECOND)
     if size_bytes is None:
-        raise InvalidOption(
-            "the tokens of a recording need its seconds or its size_bytes; got neither"
-        )
+        raise InvalidOption("audio_tokens needs seconds or size_bytes; got neither")
     return _ceil_div(
         _checked(size_bytes, "size_bytes") * _AUDIO_TOKENS_A_SECOND, _AUDIO_BYTES_A_SECOND
     )
 
 
 def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -> int:
-    """Tokens of a document: by its pages, else by its bytes, else as ten dear pages.
+    """Return the tokens of a document: by its pages, else by its bytes, else as ten full pages.
 
-    An image or recording sent as a file is priced as what it is; whatever is not a PDF, as text.
+    An image or recording sent as a file costs what it would by itself; anything else but a PDF counts as text.
     """
     if pages is not None:
         return _checked(pages, "pages") * _PDF_TOKENS_A_PAGE
@@ -218,7 +329,7 @@ def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -
 def table_tokens(
     rows: Iterable[Iterable[object]], *, count: Callable[[str], int] = estimate_text
 ) -> int:
-    """Tokens of a table, as the Markdown a model is shown: every cell, its bars and its line ends.
+    """Return the tokens of a table as Markdown: every cell, its bars and its line ends.
 
     Without the model's own `count` it is an estimate that errs upward, like the estimate of its text.
     """

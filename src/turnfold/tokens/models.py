@@ -1,10 +1,10 @@
-"""One table from model names to what turnfold must know of a model: how it counts and how much it reads.
+"""The table of models: how each counts tokens, and its context window.
 
 Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
 releases need no row of their own; a version is matched whole, because the next one may count differently. Windows are
-the providers' published ones, the smaller where a name covers several. A name the table does not know is counted by
-the estimate that is above every vocabulary at hand; its window must be given, because a guess would overrun someone's
-budget. `register_model` adds or replaces rows for the whole process, with a nearer profile where more is known.
+the providers' published ones, the smaller if a name covers several. A name that is not in the table is counted by the
+estimate that is above every vocabulary at hand; its window must be given, because a guess could overrun the budget.
+`register_model` adds or replaces rows for the whole process, with a nearer profile if more is known.
 
 Claude's vocabularies are not public. Measured with an independent reconstruction of its counts, Chinese costs half as
 much again as in o200k_base; English a tenth more up to Opus 4.6, and half as much again from Opus 4.7 on. A name that
@@ -19,13 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnfold.errors import InvalidOption, UnknownModel
-from turnfold.tokens import framing as frame
+from turnfold.tokens import counter as frame
 from turnfold.tokens import media
 from turnfold.tokens.calibration import ScaledCounter
-from turnfold.tokens.cautious import cautious_counter
-from turnfold.tokens.counter import TokenCounter
-from turnfold.tokens.counts import TextCounter
-from turnfold.tokens.encodings import ENCODINGS, Encoding
+from turnfold.tokens.certainty import TextCounter
+from turnfold.tokens.counter import Framing, TokenCounter, cautious_counter
+from turnfold.tokens.encodings import Encoding
 from turnfold.tokens.estimate import TextEstimator
 from turnfold.tokens.estimate_profile import (
     CLAUDE_3,
@@ -34,7 +33,6 @@ from turnfold.tokens.estimate_profile import (
     PROFILES,
     EstimateProfile,
 )
-from turnfold.tokens.framing import Framing
 from turnfold.tokens.media import ImageRule
 
 __all__ = (
@@ -46,34 +44,33 @@ __all__ = (
     "register_model",
 )
 
+
 _KIN_FACTOR = 1.1
-"""On top of a sister model's vocabulary, where a model's own is older, newer or not public."""
+"""Factor on the counts of a related model's vocabulary, if the model's own is older, newer or not public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """What turnfold must know of a model."""
+    """How a model counts tokens, and its context window."""
 
     context_window: int
     encoding: str | None = None
-    """A vocabulary of `ENCODINGS`; None when it is not public."""
+    """A vocabulary of `ENCODINGS`; None if it is not public."""
     factor: float = 1.0
     """Multiplies the counts of a vocabulary that only resembles the model's own."""
     profile: EstimateProfile = ENVELOPE
-    """How texts are estimated where there is no vocabulary to count with."""
+    """Profile of the estimate if there is no vocabulary to count with."""
     framing: Framing = frame.GENERIC
     images: ImageRule = media.GENERIC
 
     def __post_init__(self) -> None:
         if self.context_window <= 0:
             raise InvalidOption(f"context_window must be positive, got {self.context_window}")
-        if self.encoding is not None and self.encoding not in ENCODINGS:
-            raise InvalidOption(
-                f"unknown encoding {self.encoding!r}; known: {', '.join(sorted(ENCODINGS))}"
-            )
+        if self.encoding is not None:
+            Encoding(self.encoding)  # raises for an unknown name
 
     def counter(self) -> TokenCounter:
-        """A counter for the model."""
+        """Return a counter for the model."""
         text: TextCounter
         if self.encoding is None:
             text = TextEstimator(profile=self.profile)
@@ -108,7 +105,7 @@ def _claude(profile: EstimateProfile) -> ModelInfo:
 
 
 def _older_claudes() -> Iterator[str]:
-    """The names of Claude models before Opus 4.7, as its maker and routers write them."""
+    """Yield the names of Claude models before Opus 4.7, as Anthropic and routers write them."""
     yield from ("claude-3", "claude-3.", "claude-opus-4-20250514", "claude-sonnet-4-20250514")
     for tier in ("opus", "sonnet", "haiku"):
         yield f"claude-{tier}-4"
@@ -225,11 +222,11 @@ _models: dict[str, ModelInfo] = {
 _lock = threading.Lock()
 _VENDORS = re.compile(r"^(?:[a-z]+\.)+")
 _VERSION_GOES_ON = re.compile(r"[0-9a-z]|\.[0-9]")
-"""What makes another version of the one before it: the 5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
+"""What makes it another version: the .5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
 
 
 def register_model(name: str, info: ModelInfo) -> None:
-    """Add a model, or every model whose name begins so, to the table of this process."""
+    """Add a model, or all models whose names begin with `name`, to the table of this process."""
     key = _normal(name)
     if not key:
         raise InvalidOption(f"a model needs a name, got {name!r}")
@@ -238,30 +235,30 @@ def register_model(name: str, info: ModelInfo) -> None:
 
 
 def find_model(name: str) -> ModelInfo | None:
-    """What the table knows of a model, by the longest known beginning of its name."""
+    """Look up a model by the longest known beginning of its name; None if there is none."""
     wanted = _normal(name)
     with _lock:
-        known = max((key for key in _models if _begins(wanted, key)), key=len, default=None)
-        return _models[known] if known is not None else None
+        key = max((key for key in _models if _begins(wanted, key)), key=len, default=None)
+        return _models[key] if key is not None else None
 
 
 def counter_for(model: str) -> TokenCounter:
-    """A counter for the model: exact where its vocabulary is public, otherwise an estimate that says so."""
+    """Return a counter for the model: exact if its vocabulary is public, otherwise an estimate marked as one."""
     info = find_model(model)
     return info.counter() if info is not None else TokenCounter(TextEstimator())
 
 
 def counter_named(name: str) -> TokenCounter | None:
-    """The counter that stored costs were made with, by its name; None where no model of the table is counted so."""
+    """Return the counter of this name, as stored with counts; None if no model of the table uses it."""
     with _lock:
-        known = [info.counter() for info in dict.fromkeys(_models.values())]
+        of_models = [info.counter() for info in dict.fromkeys(_models.values())]
     estimates = [TokenCounter(TextEstimator(profile=profile)) for profile in PROFILES]
-    counters = (cautious_counter(), *estimates, *known)
+    counters = (cautious_counter(), *estimates, *of_models)
     return next((counter for counter in counters if counter.name == name), None)
 
 
 def context_window_for(model: str) -> int:
-    """The published context window; an unknown name is an error, because a guess would overrun the budget."""
+    """Return the published context window; raises `UnknownModel`, because a guess could overrun the budget."""
     info = find_model(model)
     if info is None:
         raise UnknownModel(
@@ -272,7 +269,7 @@ def context_window_for(model: str) -> int:
 
 
 def _normal(name: str) -> str:
-    """The model's own name, without router, cloud vendor (`us.anthropic.`) or the mark of a tuned model (`ft:`)."""
+    """Return the model's own name, without router, cloud vendor (`us.anthropic.`) and the `ft:` of a tuned model."""
     own = name.strip().lower().rsplit("/", 1)[-1].removeprefix("ft:")
     return _VENDORS.sub("", own)
 

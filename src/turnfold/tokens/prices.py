@@ -1,8 +1,7 @@
-"""What tokens cost in money, and what a provider's prompt cache makes of a repeated beginning.
+"""Prices of models in money, with the rules of their prompt caches.
 
-Prices change and providers do not promise a cache hit, so everything made from this table is an estimate: it says what
-the list price would be if the cache were warm on every call. The table is a file with a date; another one in the same
-form can take its place.
+Prices change and providers do not promise a cache hit, so every result is an estimate: the list price if the cache were
+warm on every call. The table is a dated JSON file and can be replaced by another one of the same form.
 """
 
 from __future__ import annotations
@@ -16,21 +15,28 @@ import msgspec
 
 from turnfold.errors import InvalidOption, UnknownModel
 
-__all__ = ("CacheRule", "Charge", "Price", "PriceTable", "load_prices", "shipped_prices")
+__all__ = (
+    "CacheRule",
+    "Charge",
+    "Price",
+    "PriceTable",
+    "load_prices",
+    "shipped_prices",
+)
 
 
 class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a provider serves the beginning of a prompt from its cache."""
+    """When a provider serves the beginning of a prompt from its prompt cache."""
 
     least: int = 0
     """Tokens below which nothing is cached; 0 for a provider without a cache."""
     step: int = 1
-    """A cached beginning is counted in steps of so many tokens."""
+    """A cached beginning is counted in multiples of this many tokens."""
     marks: bool = False
-    """Whether it caches up to marks the caller sets, and charges for writing them, instead of by itself."""
+    """True if it caches up to marks the caller sets and charges for writing; otherwise it caches by itself."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
-        """Tokens served from the cache: `shared` with the call before, which marked the places `marks`."""
+        """Return the tokens served from the cache: `shared` with the call before, which set `marks`."""
         if not self.least:
             return 0
         if self.marks:
@@ -38,7 +44,7 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return shared // self.step * self.step if shared >= self.least else 0
 
     def written(self, read: int, marks: Sequence[int]) -> int:
-        """Tokens written to the cache by a call that marks the places `marks`."""
+        """Return the tokens written to the cache by a call that sets `marks`."""
         if not self.marks or not marks or marks[-1] < self.least:
             return 0
         return max(marks[-1] - read, 0)
@@ -48,7 +54,7 @@ class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Other prices for long prompts."""
 
     tokens: int
-    """Of the prompt; longer ones cost this."""
+    """Tokens of the prompt above which these prices hold."""
     input: float
     cached: float
     output: float
@@ -71,9 +77,9 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     input: float
     output: float
     cached: float = 0.0
-    """What a token from the cache costs."""
+    """Price of a token read from the cache."""
     written: float = 0.0
-    """What a token written to the cache costs; 0 where writing is free and it costs what input costs."""
+    """Price of a token written to the cache; 0 if writing costs no more than input."""
     cache: str = "none"
     """Name of its cache rule."""
     seen: str = ""
@@ -81,7 +87,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     above: Above | None = None
 
     def of(self, charge: Charge) -> float:
-        """What a call costs, in the table's currency."""
+        """Return the cost of a call, in the table's currency."""
         prompt = charge.read + charge.written + charge.fresh
         at = self.above if self.above is not None and prompt > self.above.tokens else self
         written = at.written or at.input
@@ -104,18 +110,18 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     about: str = ""
 
     def price(self, model: str) -> Price:
-        """The price of a model, by the longest known beginning of its name."""
+        """Return the price of a model, by the longest known beginning of its name."""
         own = model.strip().lower().rsplit("/", 1)[-1]
-        known = max((name for name in self.models if _begins(own, name)), key=len, default=None)
-        if known is None:
+        name = max((name for name in self.models if _begins(own, name)), key=len, default=None)
+        if name is None:
             raise UnknownModel(
-                f"the prices of {self.date} have none for {model!r}; known: {', '.join(self.models)}. "
-                "Give a file of your own in the same form"
+                f"no price for {model!r} in the prices of {self.date}; known: {', '.join(self.models)}. "
+                "Pass a price file of your own in the same form"
             )
-        return self.models[known]
+        return self.models[name]
 
     def rule(self, price: Price) -> CacheRule:
-        """The cache rule of a price."""
+        """Return the cache rule of a price."""
         return self.caches[price.cache]
 
 
@@ -125,16 +131,16 @@ def _begins(name: str, known: str) -> bool:
 
 
 def load_prices(path: str | Path) -> PriceTable:
-    """A table from a file in the form of the shipped one."""
+    """Read a price table from a file in the form of the shipped one."""
     try:
         return _table(Path(path).read_bytes(), str(path))
     except OSError as error:
-        raise InvalidOption(f"the prices {str(path)!r} cannot be read: {error.strerror}") from None
+        raise InvalidOption(f"cannot read the price file {str(path)!r}: {error.strerror}") from None
 
 
 @lru_cache(maxsize=1)
 def shipped_prices() -> PriceTable:
-    """The table that comes with turnfold."""
+    """Return the price table that comes with turnfold."""
     return _table(files("turnfold.tokens").joinpath("prices.json").read_bytes(), "prices.json")
 
 
@@ -142,14 +148,14 @@ def _table(data: bytes, name: str) -> PriceTable:
     try:
         table = msgspec.json.decode(data, type=PriceTable)
     except msgspec.MsgspecError as error:
-        raise InvalidOption(f"{name} is no table of prices: {error}") from None
+        raise InvalidOption(f"{name} is not a valid price table: {error}") from None
     if table.per != 1_000_000:
         raise InvalidOption(
-            f"{name} gives prices per {table.per:,} tokens; this release reads per 1,000,000"
+            f"{name} gives prices per {table.per:,} tokens; they must be per 1,000,000"
         )
-    lost = sorted({price.cache for price in table.models.values()} - set(table.caches))
-    if lost:
+    missing = sorted({price.cache for price in table.models.values()} - set(table.caches))
+    if missing:
         raise InvalidOption(
-            f"{name} names the cache rules {', '.join(lost)} and does not define them"
+            f"{name} uses cache rules that it does not define: {', '.join(missing)}"
         )
     return table

@@ -1,55 +1,54 @@
-"""WHAT IS KEPT: strategies over atomic spans, the assembled context with its receipt, the invariants as `check`."""
+"""Build the context of a call: which spans to send, what to shorten, the context itself and its receipt (report)."""
 
 from __future__ import annotations
 
-from turnfold.window.assemble import anchored_view, assemble, fits, next_anchor
-from turnfold.window.blocks import PINNED, joined_blocks, pins_too_large
-from turnfold.window.check import Rule, Violation, check
+from turnfold.window.assembly import SQUEEZES, anchored_view, assemble, fits, next_anchor
+from turnfold.window.blocks import PINNED, pins_too_large
 from turnfold.window.context import (
     Anchor,
     Changed,
     Context,
-    Fate,
+    Omission,
     Outcome,
     Receipt,
     Section,
     Wired,
+    shared_messages,
 )
-from turnfold.window.fence import (
-    Fenced,
-    fence,
-    fence_mark,
-    indented,
-    indented_whole,
-    one_line,
-    plain_name,
-    with_continuation_note,
+from turnfold.window.invariants import Rule, Violation, check
+from turnfold.window.overhead import price, summary_message
+from turnfold.window.shrink import (
+    common_cap,
+    may_be_shrunk_from,
+    shrink_lines,
+    shrink_message,
+    shrink_text,
 )
-from turnfold.window.fixed import price, summary_message
-from turnfold.window.shrink import shrink_message, shrink_text
 from turnfold.window.strategies import (
     Choice,
+    Room,
+    SpanView,
     Strategy,
     Summarizer,
     compose,
     cut_to_low,
+    message_bytes,
     oldest_first,
     shrink_results,
     sliding_window,
     summarise,
 )
 from turnfold.window.transcript import NO_RESULT, Piece, Transcript
-from turnfold.window.view import Room, SpanView, message_bytes
 
 __all__ = (
     "NO_RESULT",
     "PINNED",
+    "SQUEEZES",
     "Anchor",
     "Changed",
     "Choice",
     "Context",
-    "Fate",
-    "Fenced",
+    "Omission",
     "Outcome",
     "Piece",
     "Receipt",
@@ -65,26 +64,22 @@ __all__ = (
     "anchored_view",
     "assemble",
     "check",
+    "common_cap",
     "compose",
     "cut_to_low",
-    "fence",
-    "fence_mark",
     "fits",
-    "indented",
-    "indented_whole",
-    "joined_blocks",
+    "may_be_shrunk_from",
     "message_bytes",
     "next_anchor",
     "oldest_first",
-    "one_line",
     "pins_too_large",
-    "plain_name",
     "price",
+    "shared_messages",
+    "shrink_lines",
     "shrink_message",
     "shrink_results",
     "shrink_text",
     "sliding_window",
     "summarise",
     "summary_message",
-    "with_continuation_note",
 )

@@ -1,40 +1,81 @@
-"""What one call sends, and the receipt that accounts for it.
+"""The context of one model call, and its receipt (context report).
 
-A context is built in five sections, most stable first, so that a provider's prompt cache keeps its prefix: system,
-summary, the window before the newest turn, the tail, the newest turn. The receipt says what each section costs, what
-became of everything that is not sent verbatim, and how much of the previous call's prompt this one repeats.
+A context has five sections, most stable first, so that a provider's prompt cache keeps its prefix: system, summary, the
+window before the newest turn, the tail, the newest turn. The receipt lists the tokens of each section, everything that
+is not sent as it was logged and why (an omission), and how much of the previous call's prompt this one repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold.budget import Budget
-from turnfold.records import Message
+from turnfold.records import Message, Misplaced
 from turnfold.tokens import Certainty, TokenCounter, weakest
-from turnfold.window.trusted import Trusted
+from turnfold.window.strategies import SpanView
+from turnfold.window.transcript import Transcript
 
 __all__ = (
     "Anchor",
+    "CertaintyCache",
     "Changed",
     "Context",
-    "Fate",
+    "Omission",
     "Outcome",
     "Receipt",
     "Section",
     "Wired",
+    "list_omissions",
     "shared_messages",
 )
 
 
-def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
-    """How many messages at the beginning of both are the same.
+class CertaintyCache(NamedTuple):
+    """How certain the token counts of a prompt's first messages are, carried over from call to call.
 
-    Halves are compared whole: that is done without a step of Python per message, and nearly all of two calls is shared.
+    A sum is as certain as its weakest term, so two lengths are enough: how many messages from the beginning are counted
+    exactly, and how many exactly or as an upper bound. The next call repeats nearly all of them and checks the rest.
+    """
+
+    checked: int = 0
+    """Messages checked so far."""
+    exact: int = 0
+    """Messages from the beginning that are counted exactly."""
+    bounded: int = 0
+    """Messages from the beginning that are counted exactly or as an upper bound."""
+
+    @property
+    def certainty(self) -> Certainty:
+        """Certainty of all checked messages together."""
+        if self.exact == self.checked:
+            return Certainty.EXACT
+        return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
+
+    def beginning(self, messages: int) -> CertaintyCache:
+        """Return the cache cut back to the first `messages` messages."""
+        return CertaintyCache(*(min(messages, length) for length in self))
+
+    def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> CertaintyCache:
+        """Return the cache for all of `messages`, which begin with those already checked."""
+        checked, exact, bounded = self
+        for message in messages[checked:]:
+            if bounded < checked:
+                break  # after one estimate the sum is an estimate, whatever follows
+            certainty = counter.certainty_of(message)
+            exact += exact == checked and certainty is Certainty.EXACT
+            bounded += certainty is not Certainty.ESTIMATE
+            checked += 1
+        return CertaintyCache(len(messages), exact, bounded)
+
+
+def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
+    """Count the messages that are equal from the beginning of both.
+
+    Compares whole slices and halves them: no Python step per message, and two calls share nearly everything.
     """
     same, differs = 0, min(len(ours), len(theirs)) + 1
     middle = differs - 1
@@ -61,73 +102,73 @@ _SECTIONS = tuple(Section)
 
 
 class Outcome(StrEnum):
-    """What became of something that is not sent as it was logged."""
+    """How a message that is not sent as it was logged was treated."""
 
     FOLDED = "folded"
-    """Left out; the summary stands for it."""
+    """Left out; the summary covers it."""
     DROPPED = "dropped"
-    """Left out; nothing stands for it in this call. It is still in the log."""
+    """Left out; nothing replaces it in this call. It is still in the log."""
     SHRUNK = "shrunk"
     """Sent shortened."""
     MOVED = "moved"
     """Sent with the call it answers instead of where it was logged."""
     ADDED = "added"
-    """Not in the log: a placeholder for a result that never came."""
+    """Not in the log: a placeholder for a missing tool result."""
 
 
-class Fate(NamedTuple):
-    """What became of a stretch of the log, and why."""
+class Omission(NamedTuple):
+    """A range of the log that is not sent as logged, how it was treated and why."""
 
     start: int
     stop: int
-    """Log positions `start` up to, not including, `stop`. What has none (system, summary, tail) is -1 up to 0."""
+    """Log positions from `start` up to, not including, `stop`; -1 and 0 for system, summary and tail."""
     outcome: Outcome
     reason: str
 
     @property
     def messages(self) -> int:
-        """How many messages it speaks of."""
+        """Number of messages in the range."""
         return self.stop - self.start
 
 
 class Changed(NamedTuple):
-    """What a provider's wire format did to parts of a context, by rule."""
+    """A change a provider's wire format made to parts of a context; one value per rule."""
 
     action: str
     """Converted, left out, moved or added."""
     reason: str
     times: int
     first: str
-    """The first place it happened at: `messages[3].parts[0]`."""
+    """The first place it was applied, e.g. `messages[3].parts[0]`."""
 
     def __str__(self) -> str:
         return f"{self.times:,} {self.action}: {self.reason} (first {self.first})"
 
 
 class Wired(NamedTuple):
-    """How a context looks to the provider it was built for."""
+    """The context as encoded for a provider."""
 
     provider: str
     changes: tuple[Changed, ...] = ()
-    """Everything the provider is not sent as it was said."""
+    """Everything that is not sent as it was recorded."""
     size: int = 0
-    """Bytes of the request's body; 0 where `max_bytes` sets no limit to them."""
+    """Bytes of the request's body; 0 if `max_bytes` sets no limit."""
     held: int = 0
-    """Bytes the messages themselves were held to, so that the body keeps to `max_bytes`; 0 where none were taken."""
+    """Byte limit applied to the messages so that the body stays within `max_bytes`; 0 if none was needed."""
     rebuilt: int = 0
-    """How often the context was built smaller because the body was too large."""
+    """How often the context was rebuilt smaller because the body was too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What to remember between calls, so that every process builds the same window."""
+    """Start of a window: the state stored between calls, so that every process builds the same window."""
 
     position: int = 0
-    """Log position of the first message shown verbatim, the head of its turn aside."""
+    """Log position of the first message shown verbatim, not counting the user message that opened its turn."""
     caps: tuple[tuple[int, int], ...] = ()
     """(log position, tokens a single part may keep) of the messages shown shortened."""
     summary: str = ""
-    """What stands for everything before `covered`; empty when nothing does."""
+    """Summary of everything before `covered`; empty if there is none."""
     covered: int = 0
     """Log position up to which the summary speaks."""
     reason: str = ""
@@ -136,7 +177,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The account of one context."""
+    """Report on one context: tokens by section, what was left out or changed, the shared prefix."""
 
     tokens: int
     """Everything counted: messages, tool schemas, reply opening."""
@@ -151,39 +192,36 @@ class Receipt:
     """Tokens that open the answer."""
     messages: int
     """Messages sent."""
-    fates: tuple[Fate, ...]
+    fates: tuple[Omission, ...]
     """Everything not sent as it was logged."""
     shared: int
     """Tokens at the beginning of the prompt that the previous call sent too."""
     previous: int
     """Tokens of the previous call's messages; 0 for the first call."""
     moved: bool
-    """Whether this call moved the anchor."""
+    """True if this call moved the anchor."""
     wired: Wired | None = None
-    """How it looks to the provider; None where the context was built for none in particular."""
+    """The context as encoded for its provider; None if it was built for none in particular."""
 
     @property
     def changes(self) -> tuple[Changed, ...]:
-        """What the provider is not sent as it was said, by rule."""
+        """Changes made by the provider's wire format, one value per rule."""
         return self.wired.changes if self.wired else ()
 
     @property
     def prefix_share(self) -> float:
-        """How much of the previous prompt this one begins with; 1.0 for the first call."""
+        """Share of the previous prompt that this one begins with; 1.0 for the first call."""
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
-        """How many messages met one of these fates."""
+        """Count the messages with one of these outcomes."""
         return sum(fate.messages for fate in self.fates if fate.outcome in outcomes)
 
     def __str__(self) -> str:
-        left_out = self.count(Outcome.DROPPED)
-        folded = self.count(Outcome.FOLDED)
-        shrunk = self.count(Outcome.SHRUNK)
         text = f"{self.tokens:,} of {self.allowed:,} tokens ({self.certainty}); {self.messages} messages"
-        for number, word in ((folded, "folded"), (left_out, "dropped"), (shrunk, "shrunk")):
-            if number or word == "dropped":
-                text += f", {number:,} {word}"
+        for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK):
+            if (number := self.count(outcome)) or outcome is Outcome.DROPPED:
+                text += f", {number:,} {outcome}"
         return f"{text}{_wired_text(self.wired)}" if self.wired else text
 
 
@@ -195,10 +233,10 @@ def _wired_text(wired: Wired) -> str:
 
 
 class Context:
-    """Everything one call sends. Immutable; `receipt` accounts for it."""
+    """Everything one call sends. Immutable; `receipt` reports on it."""
 
     __slots__ = (
-        "_known", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
+        "_certainty", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
         "moved", "positions", "previous", "shared", "tokens", "tools", "wired",
     )  # fmt: skip
 
@@ -214,11 +252,11 @@ class Context:
         budget: Budget,
         counter: TokenCounter,
         anchor: Anchor,
-        fates: tuple[Fate, ...],
+        fates: tuple[Omission, ...],
         moved: bool,
     ) -> None:
         self.messages = messages
-        """What to send, in order."""
+        """Messages to send, in order."""
         self.costs = costs
         """Tokens of each message."""
         self.positions = positions
@@ -231,7 +269,7 @@ class Context:
         self.budget = budget
         self.counter = counter
         self.anchor = anchor
-        """What to pass to the next call."""
+        """Pass this to the next call."""
         self.fates = fates
         self.moved = moved
         self.tokens = sum(costs) + tools + counter.reply
@@ -239,39 +277,41 @@ class Context:
         self.shared = 0
         self.previous = 0
         self.wired: Wired | None = None
-        """How it looks to the provider it was built for; set once, when it is built."""
-        self._known = Trusted()  # how far the counts of its beginning can be trusted
+        """The context as encoded for its provider; set once, when it is built."""
+        self._certainty = CertaintyCache()
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Measure how much of the previous call's prompt this one repeats; called once, when it is built."""
+        """Measure the prefix shared with the previous call's prompt; called once, when the context is built."""
         same = shared_messages(self.messages, previous.messages)
         if previous.counter is self.counter:
-            self._known = previous._known.beginning(same)
+            self._certainty = previous._certainty.beginning(same)
         self.shared = sum(self.costs[:same])
         self.previous = previous.tokens - previous.tools - previous.counter.reply
 
     def section(self, section: Section) -> tuple[Message, ...]:
-        """The messages of one section."""
+        """Return the messages of one section."""
         at = _SECTIONS.index(section)
         edges = (0, *self.ends, len(self.messages))
         return self.messages[edges[at] : edges[at + 1]]
 
     @property
     def receipt(self) -> Receipt:
-        """The account of this context, made when first asked for."""
+        """The receipt of this context, made on first access."""
         if self._receipt is None:
             self._receipt = self._account()
         return self._receipt
 
     def _account(self) -> Receipt:
         schemas = Certainty.BOUND if self.tools else Certainty.EXACT
-        self._known = self._known.extended(self.messages, self.counter)
+        self._certainty = self._certainty.extended(self.messages, self.counter)
+        edges = (0, *self.ends, len(self.costs))
+        section_costs = (sum(self.costs[first:last]) for first, last in pairwise(edges))
         return Receipt(
             tokens=self.tokens,
             allowed=self.budget.tokens,
-            certainty=weakest(schemas, self.counter.certainty, self._known.certainty),
-            sections=dict(zip(_SECTIONS, self._section_costs(), strict=True)),
+            certainty=weakest(schemas, self.counter.certainty, self._certainty.certainty),
+            sections=dict(zip(_SECTIONS, section_costs, strict=True)),
             tools=self.tools,
             reply=self.counter.reply,
             messages=len(self.messages),
@@ -282,9 +322,90 @@ class Context:
             wired=self.wired,
         )
 
-    def _section_costs(self) -> list[int]:
-        edges = (0, *self.ends, len(self.costs))
-        return [sum(self.costs[first:last]) for first, last in pairwise(edges)]
-
     def __repr__(self) -> str:
         return f"<Context {self.receipt}>"
+
+
+_REASONS = {
+    Misplaced.LATE: "its call stands earlier: sent there, where the provider wants it",
+    Misplaced.ORPHAN: "tool result without a call: the provider would refuse it",
+    Misplaced.DUPLICATE: "second result for a call already answered: the provider would refuse it",
+    Misplaced.EMPTY: "it says nothing: the provider would refuse it",
+}
+
+
+def list_omissions(view: SpanView, *, start: int, head: int, reason: str) -> tuple[Omission, ...]:
+    """List the omissions of a window that begins with span `start`, in log order."""
+    transcript = view.transcript
+    first = transcript.position_of(start)
+    misplaced = list(_misplaced(transcript, start))
+    omissions = [
+        *_before_window(view, first, head, reason),
+        *_unanswered(transcript, start),
+        *misplaced,
+    ]
+    if view.caps:
+        listed = {each.start for each in misplaced if each.outcome is not Outcome.MOVED}
+        omissions += [each for each in _shrunk(view, first, head) if each.start not in listed]
+    return tuple(sorted(omissions))
+
+
+def _before_window(view: SpanView, first: int, head: int, reason: str) -> Iterator[Omission]:
+    covered = view.transcript.position_of(view.covered) if view.summary else 0
+    why = reason or "before the anchor"
+    for start, stop, outcome in (
+        (0, min(covered, first), Outcome.FOLDED),
+        (covered, first, Outcome.DROPPED),
+    ):
+        if start <= head < stop:
+            yield from (
+                Omission(left, right, outcome, why)
+                for left, right in ((start, head), (head + 1, stop))
+                if left < right
+            )
+        elif start < stop:
+            yield Omission(start, stop, outcome, why)
+
+
+def _misplaced(transcript: Transcript, start: int) -> Iterator[Omission]:
+    """Yield one omission per misplaced message: it may hold several results, each with a reason of its own."""
+    first = transcript.position_of(start)
+    for position, why in reversed(transcript.misplaced.items()):
+        if position < first:
+            return
+        homes = transcript.homes_of(position)
+        moved = any(home >= start for home in homes)
+        reasons = [_REASONS[Misplaced.LATE]] if moved else []
+        if any(home < start for home in homes):
+            reasons.append("its call is before the anchor")
+        if why is not Misplaced.LATE:
+            reasons.append(_REASONS[why])
+        left = Outcome.SHRUNK if position in transcript.partly_here else Outcome.DROPPED
+        outcome = Outcome.MOVED if moved else left
+        yield Omission(position, position + 1, outcome, "; ".join(reasons))
+
+
+def _unanswered(transcript: Transcript, start: int) -> Iterator[Omission]:
+    for span, calls in reversed(transcript.grouper.unanswered.items()):
+        if span < start:
+            return
+        position = transcript.position_of(span)
+        for call in calls:
+            yield Omission(
+                position,
+                position + 1,
+                Outcome.ADDED,
+                f"no result for call {call.id!r} of {call.name!r} in the log",
+            )
+
+
+def _shrunk(view: SpanView, first: int, head: int) -> Iterator[Omission]:
+    for position, cap in view.caps.items():
+        if (position >= first or position == head) and view.shortens(position):
+            was = view.transcript.costs[position]
+            yield Omission(
+                position,
+                position + 1,
+                Outcome.SHRUNK,
+                f"{was:,} tokens: no part above {cap:,} fits the budget",
+            )

@@ -1,9 +1,9 @@
-"""Making one message smaller without breaking it.
+"""Shorten one message without breaking it.
 
-When the parts that may not be left out do not fit, the longest of them are shortened: text keeps its head and its tail
-around a note of how much is missing and where to find it, arguments stay valid JSON, media and blocks that cannot be
-shortened give way to a note. One number, the cap, says how many tokens any single part may keep; the same message
-and cap always give the same result, so a shortened message stays byte-identical from call to call.
+When mandatory parts do not fit, the longest of them are shortened: text keeps its head and its tail around a note of
+how much is missing and where to find it, arguments stay valid JSON, media and blocks that cannot be shortened are
+replaced by a note. One number, the cap, is how many tokens any single part may keep. The same message and cap always
+give the same result, so a shortened message stays byte-identical from call to call.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.tokens import TokenCounter, clip, clip_end, count_upto
+from turnfold.text import clip, clip_end, count_upto
+from turnfold.tokens import TokenCounter
 
 __all__ = (
     "READABLE",
     "SMALLEST_CAP",
     "common_cap",
-    "may_be_left_of",
+    "may_be_shrunk_from",
     "shrink_end",
     "shrink_lines",
     "shrink_message",
@@ -41,59 +42,69 @@ __all__ = (
     "shrinkable_costs",
 )
 
+
 SMALLEST_CAP = 8
-"""Tokens below which a shortened part says nothing any more; a budget that needs less is too small."""
+"""Tokens below which a shortened part is unreadable; a budget that needs less is too small."""
 READABLE = 64
-"""Tokens of a part below which shortening it further gives way to filling the budget."""
+"""Tokens of a part below which the budget is filled instead of shortening the part further."""
 
 _HEAD_SHARE = 2 / 3
 _WORTH_CUTTING = 32
-"""Tokens below which half of the room for several items is not worth having: the first then gets all of it."""
+"""Tokens below which half of the room is too little for one of several items; the first then gets all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
-"""How a line begins that belongs to the item of a line above it."""
+"""The beginning of a line that belongs to the item above it."""
 _HEADING = re.compile(r"# |\[turn ")
-"""How a line begins that says what the items below it belong to."""
+"""The beginning of a heading, to which the items below it belong."""
 _LABEL = re.compile(
     r"##? [^\n]*\n ?|(?:- )?(?:\[[^\]\n]{1,40}\]:? |[^\n:：]{1,160}(?::[\w.-]{1,80})?(?:: |：))|[^\n]*\n ?|- "
 )
-"""The part of an item that says whose it is: up to the first colon, or its first line where that is a heading."""
+"""The label of an item (name, source, date): up to the first colon, or its first line if that is a heading."""
 
 
 def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
-    """`text` in at most `cap` tokens: head and tail around a note of what is missing."""
+    """Return `text` in at most `cap` tokens: head and tail around a note of what is missing."""
     total = count(text)
     if total <= cap:
         return text
     note = f"\n[… {total:,} tokens in full{f', see {reference}' if reference else ''} …]\n"
     if 2 * count(note) > cap:
         note = _SMALLEST_NOTE
-    room = cap - count(note) - 1  # one more for a token that forms across a joint
-    while room > 0:
+
+    def cut(room: int) -> str:
         head = clip(text, int(room * _HEAD_SHARE), count)
-        tail = clip_end(text, room - count(head), count, start=len(head))
-        shrunk = f"{head}{note}{tail}"
-        over = count(shrunk) - cap
+        return f"{head}{note}{clip_end(text, room - count(head), count, start=len(head))}"
+
+    # One more for a token that forms across a joint.
+    shorter = _fit(cut, cap - count(note) - 1, cap, count)
+    return shorter or (note if count(note) <= cap else "")
+
+
+def _fit(cut: Callable[[int], str], room: int, cap: int, count: Callable[[str], int]) -> str:
+    """Return `cut(room)`, with less room until it costs at most `cap` tokens; "" if nothing fits."""
+    while room > 0:
+        shorter = cut(room)
+        over = count(shorter) - cap
         if over <= 0:
-            return shrunk
+            return shorter
         room -= over
-    return note if count(note) <= cap else ""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A line at the margin with the indented lines below it, and the heading it stands under."""
+    """A line at the margin with the indented lines below it, and the heading above it."""
 
     heading: str
     text: str
 
 
 def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
-    """`text` in at most `cap` tokens, with every line still under the heading or name it stood under; "" if none fits.
+    """Return `text` in at most `cap` tokens, every line still under its heading or name; "" if none fits.
 
-    What begins at the margin is an item, with the indented lines below it. Items are left out whole, from the middle;
-    one that is too long by itself is cut inside its text. No piece of a text is moved to the margin.
+    A line at the margin and the indented lines below it are one item. Whole items are left out from the middle; an item
+    that is too long by itself is cut inside its text. No piece of a text is moved to the margin.
     """
     total = count(text)
     if total <= cap:
@@ -103,19 +114,13 @@ def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
     if 2 * count(note) > cap:
         note = _SMALLEST_NOTE
     room = cap - count(note) - 1
-    while room > 0:
-        shown = _some_items(items, room, note, count)
-        over = count(shown) - cap
-        if over <= 0:
-            return shown
-        room -= over
-    return ""
+    return _fit(lambda room: _some_items(items, room, note, count), room, cap, count)
 
 
 def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
-    """The beginning of `text` in at most `cap` tokens, up to the end of a line, and a note; "" if none fits.
+    """Return the beginning of `text` in at most `cap` tokens, up to the end of a line, and a note; "" if none fits.
 
-    Whatever tells the lines of a text apart, in its beginning they stand as they stood.
+    For a text of unknown structure: its beginning is the one part whose lines keep their meaning.
     """
     total = count(text)
     if total <= cap:
@@ -123,16 +128,14 @@ def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
     note = f"\n[… {total:,} tokens in full …]"
     if 2 * count(note) > cap:
         note = _SMALLEST_NOTE
-    room = cap - count(note)
-    while room > 0:
+
+    def cut(room: int) -> str:
         head = clip(text, room, count)
         line = head.rfind("\n")
         head = (head[:line] if line > len(head) // 2 else head).rstrip()
-        over = count(head + note) - cap
-        if over <= 0:
-            return head + note if head else ""
-        room -= over
-    return ""
+        return head + note if head else ""
+
+    return _fit(cut, cap - count(note), cap, count)
 
 
 def _items(text: str) -> Iterator[_Item]:
@@ -153,13 +156,13 @@ def _items(text: str) -> Iterator[_Item]:
 
 
 def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[str], int]) -> str:
-    """The first and the last items that fit, around a note where some are left out; "" where none fits."""
+    """Return the first and the last items that fit, around a note if some are left out; "" if none fits."""
     most = room // 2 if len(items) > 1 and room > 2 * _WORTH_CUTTING else room
     head: list[_Item] = []
     tail: list[_Item] = []
 
     def take(at: int, into: list[_Item], limit: int) -> int:
-        """Tokens of the item where it fits `limit`, else 0; the very first is cut to what there is."""
+        """Take the item if it fits `limit` and return its tokens, else 0; the very first item is cut to fit."""
         under = into[-1].heading if into else ""
         heading = f"{items[at].heading}\n" if items[at].heading not in ("", under) else ""
         cap = most if head or tail else min(most, limit - count(heading) - 1)
@@ -184,7 +187,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
 
 
 def _headed(items: Iterable[_Item]) -> Iterator[str]:
-    """The items, each heading once above those it belongs to."""
+    """Yield the items, each heading once above those it belongs to."""
     under = ""
     for item in items:
         if item.heading not in ("", under):
@@ -194,28 +197,24 @@ def _headed(items: Iterable[_Item]) -> Iterator[str]:
 
 
 def _shrunk_item(item: _Item, cap: int, count: Callable[[str], int]) -> _Item | None:
-    """The item in at most `cap` tokens, whose it is intact; None where nothing could be read of it."""
+    """Return the item in at most `cap` tokens with its label intact; None if nothing of it would be readable."""
     if count(item.text) <= cap:
         return item
     found = _LABEL.match(item.text)
     label = found[0] if found else ""
     words = item.text[len(label) :]
-    room = cap - count(label) - count(_SMALLEST_NOTE) - 1
-    while room > 0:
+
+    def cut(room: int) -> str:
         head = clip(words, int(room * _HEAD_SHARE), count).rstrip()
-        if not head:
-            return None
         tail = clip_end(words[len(head) :], room - count(head), count)
-        text = f"{label}{head}{_SMALLEST_NOTE}{tail}"
-        over = count(text) - cap
-        if over <= 0:
-            return _Item(item.heading, text)
-        room -= over
-    return None
+        return f"{label}{head}{_SMALLEST_NOTE}{tail}" if head else ""
+
+    text = _fit(cut, cap - count(label) - count(_SMALLEST_NOTE) - 1, cap, count)
+    return _Item(item.heading, text) if text else None
 
 
-def may_be_left_of(shown: str, text: str) -> bool:
-    """Whether `shown` is `text`, or what `shrink_text` may have left of it."""
+def may_be_shrunk_from(shown: str, text: str) -> bool:
+    """Return True if `shown` is `text` or may be a result of `shrink_text` on it."""
     if shown in (text, ""):
         return True
     return any(
@@ -227,7 +226,7 @@ def may_be_left_of(shown: str, text: str) -> bool:
 def shrink_message(
     message: Message, cap: int, counter: TokenCounter, *, reference: str = ""
 ) -> Message:
-    """`message` with every part that costs more than `cap` tokens shortened or replaced by a note."""
+    """Return `message` with every part that costs more than `cap` tokens shortened or replaced by a note."""
 
     def shrink(part: Part) -> Part | None:
         return _shrink_part(part, cap, counter, reference)
@@ -236,7 +235,7 @@ def shrink_message(
     if parts == message.parts:
         return message
     if not parts:
-        parts = (TextPart(_SMALLEST_NOTE),)  # a message must say something
+        parts = (TextPart(_SMALLEST_NOTE),)  # providers refuse an empty message
     return Message.of(
         message.role,
         parts,
@@ -248,19 +247,19 @@ def shrink_message(
 
 
 def shrinkable_costs(message: Message, counter: TokenCounter) -> list[int]:
-    """The cost of each part a cap applies to. The rest of the message's cost is framing, ids and names."""
+    """Return the tokens of each part a cap applies to; the rest of the message's tokens are framing, ids and names."""
     return [cost for part in message.parts for cost in _costs(part, counter)]
 
 
 def common_cap(costs: Iterable[int], room: int) -> int:
-    """The largest cap under which parts of these costs fit into `room` together; 0 when none does."""
-    waiting = sorted(costs)
-    for index, cost in enumerate(waiting):
-        even = room // (len(waiting) - index)
+    """Return the largest cap under which parts of these costs fit into `room` together; 0 if there is none."""
+    ascending = sorted(costs)
+    for index, cost in enumerate(ascending):
+        even = room // (len(ascending) - index)
         if cost > even:
             return max(even, 0)
         room -= cost
-    return waiting[-1] if waiting else 0
+    return ascending[-1] if ascending else 0
 
 
 def _costs(part: Part, counter: TokenCounter) -> list[int]:
@@ -286,7 +285,7 @@ def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) ->
             arguments = _shrink_arguments(part.arguments, cap, counter.count_text)
             return ToolCall(part.id, part.name, arguments, part.extra)
         case ThinkingPart():
-            # A signed thought is checked word for word by its provider: whole or not at all.
+            # The provider verifies signed thinking word for word: it is sent whole or not at all.
             return part if counter.count_part(part) <= cap else None
         case ImagePart() | AudioPart() | FilePart() | OpaquePart():
             if counter.count_part(part) <= cap:
@@ -306,23 +305,23 @@ def _shrink_arguments(arguments: str, cap: int, count: Callable[[str], int]) -> 
     try:
         return _shrink_json(_sendable(arguments), cap, count)
     except (ValueError, RecursionError):
-        # The model wrote no JSON, or JSON that cannot be sent on; what is sent must be valid.
+        # Not JSON, or JSON that cannot be sent: what is sent must be valid.
         return _shrink_json({"text": arguments}, cap, count)
 
 
 def _sendable(arguments: str) -> object:
     value = cast("object", json.loads(arguments))
-    # Python reads NaN, numbers beyond all bounds and lone surrogates, which JSON and UTF-8 do not know.
+    # Python's parser accepts NaN, infinite numbers and lone surrogates, which JSON and UTF-8 do not.
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     return value
 
 
 def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
-    # Numbers, keys and brackets stay whatever happens to the texts: where they alone are too much, nothing helps.
+    # Numbers, keys and brackets are kept: if they alone are too many, shortening the texts cannot help.
     bare = json.dumps(_with_texts(value, lambda _: ""), ensure_ascii=False)
     if count_upto(bare, 2 * cap, count) > 2 * cap:
         return "{}"
-    # Each text is counted once and not in every round; of what is over the cap anyway, only that is needed.
+    # Each text is counted once, not in every round, and no further than to know that it is over the cap.
     costs = {text: min(count_upto(text, 2 * cap, count), 2 * cap) for text in set(_texts_in(value))}
     longest = max(costs.values(), default=0)
     totals: dict[str, int] = {}
@@ -332,7 +331,7 @@ def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
             return text
         if text not in totals:
             totals[text] = count(text)
-        return shrink_text(text, longest, lambda asked: totals.get(asked) or count(asked))
+        return shrink_text(text, longest, lambda piece: totals.get(piece) or count(piece))
 
     while longest > 1:
         longest = min(longest // 2, cap)
@@ -354,7 +353,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def _with_texts(value: object, replaced: Callable[[str], str]) -> object:
-    """The value with each of its texts replaced, the keys left alone."""
+    """Return the value with each of its texts replaced; keys stay."""
     if isinstance(value, str):
         return replaced(value)
     if isinstance(value, dict):

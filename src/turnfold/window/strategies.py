@@ -1,30 +1,39 @@
-"""Which spans stay: plain functions from a view to a choice.
+"""Window strategies: plain functions that choose which spans (atomic groups of messages) a call sends.
 
-A strategy looks and answers; it changes nothing. What it answers is what to send (from which span on, with what
-shortened) and what to record (the same, as the next call's starting point). Whatever it answers, the assembled
-context is within budget and whole: `assemble` moves a careless choice on until it fits.
+A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and the `Room` there is,
+and returns a `Choice`: from which span on to send, what to shorten, and the summary of the rest. It changes nothing.
+The choice is also stored as the starting point of the next call. `assemble` moves a choice that does not fit on until
+it does, so the context is always within budget and whole.
 
-Nothing is cut while everything fits. When it no longer does, the cut goes down to the low mark in one step, on to
-the next turn where enough remains, so that the prompt's beginning then stays the same for many calls.
+Nothing is cut while everything fits. Then the cut goes down to the low mark in one step, on to the next turn if enough
+remains, so that the beginning of the prompt stays the same for many calls.
+
+A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer
+a question it cannot see, and some providers refuse a conversation that begins with the assistant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Message
 from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap, shrinkable_costs
-from turnfold.window.view import Room, SpanView
+from turnfold.window.transcript import Piece, Transcript
 
 __all__ = (
     "Choice",
+    "Room",
+    "SpanView",
     "Strategy",
     "Summarizer",
     "compose",
     "cut_to_low",
+    "message_bytes",
     "oldest_first",
     "shrink_results",
     "sliding_window",
@@ -32,70 +41,263 @@ __all__ = (
 )
 
 
+class Room(NamedTuple):
+    """Limits for the conversation, after the overhead; 0 messages or bytes means no such limit."""
+
+    tokens: int
+    low: int
+    """Tokens to cut down to."""
+    summary: int = 0
+    """Tokens the text of a summary may have."""
+    aside: int = 0
+    """Tokens, part of `tokens` and `low`, that a summary longer than the present one may still take."""
+    messages: int = 0
+    low_messages: int = 0
+    bytes: int = 0
+    low_bytes: int = 0
+    snap: float = 0.5
+    """Share of the low mark that must remain for a cut to move on to the next turn."""
+
+
+class _Use(NamedTuple):
+    """How much of each limit some messages use."""
+
+    tokens: int
+    messages: int
+    size: int
+
+    @classmethod
+    def of(cls, piece: Piece, *, sized: bool) -> _Use:
+        return cls(piece.tokens, 1, message_bytes(piece.message) if sized else 0)
+
+    def plus(self, other: _Use) -> _Use:
+        return _Use(
+            self.tokens + other.tokens, self.messages + other.messages, self.size + other.size
+        )
+
+    def within(self, limit: _Use) -> bool:
+        return all(mine <= allowed for mine, allowed in zip(self, limit, strict=True))
+
+
+class SpanView:
+    """A transcript from span `start` on, with some messages shortened."""
+
+    __slots__ = ("_savings", "caps", "covered", "saved", "start", "summary", "transcript")
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        start: int,
+        *,
+        caps: Mapping[int, int],
+        summary: str = "",
+        covered: int = 0,
+    ) -> None:
+        self.transcript = transcript
+        self.start = start
+        """The first span of the present window."""
+        self.caps = dict(caps)
+        """Log position -> tokens a single part of that message may keep."""
+        self.summary = summary
+        """Summary of the spans before `covered`; empty if there is none."""
+        self.covered = covered
+        """The first span the summary does not cover."""
+        self._savings = {
+            position: self._saving(position, cap) for position, cap in self.caps.items()
+        }
+        self.saved = sum(self._savings.values())
+        """Tokens all the caps save together."""
+
+    def choice(self) -> Choice:
+        """Return the choice that leaves the view as it is."""
+        return Choice(self.start, "", self.caps, self.summary, self.covered)
+
+    def applying(self, choice: Choice) -> SpanView:
+        """Return the view that results from a choice."""
+        return SpanView(
+            self.transcript,
+            choice.start,
+            caps=choice.caps,
+            summary=choice.summary,
+            covered=choice.covered,
+        )
+
+    @property
+    def last(self) -> int:
+        """The newest span, which is never left out."""
+        return self.transcript.spans - 1
+
+    def head(self, start: int) -> Piece | None:
+        """Return the user message that opened the turn, if `start` is in the middle of one."""
+        turn = self.transcript.turn_of(start)
+        if turn < 0 or turn == start:
+            return None
+        piece = next(self.transcript.pieces(turn), None)
+        return None if piece is None else self.capped(piece)
+
+    def capped(self, piece: Piece) -> Piece:
+        """Return the piece as it is shown: shortened if it has a cap."""
+        cap = self.caps.get(piece.position) if self.caps else None
+        return piece if cap is None else self.transcript.shrunk(piece, cap)
+
+    def shortens(self, position: int) -> bool:
+        """Return True if the message at `position` is changed by its cap; it is not if no part is above the cap."""
+        piece = self._logged(position)
+        return self.capped(piece).message is not piece.message
+
+    def tokens(self, start: int) -> int:
+        """Tokens of the window if it began with `start`."""
+        if self._savings and not self.transcript.regular_from(start):
+            return sum(piece.tokens for piece in self.pieces(start))
+        total = self.transcript.tokens_from(start)
+        head = self.head(start)
+        if head is not None:
+            total += head.tokens
+        if self._savings:
+            first = self.transcript.position_of(start)
+            total -= sum(saved for position, saved in self._savings.items() if position >= first)
+        return total
+
+    def messages(self, start: int) -> int:
+        """Number of messages of the window if it began with `start`."""
+        return self.transcript.messages_from(start) + (self.head(start) is not None)
+
+    def bytes(self, start: int) -> int:
+        """UTF-8 bytes of the window's messages as JSON if it began with `start`."""
+        return sum(message_bytes(piece.message) for piece in self.pieces(start))
+
+    def fits(self, start: int, room: Room) -> bool:
+        """Return True if the window from `start` is within every limit."""
+        return self.within(start, tokens=room.tokens, messages=room.messages, size=room.bytes)
+
+    def within(self, start: int, *, tokens: int, messages: int, size: int) -> bool:
+        """Return True if the window from `start` is within these limits; 0 messages or bytes is no limit."""
+        if self.tokens(start) > tokens:
+            return False
+        if messages and self.messages(start) > messages:
+            return False
+        return not size or self.bytes(start) <= size
+
+    def first_within(self, start: int, *, tokens: int, messages: int, size: int) -> int:
+        """Return the earliest span from `start` on whose window is within these limits; the newest if none is."""
+        if not size and not self._savings:
+            while start < self.last and not self.within(
+                start, tokens=tokens, messages=messages, size=size
+            ):
+                start += 1
+            return start
+        # Calling `within` for each span would measure every message again and again: add up from the newest span.
+        found = self.last
+        used = _Use(0, 0, 0)
+        limit = _Use(tokens, messages or sys.maxsize, size or sys.maxsize)
+        heads: dict[int, _Use] = {}
+        for span in range(self.last, start - 1, -1):
+            for piece in self.between(span, span + 1):
+                used = used.plus(_Use.of(piece, sized=bool(size)))
+            if not used.within(limit):
+                break
+            head = self.head(span)
+            if head is not None and head.position not in heads:
+                heads[head.position] = _Use.of(head, sized=bool(size))
+            if head is None or used.plus(heads[head.position]).within(limit):
+                found = span
+        return found
+
+    def pieces(self, start: int) -> Iterator[Piece]:
+        """Yield everything the window from `start` shows, in order."""
+        head = self.head(start)
+        if head is not None:
+            yield head
+        yield from self.between(start, self.transcript.spans)
+
+    def between(self, start: int, stop: int) -> Iterator[Piece]:
+        """Yield what the spans from `start` up to, not including, `stop` show, in order."""
+        for span in range(start, stop):
+            for piece in self.transcript.pieces(span):
+                yield self.capped(piece)
+
+    def part_costs(self, pieces: Sequence[Piece]) -> tuple[dict[Piece, list[int]], int]:
+        """Return the tokens of the parts that may be shortened, by piece, and the tokens of everything else."""
+        counter_of = self.transcript.counter_of
+        costs = {
+            piece: shrinkable_costs(piece.message, counter_of(piece))
+            for piece in pieces
+            if piece.position >= 0
+        }
+        return costs, sum(piece.tokens for piece in pieces) - sum(map(sum, costs.values()))
+
+    def _saving(self, position: int, cap: int) -> int:
+        piece = self._logged(position)
+        return piece.tokens - self.transcript.shrunk(piece, cap).tokens
+
+    def _logged(self, position: int) -> Piece:
+        transcript = self.transcript
+        return Piece(transcript.messages[position], transcript.costs[position], position)
+
+
+def message_bytes(message: Message) -> int:
+    """UTF-8 bytes of a message as a JSON list item, without the caller's labels, which are not sent."""
+    if message.labels:
+        message = Message.of(message.role, message.parts, name=message.name, extra=message.extra)
+    text = json.dumps(message.model_dump(), ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8")) + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where the window begins, and what stands for the rest."""
+    """A strategy's answer: where the window begins, what is shortened, the summary of the rest."""
 
     start: int
     """The first span shown."""
     reason: str = ""
-    """Why everything before it is not."""
+    """Why everything before `start` is left out."""
     caps: Mapping[int, int] = field(default_factory=dict[int, int])
     """Log position -> tokens any single part of that message may keep."""
     summary: str = ""
-    """What stands for the spans before `covered`; empty when nothing does."""
+    """Summary of the spans before `covered`; empty if there is none."""
     covered: int = 0
-    """The first span the summary does not speak of."""
+    """The first span the summary does not cover."""
 
 
 Strategy: TypeAlias = Callable[[SpanView, Room], Choice]
 
 
 class Summarizer(Protocol):
-    """Turns messages into a text that stands for them."""
+    """Summarises messages."""
 
     def __call__(self, messages: Sequence[Message], *, previous: str, limit: int) -> str:
-        """A summary of `previous` followed by `messages`, in at most `limit` tokens."""
+        """Return a summary of `previous` followed by `messages`, in at most `limit` tokens."""
         ...
 
 
 def oldest_first(view: SpanView, room: Room) -> Choice:
     """Leave out the oldest spans: none while everything fits, down to the low mark when it does not."""
     if view.start > view.last or view.fits(view.start, room):
-        return _unchanged(view)
+        return view.choice()
     reason = f"over budget: cut to the low mark of {room.low:,} tokens"
     start = cut_to_low(view, room)
     if start == view.last > view.start and not view.fits(start, room):
-        view, start = _beside_huge(view, room)
-    return replace(_unchanged(view), start=start, reason=reason)
+        view, start = _shrink_huge_newest(view, room)
+    return replace(view.choice(), start=start, reason=reason)
 
 
-def _beside_huge(view: SpanView, room: Room) -> tuple[SpanView, int]:
-    """Shorten a newest span that is too large for the budget so that earlier ones are shown beside it.
+def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
+    """Shorten a newest span that is too large for the budget, so that earlier spans are shown too.
 
-    They get up to half of what a cut keeps, and huge parts of theirs are held to the same cap. Where none of them
-    fits, the view is returned as it is: the newest span is then shortened to all there is.
+    The earlier ones get up to half of what a cut keeps, and their huge parts get the same cap. If none of them fits,
+    the view is returned unchanged, and `assemble` shortens the newest span to all the room there is.
     """
-    counter_of, pieces = view.transcript.counter_of, list(view.pieces(view.last))
-    costs = {
-        piece: shrinkable_costs(piece.message, counter_of(piece))
-        for piece in pieces
-        if piece.position >= 0
-    }
-    framing = sum(piece.tokens for piece in pieces) - sum(map(sum, costs.values()))
+    costs, framing = view.part_costs(list(view.pieces(view.last)))
     low = max(room.low, room.tokens // 2)
     earlier = view.tokens(view.start) - view.tokens(view.last)
     target = low - min(earlier, low // 2) - framing
     cap = common_cap([cost for each in costs.values() for cost in each], target)
     if cap < READABLE:
         return view, view.last
-    caps = dict(view.caps)
-    for piece in view.pieces(view.start):
-        if piece.position < 0 or piece.tokens <= cap:
-            continue
-        if max(shrinkable_costs(piece.message, counter_of(piece)), default=0) > cap:
-            caps[piece.position] = cap
-    shortened = _moved(view, replace(_unchanged(view), caps=caps))
+    costs, _ = view.part_costs([piece for piece in view.pieces(view.start) if piece.tokens > cap])
+    longer = (piece for piece, each in costs.items() if max(each, default=0) > cap)
+    caps = {**view.caps, **{piece.position: cap for piece in longer}}
+    shortened = view.applying(replace(view.choice(), caps=caps))
     start = shortened.first_within(
         view.start, tokens=low, messages=room.low_messages, size=room.low_bytes
     )
@@ -124,34 +326,34 @@ def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
         kept = f"{turns} turns" if turns else f"{messages} messages"
         if start <= view.start:
             return oldest_first(view, room)
-        slid = replace(_unchanged(view), start=start, reason=f"outside the newest {kept}")
-        return oldest_first(_moved(view, slid), room) if not view.fits(start, room) else slid
+        slid = replace(view.choice(), start=start, reason=f"outside the newest {kept}")
+        return oldest_first(view.applying(slid), room) if not view.fits(start, room) else slid
 
     return slide
 
 
 def summarise(summarizer: Summarizer) -> Strategy:
-    """Cut like `oldest_first`, and let a summary stand for what was cut.
+    """Cut like `oldest_first`, and replace what was cut by a summary.
 
-    Each message is given to the summariser once, whole, together with the summary so far. Where the budget's share
-    for it holds no summary worth reading, or the summariser gives none, what is cut is left out and the summary so
-    far stays.
+    Each message is given to the summariser once, whole, together with the summary so far. If the budget's share for it
+    is too small for a readable summary, or the summariser returns none, what is cut is left out and the summary so far
+    stays.
     """
 
     def fold(view: SpanView, room: Room) -> Choice:
         if view.start > view.last or view.fits(view.start, room):
-            return _unchanged(view)
+            return view.choice()
         if room.summary < SMALLEST_CAP:
             return oldest_first(view, room)
         start = cut_to_low(view, room, aside=room.aside)
         if start == view.start:
-            return _unchanged(view)
+            return view.choice()
         spans = range(view.covered, start)
         folded = [piece.message for span in spans for piece in view.transcript.pieces(span)]
         text = summarizer(folded, previous=view.summary, limit=room.summary)
         if not text.strip():
             reason = "over budget: the summariser gave nothing"
-            return replace(_unchanged(view), start=start, reason=reason)
+            return replace(view.choice(), start=start, reason=reason)
         return Choice(start, "over budget: folded into the summary", view.caps, text, start)
 
     return fold
@@ -160,14 +362,14 @@ def summarise(summarizer: Summarizer) -> Strategy:
 def shrink_results(*, cap: int) -> Strategy:
     """When over budget, shorten tool results of earlier turns to `cap` tokens instead of leaving spans out.
 
-    All of them at once: every change inside the prompt costs the cached part behind it, so it should be rare.
+    All of them at once: every change inside the prompt invalidates the provider's cache after it, so it should be rare.
     """
     if cap < SMALLEST_CAP:
         raise InvalidOption(f"cap {cap} leaves nothing readable; use at least {SMALLEST_CAP}")
 
     def shrink(view: SpanView, room: Room) -> Choice:
         if view.start > view.last or view.fits(view.start, room):
-            return _unchanged(view)
+            return view.choice()
         newest = max(view.transcript.turn_of(view.last), view.start)
         caps = dict(view.caps)
         for piece in view.between(view.start, newest):
@@ -175,21 +377,21 @@ def shrink_results(*, cap: int) -> Strategy:
                 continue
             if view.transcript.shrunk(piece, cap).tokens < piece.tokens:
                 caps[piece.position] = min(cap, caps.get(piece.position, cap))
-        return replace(_unchanged(view), caps=caps)
+        return replace(view.choice(), caps=caps)
 
     return shrink
 
 
 def compose(*strategies: Strategy) -> Strategy:
-    """Each strategy in turn, on what the one before it left."""
+    """Apply each strategy in turn to the result of the one before it."""
     if not strategies:
         raise InvalidOption("compose() needs at least one strategy")
 
     def composed(view: SpanView, room: Room) -> Choice:
-        choice = _unchanged(view)
+        choice = view.choice()
         for strategy in strategies:
             reason = choice.reason
-            choice = strategy(_moved(view, choice), room)
+            choice = strategy(view.applying(choice), room)
             if not choice.reason:
                 choice = replace(choice, reason=reason)
         return choice
@@ -197,24 +399,10 @@ def compose(*strategies: Strategy) -> Strategy:
     return composed
 
 
-def _unchanged(view: SpanView) -> Choice:
-    return Choice(view.start, "", view.caps, view.summary, view.covered)
-
-
-def _moved(view: SpanView, choice: Choice) -> SpanView:
-    return SpanView(
-        view.transcript,
-        choice.start,
-        caps=choice.caps,
-        summary=choice.summary,
-        covered=choice.covered,
-    )
-
-
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """The first span of a window cut to the low mark, on to the next turn where enough of it remains.
+    """Return the first span of a window cut to the low mark, moved on to the next turn if enough remains.
 
-    The running turn is kept whole as long as it fits: who works on a task needs the steps of it most.
+    The running turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
     """
     transcript = view.transcript
     low = room.low - aside

@@ -1,12 +1,11 @@
-"""A log with its costs, grouped into spans, ready to be cut anywhere in constant time.
+"""The transcript: a log with its token counts, grouped into spans (atomic groups), that can be cut in constant time.
 
-Each message is counted once, when it is added. Running sums over spans answer "what would everything from here
-on cost?" without looking at the messages, so building a window costs what the window holds and not what the log
-holds.
+Each message is counted once, when it is added. Running sums over spans give the cost of everything from a span on
+without reading the messages, so building a window takes time in the size of the window, not of the log.
 
-The view of a span may differ from the log: a late result is shown with its call, an orphan or duplicate is not
-shown, an unanswered call gets a placeholder result. All of that is decided here, as messages arrive, and is
-part of the sums; the logged messages are never changed.
+A span may be shown otherwise than logged: a late result is shown with its call, an orphan or duplicate is not shown, an
+unanswered call gets a placeholder result. That is decided here, as messages arrive, and is part of the sums; the logged
+messages are never changed.
 """
 
 from __future__ import annotations
@@ -21,25 +20,30 @@ from turnfold.records import Grouper, Message, Misplaced, Part, Placement, TextP
 from turnfold.tokens import TokenCounter
 from turnfold.window.shrink import shrink_message
 
-__all__ = ("NO_RESULT", "Piece", "Transcript")
+__all__ = (
+    "NO_RESULT",
+    "Piece",
+    "Transcript",
+)
 
-_OVERHEAD = 800
-"""Bytes a message takes beside its texts: the objects it is made of, its sums, what it is recognised by."""
+
+_MESSAGE_BYTES = 800
+"""Memory of a message without its texts, in bytes: its objects, sums and ids."""
 NO_RESULT = "[no result was recorded for this call]"
-"""What an unanswered call is answered with in the view, so that the provider accepts it."""
+"""Placeholder result shown for an unanswered call, so that the provider accepts it."""
 
 
 class Piece(NamedTuple):
-    """One message as the view shows it."""
+    """One message as it is shown."""
 
     message: Message
     tokens: int
     position: int
-    """Where it stands in the log; -1 for a placeholder, which stands in none."""
+    """Index in the log; -1 for a placeholder, which is not in the log."""
 
 
 class Transcript:
-    """The messages of a conversation with their costs. Grows at its end; nothing in it is ever changed."""
+    """The messages of a conversation with their token counts. Append-only."""
 
     __slots__ = (
         "_counters",
@@ -54,15 +58,15 @@ class Transcript:
         "counter",
         "grouper",
         "irregular_from",
+        "last_overhead",
         "memo",
         "messages",
         "misplaced",
         "numbers",
         "partly_here",
-        "priced",
         "system",
         "system_apart",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, counter: TokenCounter, messages: Iterable[Message] = (), *, system_apart: bool = True
@@ -73,22 +77,22 @@ class Transcript:
         self.costs = array("q")
         """Tokens of each message."""
         self.numbers = array("q")
-        """What each message is called outside, where that is not its position: its seq in a store."""
+        """The number of each message in its store (`seq`), if that is not its position."""
         self.system: list[Message] = []
         """System messages, which belong to no turn and are always sent first."""
         self.system_apart = system_apart
-        """Whether they are kept apart; otherwise a system message is a span like any other."""
+        """True if system messages are kept apart; otherwise a system message is a span like any other."""
         self.grouper = Grouper()
         self.misplaced: dict[int, Misplaced] = {}
-        """Positions that are not shown, or not all of them where they were logged, and why; ascending."""
+        """Positions of messages that are not shown, or not entirely where they were logged, and why; ascending."""
         self.partly_here: set[int] = set()
-        """Those of them of which a part is shown where it was logged."""
+        """Misplaced positions of which a part is still shown where it was logged."""
         self.irregular_from = -1
-        """The newest span shown otherwise than logged; -1 when there is none."""
+        """The newest span shown otherwise than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
-        """Prices of the fixed parts of a context, kept by `fixed.price`."""
-        self.priced: tuple[object, object, object] | None = None
-        """All of them as they were asked for last: the budget, what was given, the answer."""
+        """Cache of `overhead.price`: token counts of system, summary, tail and tools."""
+        self.last_overhead: tuple[object, object, object] | None = None
+        """The last result of `overhead.price`: budget, key, result."""
         self._sums = array("q", [0])
         self._counts = array("q", [0])
         self._shown: dict[int, list[Piece]] = {}
@@ -103,7 +107,7 @@ class Transcript:
     def add(
         self, message: Message, tokens: int | None = None, *, number: int | None = None
     ) -> None:
-        """Append a message; `tokens` is its cost where it is known already, `number` its name outside."""
+        """Append a message; `tokens` is its cost if already counted, `number` its number in the store."""
         if message.role == "system" and self.system_apart:
             self.system.append(message)
             return
@@ -127,19 +131,19 @@ class Transcript:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory its messages take, about; each message is looked at once."""
-        known, total = self._weighed
-        for message in self.messages[known:]:
-            known += 1
-            total += _OVERHEAD
+        """Memory of the messages in bytes, roughly; each message is measured once."""
+        measured, total = self._weighed
+        for message in self.messages[measured:]:
+            measured += 1
+            total += _MESSAGE_BYTES
             for part in message.parts:
                 total += getsizeof(part.text) if type(part) is TextPart else _weight(part)
-        self._weighed = (known, total)
+        self._weighed = (measured, total)
         return total
 
     @property
     def spans(self) -> int:
-        """How many spans there are."""
+        """Number of spans."""
         return len(self._sums) - 1
 
     def tokens_from(self, span: int) -> int:
@@ -147,53 +151,48 @@ class Transcript:
         return self._sums[-1] - self._sums[span]
 
     def messages_from(self, span: int) -> int:
-        """How many messages are shown from a span on."""
+        """Number of messages shown from a span on."""
         return self._counts[-1] - self._counts[span]
 
     def first_span_within(self, tokens: int) -> int:
-        """The earliest span from which everything costs at most `tokens`; `spans` when none does."""
+        """Return the earliest span from which everything costs at most `tokens`; `spans` if none does."""
         return bisect_left(self._sums, self._sums[-1] - tokens)
 
     def first_span_with(self, messages: int) -> int:
-        """The earliest span from which at most `messages` messages are shown; `spans` when there is none."""
+        """Return the earliest span from which at most `messages` messages are shown; `spans` if there is none."""
         return bisect_left(self._counts, self._counts[-1] - messages)
 
     def span_at(self, position: int) -> int:
-        """The first span that starts at or after a log position."""
+        """Return the first span that starts at or after a log position."""
         return bisect_left(self.grouper.firsts, position)
 
     def position_of(self, span: int) -> int:
-        """Log position where a span starts; the end of the log for the span after the last."""
+        """Return the log position where a span starts; the end of the log for the span after the last."""
         return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
-    def home_of(self, position: int) -> int:
-        """Log position of the newest span that a misplaced message is shown with, or its own."""
-        homes = self.homes_of(position)
-        return self.position_of(max(homes)) if homes else position
-
     def homes_of(self, position: int) -> tuple[int, ...]:
-        """The earlier spans that results of a message are shown with, because their calls are there."""
+        """Return the earlier spans that results of a message are shown with, because their calls are there."""
         return self._homes.get(position, ())
 
     def turn_of(self, span: int) -> int:
-        """The span that opens the turn a span belongs to; -1 before the first user message."""
+        """Return the span that opens the turn a span belongs to; -1 before the first user message."""
         turns = self.grouper.turns
         index = bisect_right(turns, span) - 1
         return turns[index] if index >= 0 else -1
 
     def turn_from(self, span: int) -> int:
-        """The first span at or after `span` that opens a turn; `spans` when there is none."""
+        """Return the first span at or after `span` that opens a turn; `spans` if there is none."""
         turns = self.grouper.turns
         index = bisect_left(turns, span)
         return turns[index] if index < len(turns) else self.spans
 
     def regular_from(self, span: int) -> bool:
-        """Whether everything from a span on is shown exactly as logged."""
+        """Return True if everything from a span on is shown exactly as logged."""
         newest_unanswered = next(reversed(self.grouper.unanswered), -1)
         return max(self.irregular_from, newest_unanswered) < span
 
     def regular_until(self, span: int) -> int:
-        """The span up to which everything from `span` on is surely shown exactly as logged; `spans` when all is."""
+        """Return the span up to which everything from `span` on is shown exactly as logged; `spans` if all is."""
         if self.irregular_from >= span:
             return span
         first = self.spans
@@ -204,7 +203,7 @@ class Transcript:
         return first
 
     def pieces(self, span: int) -> Iterator[Piece]:
-        """What the view shows of a span, in order."""
+        """Yield what is shown of a span, in order."""
         shown = self._shown.get(span)
         if shown is not None:
             yield from shown
@@ -212,32 +211,32 @@ class Transcript:
             for position in range(self.position_of(span), self.position_of(span + 1)):
                 yield Piece(self.messages[position], self.costs[position], position)
         for call in self.grouper.unanswered.get(span, ()):
-            yield Piece(_answer(call.id), self._placeholder_cost(call.id), -1)
+            yield Piece(_placeholder(call.id), self._placeholder_cost(call.id), -1)
 
     def shrunk(self, piece: Piece, cap: int) -> Piece:
-        """The piece with no part above `cap` tokens; remembered, because it is asked for on every call."""
+        """Return the piece with no part above `cap` tokens; cached, because every call needs it."""
         if piece.position < 0:
             return piece
         key = (piece.message, piece.position, cap)  # one position may be shown as several pieces
-        known = self._shrunk.get(key)
-        if known is None:
+        cached = self._shrunk.get(key)
+        if cached is None:
             number = self.numbers[piece.position] if self.numbers else piece.position
             counter = self.counter_of(piece)
             message = shrink_message(piece.message, cap, counter, reference=f"#{number}")
             same = message is piece.message
             tokens = piece.tokens if same else self.counter.count_message(message)
-            known = self._shrunk[key] = Piece(message, tokens, piece.position)
-        return known
+            cached = self._shrunk[key] = Piece(message, tokens, piece.position)
+        return cached
 
     def counter_of(self, piece: Piece) -> TokenCounter:
-        """The counter for the parts of a piece: a huge text that was counted once is not counted again."""
+        """Return the counter for the parts of a piece, which does not count a huge text a second time."""
         key = (piece.message, piece.position)
-        known = self._counters.get(key)
-        if known is None:
-            known = self.counter.for_message(piece.message, piece.tokens)
-            if known is not self.counter:
-                self._counters[key] = known
-        return known
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self.counter.for_message(piece.message, piece.tokens)
+            if counter is not self.counter:
+                self._counters[key] = counter
+        return counter
 
     def _add_irregular(self, piece: Piece, placement: Placement) -> None:
         elsewhere = {index for indexes in placement.late.values() for index in indexes}
@@ -272,10 +271,10 @@ class Transcript:
         self._charge(span, piece)
 
     def _edit(self, span: int) -> list[Piece]:
-        """The pieces of a span that is shown otherwise than logged, listed from now on."""
+        """Return the list of pieces of a span that is shown otherwise than logged; made on first use."""
         shown = self._shown.get(span)
         if shown is None:
-            # The message being added is in the log already, but not yet in the view.
+            # The message being added is in the log already, but not yet shown.
             end = min(self.position_of(span + 1), len(self.messages) - 1)
             shown = self._shown[span] = [
                 Piece(self.messages[position], self.costs[position], position)
@@ -285,28 +284,28 @@ class Transcript:
         return shown
 
     def _charge(self, span: int, piece: Piece) -> None:
-        """Book a piece, with a placeholder for every call it makes, less one for every call it answers."""
+        """Add a piece to the sums, with a placeholder for every call it makes, less one for every call it answers."""
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)
         for result in results:
             tokens -= self._placeholder_cost(result.call_id)
-            self._placeholders.pop(result.call_id, None)  # only calls that wait are remembered
-        _raise_from(self._sums, span + 1, tokens)
-        _raise_from(self._counts, span + 1, 1 + len(calls) - len(results))
+            self._placeholders.pop(result.call_id, None)  # kept for unanswered calls only
+        _add_from(self._sums, span + 1, tokens)
+        _add_from(self._counts, span + 1, 1 + len(calls) - len(results))
 
     def _placeholder_cost(self, call_id: str) -> int:
-        # Asked once: what is booked with a call must be what is taken off with its result, and a counter that asks a
-        # driver may answer otherwise the next time.
-        known = self._placeholders.get(call_id)
-        if known is None:
-            known = self.counter.count_message(_answer(call_id))
-            self._placeholders[call_id] = known
-        return known
+        # Counted once: the result must take off what the call added, and a counter that asks a driver may return
+        # another figure the next time.
+        cost = self._placeholders.get(call_id)
+        if cost is None:
+            cost = self.counter.count_message(_placeholder(call_id))
+            self._placeholders[call_id] = cost
+        return cost
 
 
 def _weight(part: Part) -> int:
-    """Bytes of the texts of a part."""
+    """Return the memory of the texts of a part in bytes."""
     weight = 0
     for name in part.__struct_fields__:
         value = getattr(part, name)
@@ -317,19 +316,19 @@ def _weight(part: Part) -> int:
     return weight
 
 
-def _raise_from(sums: array[int], index: int, amount: int) -> None:
+def _add_from(sums: array[int], index: int, amount: int) -> None:
     if index == len(sums) - 1:
         sums[index] += amount
-    elif amount:  # a late result: as many steps as it came late
+    elif amount:  # a late result: one step for each span that came after its call
         sums[index:] = array("q", [value + amount for value in sums[index:]])
 
 
-def _answer(call_id: str) -> Message:
+def _placeholder(call_id: str) -> Message:
     return Message.of("tool", (ToolResult(call_id, (TextPart(NO_RESULT),)),))
 
 
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
     if message.role == "tool" and not any(type(part) is ToolResult for part in parts):
-        return Message.of("user", parts)  # what was said beside results that stand elsewhere
+        return Message.of("user", parts)  # text that came with results shown elsewhere
     origin = message.origin and message.origin.without_form()
     return Message.of(message.role, parts, name=message.name, extra=message.extra, origin=origin)

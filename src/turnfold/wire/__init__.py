@@ -1,34 +1,88 @@
-"""WHAT IS SENT: four wire formats to and from records, the rules they must keep, the body as a stream of bytes.
-
-Each format is a module with the same three functions: `request` writes a context as the arguments of the official
-SDK's call, `accept` and `accept_all` read what such a call returns, or a whole history. No SDK is needed for either.
-"""
+"""Wire formats of the providers: requests to and from records, lint and repair."""
 
 from __future__ import annotations
 
 from turnfold.wire import anthropic, gemini, openai_chat, openai_responses
-from turnfold.wire.linting import lint
-from turnfold.wire.repairing import Repaired, repair
-from turnfold.wire.request import Action, Change, Request
+from turnfold.wire.codec import (
+    RESTORE_FAULTS,
+    arguments_object,
+    block_text,
+    data_of,
+    difference,
+    media_note,
+    restored,
+    unreadable_form,
+)
+from turnfold.wire.providers import Repaired, guess_provider, lint, repair
+from turnfold.wire.request import (
+    Action,
+    Change,
+    Request,
+    WireFormat,
+    body_bytes,
+    chunks,
+    fitted,
+    require_size,
+)
 from turnfold.wire.rules import RULES, Fault
-from turnfold.wire.size_guard import WireFormat, fitted
-from turnfold.wire.streaming import body_bytes, chunks
+from turnfold.wire.tool_text import ENDING, ToolOutcome, described, encodable, outcome_of
+from turnfold.wire.values import (
+    JsonObject,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    objects_of,
+    packed,
+    plain_object,
+    text_at,
+    unpacked,
+    with_numbers,
+    writable,
+)
 
 __all__ = (
+    "ENDING",
+    "RESTORE_FAULTS",
     "RULES",
     "Action",
     "Change",
     "Fault",
+    "JsonObject",
     "Repaired",
     "Request",
+    "ToolOutcome",
     "WireFormat",
     "anthropic",
+    "arguments_object",
+    "block_text",
     "body_bytes",
     "chunks",
+    "data_of",
+    "described",
+    "difference",
+    "encodable",
     "fitted",
     "gemini",
+    "guess_provider",
     "lint",
+    "list_at",
+    "list_of",
+    "media_note",
+    "object_at",
+    "object_of",
+    "objects_of",
     "openai_chat",
     "openai_responses",
+    "outcome_of",
+    "packed",
+    "plain_object",
     "repair",
+    "require_size",
+    "restored",
+    "text_at",
+    "unpacked",
+    "unreadable_form",
+    "with_numbers",
+    "writable",
 )

@@ -1,5 +1,8 @@
 """Anthropic's Messages API: a system prompt beside the messages, results inside user messages, cache breakpoints.
 
+`records` reads its content blocks already; here they are written, with media in Anthropic's own shape, thinking only
+for the model that signed it, and other providers' blocks turned into something Claude accepts.
+
 The context arrives most stable first, so breakpoints at the ends of its sections (system, summary, window) let Claude
 read everything before them from its prompt cache. A fourth one follows a running tool loop, where the same prompt is
 sent again and again with a little more at its end.
@@ -8,21 +11,155 @@ sent again and again with a little more at its end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import assert_never, cast
 
-from turnfold.records import Message, Origin
-from turnfold.records.blocks_in import accept_content
+from turnfold.records import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Origin,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    accept_content,
+    thaw_object,
+    write_block,
+)
 from turnfold.window import Context
-from turnfold.wire.anthropic_blocks import content_of, write_blocks
-from turnfold.wire.ownership import Writing
-from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
-from turnfold.wire.repairing import finished
-from turnfold.wire.request import Request
-from turnfold.wire.size_guard import require_size
+from turnfold.wire.codec import (
+    Recipient,
+    arguments_object,
+    as_items,
+    bare_content,
+    data_of,
+    in_original_form,
+    leading_system,
+    messages_of,
+    with_origin,
+    with_provider,
+)
+from turnfold.wire.providers import finish_request
+from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
-from turnfold.wire.values import JsonObject, list_of, object_of, plain, plain_object, text_at
+from turnfold.wire.values import (
+    JsonObject,
+    list_of,
+    object_at,
+    object_of,
+    plain,
+    plain_object,
+    text_at,
+)
 
-__all__ = ("PROVIDER", "accept", "accept_all", "request")
+__all__ = (
+    "PROVIDER",
+    "accept",
+    "accept_all",
+    "request",
+)
+
+
+_KNOWN = frozenset({"cache_control", "caller", "citations", "context", "title", "toolset_name"})
+"""Fields Anthropic has beside a block: sent even when the origin of the block is unknown."""
+_IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+def _write_blocks(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
+    """Return every part of a message that can be sent, in order."""
+    parts = enumerate(message.parts)
+    found = [_block(part, message, recipient, f"{path}.parts[{index}]") for index, part in parts]
+    return [block for block in found if block is not None]
+
+
+def _block(part: Part, message: Message, recipient: Recipient, path: str) -> JsonObject | None:
+    match part:
+        case TextPart() | ImagePart() | AudioPart() | FilePart() | OpaquePart():
+            return _content(part, message, recipient, path)
+        case ThinkingPart():
+            if recipient.may_receive(part, message):
+                return write_block(part)
+            recipient.left_out(path, "a thought belongs to the model that had it", part.text)
+            return None
+        case ToolCall():
+            found, sound = arguments_object(part.arguments)
+            if not sound:
+                recipient.converted(path, "arguments that are no JSON object, put into one")
+            fields: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name}
+            return {**fields, "input": found, **_extra_fields(part.extra, message, recipient, path)}
+        case ToolResult():
+            inner = [_content(each, message, recipient, path) for each in part.content]
+            fields = {"type": "tool_result", "tool_use_id": part.call_id}
+            fields["content"] = bare_content([block for block in inner if block is not None])
+            if part.is_error:
+                fields["is_error"] = True
+            return {**fields, **_extra_fields(part.extra, message, recipient, path)}
+        case _:
+            assert_never(part)
+
+
+def _content(
+    part: ContentPart, message: Message, recipient: Recipient, path: str
+) -> JsonObject | None:
+    match part:
+        case TextPart():
+            extra_fields = _extra_fields(part.extra, message, recipient, path)
+            extra_fields.pop("type", None)
+            return {"type": "text", "text": part.text, **extra_fields}
+        case ImagePart() | FilePart():
+            return _media(part, message, recipient, path)
+        case AudioPart():
+            note = recipient.media_note(part, "no sound can be sent to Anthropic", path)
+            return {"type": "text", "text": note}
+        case OpaquePart():
+            block = thaw_object(part.json)
+            if recipient.may_receive(part, message):
+                return block
+            text = recipient.foreign_text(block, path)
+            return {"type": "text", "text": text} if text else None
+
+
+def _media(
+    part: ImagePart | FilePart, message: Message, recipient: Recipient, path: str
+) -> JsonObject:
+    extra_fields = _extra_fields(part.extra, message, recipient, path)
+    source = _source(part, message, recipient)
+    if isinstance(source, str):
+        return {"type": "text", "text": recipient.media_note(part, source, path)}
+    kind = "image" if isinstance(part, ImagePart) else "document"
+    fields: JsonObject = {"type": kind, "source": {**object_at(extra_fields, "source"), **source}}
+    extra_fields = {
+        key: value for key, value in extra_fields.items() if key not in ("source", "image_url")
+    }
+    if isinstance(part, FilePart) and part.filename and "title" not in extra_fields:
+        fields["title"] = part.filename
+    return {**fields, **extra_fields}
+
+
+def _source(part: ImagePart | FilePart, message: Message, recipient: Recipient) -> JsonObject | str:
+    """Return where the bytes are, or why they cannot be sent."""
+    if part.url.startswith("file:"):
+        if message.origin is not None and message.origin.provider != "anthropic":
+            return f"it is a file kept at {message.origin.provider}"
+        return {"type": "file", "file_id": part.url.removeprefix("file:")}
+    if not part.url.startswith("data:"):
+        return {"type": "url", "url": part.url}
+    data = data_of(part.url)
+    if data is None:
+        return "its data is not in base64"
+    allowed = _IMAGE_TYPES if isinstance(part, ImagePart) else {"application/pdf"}
+    if data.media_type not in allowed and not recipient.owns(message):
+        return f"Anthropic does not read {data.media_type or 'an unknown type'}"
+    return {"type": "base64", "media_type": data.media_type, "data": data.base64}
+
+
+def _extra_fields(extra: str, message: Message, recipient: Recipient, path: str) -> JsonObject:
+    return recipient.extra_fields(extra, message=message, known=_KNOWN, path=path) if extra else {}
+
 
 PROVIDER = "anthropic"
 _UNCACHED = frozenset({"thinking", "redacted_thinking"})
@@ -38,31 +175,31 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
 ) -> Request:
-    """The arguments of `client.messages.create`, without `max_tokens`, which is the caller's to choose.
+    """Return the arguments of `client.messages.create`, without `max_tokens`, which is up to the caller.
 
     With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
     `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     messages = messages_of(context)
-    writing = Writing(PROVIDER, model)
-    lead = _leading(messages)
+    recipient = Recipient(PROVIDER, model)
+    lead = leading_system(messages)
     kwargs: JsonObject = {"model": model} if model else {}
-    system = _write_system(messages[:lead], writing)
+    system = _write_system(messages[:lead], recipient)
     if system is not None:
         kwargs["system"] = system
-    items, ends = _write_all(messages[lead:], writing, lead)
+    items, ends = _write_all(messages[lead:], recipient, lead)
     kwargs["messages"] = items
     if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, writing)
+        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
     if cache and not _marked(kwargs):
         _mark_system(kwargs)
         for index in _breakpoints(context, lead, len(messages)):
             _mark(items, ends, index - lead)
-    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
+    return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """One message or response as a `Message`: a dictionary or an SDK object."""
+    """Convert one message or response to a `Message`: a dictionary or an SDK object."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     if fields.get("type") == "message":
@@ -73,13 +210,13 @@ def accept(value: object, *, model: str = "") -> Message:
     if role != "assistant":
         model = ""
     found = accept_content(role, fields.get("content"))
-    message = Message.of(found.role, stamped(found.parts, PROVIDER, model))
+    message = Message.of(found.role, with_provider(found.parts, PROVIDER, model))
     origin = Origin(PROVIDER, model)
     return with_origin(message, fields, _write_message, origin=origin, envelope=envelope)
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """A whole history: a list of messages, the arguments of a call with its `system`, or a response."""
+    """Convert a whole history: a list of messages, the arguments of a call with its `system`, or a response."""
     arguments = object_of(history) or {}
     messages: list[Message] = []
     if arguments.get("system") is not None:
@@ -89,56 +226,54 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def _accept_system(value: object) -> Message:
-    message = Message.of("system", stamped(accept_content("system", value).parts, PROVIDER, ""))
+    message = Message.of(
+        "system", with_provider(accept_content("system", value).parts, PROVIDER, "")
+    )
     return with_origin(message, value, _write_prompt, origin=Origin(PROVIDER), envelope={})
 
 
-def _leading(messages: Sequence[Message]) -> int:
-    """How many system messages stand before the conversation."""
-    others = (index for index, message in enumerate(messages) if message.role != "system")
-    return next(others, len(messages))
-
-
-def _write_system(messages: Sequence[Message], writing: Writing) -> object:
+def _write_system(messages: Sequence[Message], recipient: Recipient) -> object:
     if len(messages) == 1:
         [message] = messages
-        return rewritten(message, _write_prompt(message, writing, "messages[0]"), writing)
+        return in_original_form(
+            message, _write_prompt(message, recipient, "messages[0]"), recipient
+        )
     blocks = [
         block
         for index, message in enumerate(messages)
-        for block in write_blocks(message, writing, f"messages[{index}]")
+        for block in _write_blocks(message, recipient, f"messages[{index}]")
     ]
     return blocks or None
 
 
-def _write_prompt(message: Message, writing: Writing, path: str) -> object:
-    return content_of(write_blocks(message, writing, path))
+def _write_prompt(message: Message, recipient: Recipient, path: str) -> object:
+    return bare_content(_write_blocks(message, recipient, path))
 
 
-def _write_message(message: Message, writing: Writing, path: str) -> object:
+def _write_message(message: Message, recipient: Recipient, path: str) -> object:
     role = "user" if message.role == "tool" else message.role
-    if role == "system" and not writing.owns(message):
-        writing.converted(path, "a system message inside the conversation, as a user message")
+    if role == "system" and not recipient.owns(message):
+        recipient.converted(path, "a system message inside the conversation, as a user message")
         role = "user"
-    return {"role": role, "content": content_of(write_blocks(message, writing, path))}
+    return {"role": role, "content": bare_content(_write_blocks(message, recipient, path))}
 
 
 def _write_all(
-    messages: Sequence[Message], writing: Writing, lead: int
+    messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """The wire messages, and for each message which wire message it ended in, after how many blocks."""
+    """Return the wire messages, and for each message which wire message it ended in, after how many blocks."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False
     for index, message in enumerate(messages):
         path = f"messages[{index + lead}]"
         if message.name is not None and message.role != "tool":
-            writing.left_out(path, f"Anthropic knows no author's name: {message.name}")
+            recipient.left_out(path, f"Anthropic knows no author's name: {message.name}")
         if message.extra:
-            writing.beside(message.extra, message=message, known=frozenset(), path=path)
-        written = rewritten(message, _write_message(message, writing, path), writing)
+            recipient.extra_fields(message.extra, message=message, known=frozenset(), path=path)
+        written = in_original_form(message, _write_message(message, recipient, path), recipient)
         item = cast("JsonObject", written)
-        results = message.role == "tool" and not writing.owns(message)
+        results = message.role == "tool" and not recipient.owns(message)
         if results and joinable:  # all results of a batch belong into one user message
             items[-1]["content"] = [*_as_blocks(items[-1]), *_as_blocks(item)]
         else:
@@ -156,7 +291,7 @@ def _as_blocks(item: JsonObject) -> list[object]:
 
 
 def _breakpoints(context: Context | Sequence[Message], lead: int, length: int) -> list[int]:
-    """Messages after which the prompt is worth caching: the end of each section that stays."""
+    """Return the messages after which the prompt is worth caching: the end of each section that stays."""
     if not isinstance(context, Context):
         return [length - 1] if length > lead else []
     _, summary, window, tail = context.ends
@@ -194,7 +329,7 @@ def _mark_last(blocks: list[object], count: int) -> bool:
 
 
 def _marked(kwargs: JsonObject) -> bool:
-    """Whether the caller placed breakpoints already: then they are the caller's to place."""
+    """Return True if the caller placed breakpoints already: then they are left to the caller."""
     items = [kwargs.get("system"), *(list_of(kwargs["messages"]) or [])]
     holders = [{"content": items[0]}, *(object_of(item) or {} for item in items[1:])]
     blocks = (object_of(block) or {} for holder in holders for block in _as_blocks(holder))

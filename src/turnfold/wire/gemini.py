@@ -1,7 +1,7 @@
 """Google's Gemini API: contents made of parts, a system instruction beside them, signatures on calls.
 
 Newer Gemini models refuse a call of the current turn without the signature they put on it. A call that another model
-made has none; for such histories Google documents a placeholder that the repair puts there, listed like every change.
+made has none; for such histories Google documents a placeholder, which repair adds and lists like every change.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ from functools import partial
 from typing import cast
 
 from turnfold.errors import InvalidRecord
-from turnfold.records import Message, Origin
-from turnfold.records.json_text import thaw_object
+from turnfold.records import Message, Origin, thaw_object
 from turnfold.window import Context
+from turnfold.wire.codec import (
+    Recipient,
+    as_items,
+    in_original_form,
+    leading_system,
+    messages_of,
+    with_form,
+    with_origin,
+    with_provider,
+)
 from turnfold.wire.gemini_parts import function_response, read_parts, recased, write_parts
-from turnfold.wire.ownership import Writing
-from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_form, with_origin
-from turnfold.wire.repairing import finished
-from turnfold.wire.request import Request
-from turnfold.wire.size_guard import require_size
+from turnfold.wire.providers import finish_request
+from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (
     JsonObject,
@@ -32,7 +38,13 @@ from turnfold.wire.values import (
     text_at,
 )
 
-__all__ = ("PROVIDER", "accept", "accept_all", "request")
+__all__ = (
+    "PROVIDER",
+    "accept",
+    "accept_all",
+    "request",
+)
+
 
 PROVIDER = "gemini"
 _SNAKE = "snake"
@@ -47,27 +59,27 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
 ) -> Request:
-    """The arguments of `client.models.generate_content`. Gemini caches prefixes by itself: `cache` changes nothing.
+    """Return the arguments of `client.models.generate_content`. Gemini caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
     `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
-    writing = Writing(PROVIDER, model)
+    recipient = Recipient(PROVIDER, model)
     messages = messages_of(context)
-    lead = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
+    lead = leading_system(messages)
     names: dict[str, str] = {}
     contents: list[object] = []
     joinable = False
     for index, message in enumerate(messages[lead:], start=lead):
         path = f"messages[{index}]"
         if message.name is not None and message.role != "tool":
-            writing.left_out(path, f"Gemini knows no author's name: {message.name}")
+            recipient.left_out(path, f"Gemini knows no author's name: {message.name}")
         if message.extra:
-            writing.beside(message.extra, message=message, known=frozenset(), path=path)
+            recipient.extra_fields(message.extra, message=message, known=frozenset(), path=path)
         names |= {call.id: call.name for call in message.calls}
-        content = _restored(message, _write_message(message, writing, path, names), writing)
-        results = message.role == "tool" and not writing.owns(message)
+        content = _restored(message, _write_message(message, recipient, path, names), recipient)
+        results = message.role == "tool" and not recipient.owns(message)
         if results and joinable:  # as many results in one content as there were calls
             last = cast("JsonObject", contents[-1])
             contents[-1] = {**last, "parts": [*list_at(last, "parts"), *list_at(content, "parts")]}
@@ -76,18 +88,18 @@ def request(
         joinable = results
     config: JsonObject = {}
     if lead:
-        config["systemInstruction"] = _write_system(messages[:lead], writing)
+        config["systemInstruction"] = _write_system(messages[:lead], recipient)
     if tools:
-        config["tools"] = write_tools(tools, PROVIDER, writing)
+        config["tools"] = write_tools(tools, PROVIDER, recipient)
     kwargs: JsonObject = {"model": model} if model else {}
     kwargs["contents"] = contents
     if config:
         kwargs["config"] = config
-    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
+    return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """One content or response as a `Message`: a dictionary or an SDK object."""
+    """Convert one content or response to a `Message`: a dictionary or an SDK object."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     candidates = list_at(fields, "candidates")
@@ -101,7 +113,7 @@ def accept(value: object, *, model: str = "") -> Message:
     role = _role(fields, raw)
     if role != "assistant":
         model = ""
-    message = Message.of(role, stamped(read_parts(raw), PROVIDER, model))
+    message = Message.of(role, with_provider(read_parts(raw), PROVIDER, model))
     origin = Origin(PROVIDER, model)
     write = partial(_write_message, names=_names(raw))
     plainly = recased(fields, snake=False)
@@ -114,7 +126,7 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """A whole history: a list of contents, the arguments of a call with its system instruction, or a response."""
+    """Convert a history: a list of contents, the arguments of a call with its system instruction, or a response."""
     arguments = object_of(history) or {}
     config = object_of(plain(arguments.get("config"))) or {}
     system = next(
@@ -133,9 +145,9 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
     return [*messages, *(accept(item, model=model) for item in as_items(history, "contents"))]
 
 
-def _restored(message: Message, base: object, writing: Writing) -> JsonObject:
-    content = cast("JsonObject", rewritten(message, base, writing))
-    if message.origin is None or not writing.owns(message):
+def _restored(message: Message, base: object, recipient: Recipient) -> JsonObject:
+    content = cast("JsonObject", in_original_form(message, base, recipient))
+    if message.origin is None or not recipient.owns(message):
         return content
     return recased(content, snake=True) if _SNAKE in thaw_object(message.origin.form) else content
 
@@ -151,7 +163,7 @@ def _role(fields: JsonObject, raw: list[object]) -> str:
 
 
 def _names(raw: list[object]) -> dict[str, str]:
-    """The functions that results with an id of their own answer."""
+    """Return the functions that results with an id of their own answer."""
     found = (function_response(object_of(part) or {}) or {} for part in raw)
     return {text_at(each, "id"): text_at(each, "name") for each in found if text_at(each, "id")}
 
@@ -161,29 +173,33 @@ def _accept_system(value: object) -> Message:
         parts: list[object] = [{"text": value}]
     else:
         parts = list_of(value) or list_at(object_of(value) or {}, "parts")
-    message = Message.of("system", stamped(read_parts(parts), PROVIDER, ""))
+    message = Message.of("system", with_provider(read_parts(parts), PROVIDER, ""))
     return with_origin(message, value, _write_instruction, origin=Origin(PROVIDER), envelope={})
 
 
-def _write_instruction(message: Message, writing: Writing, path: str) -> object:
-    return {"parts": write_parts(message, writing, path, {})}
+def _write_instruction(message: Message, recipient: Recipient, path: str) -> object:
+    return {"parts": write_parts(message, recipient, path, {})}
 
 
-def _write_system(messages: Sequence[Message], writing: Writing) -> object:
+def _write_system(messages: Sequence[Message], recipient: Recipient) -> object:
     if len(messages) == 1:
         [message] = messages
-        return rewritten(message, _write_instruction(message, writing, "messages[0]"), writing)
+        return in_original_form(
+            message, _write_instruction(message, recipient, "messages[0]"), recipient
+        )
     return {
         "parts": [
             part
             for index, message in enumerate(messages)
-            for part in write_parts(message, writing, f"messages[{index}]", {})
+            for part in write_parts(message, recipient, f"messages[{index}]", {})
         ]
     }
 
 
-def _write_message(message: Message, writing: Writing, path: str, names: dict[str, str]) -> object:
+def _write_message(
+    message: Message, recipient: Recipient, path: str, names: dict[str, str]
+) -> object:
     if message.role == "system":
-        writing.converted(path, "a system message inside the conversation, as a user message")
+        recipient.converted(path, "a system message inside the conversation, as a user message")
     role = "model" if message.role == "assistant" else "user"
-    return {"role": role, "parts": write_parts(message, writing, path, names)}
+    return {"role": role, "parts": write_parts(message, recipient, path, names)}

@@ -1,9 +1,8 @@
-"""Gemini's parts, read and written.
+"""Convert Gemini's parts to parts of records and back.
 
-A part there is an object with one telling key (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
+A part there is an object with one deciding key (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
 signature beside it. Keys come in camelCase from the HTTP API and in snake_case from the SDK; both are read, camelCase
-is written. Calls often have no id: they are told apart by name and place, which gives them an id that is the same
-every time the history is read.
+is written. Calls often have no id: name and place give them an id that is the same every time the history is read.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from turnfold.records import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    freeze,
+    thaw_object,
 )
-from turnfold.records.json_text import freeze, thaw_object
-from turnfold.wire.foreign import arguments_object, data_of, media_note, words_of
-from turnfold.wire.ownership import Writing
+from turnfold.wire.codec import Recipient, arguments_object, data_of
 from turnfold.wire.values import JsonObject, list_at, list_of, object_at, object_of, text_at
 
 __all__ = (
@@ -34,11 +33,12 @@ __all__ = (
     "camel",
     "function_call",
     "function_response",
-    "made_up_id",
+    "generated_id",
     "read_parts",
     "recased",
     "write_parts",
 )
+
 
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -56,16 +56,16 @@ _CAMEL = {
     "tool_call": "toolCall",
     "tool_response": "toolResponse",
 }
-_TELLING = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
+_DECIDING_KEYS = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
 
 
 def camel(fields: JsonObject) -> JsonObject:
-    """The fields under the names of the HTTP API."""
+    """Return the fields under the names of the HTTP API."""
     return {_CAMEL.get(key, key): value for key, value in fields.items()}
 
 
 def recased(content: JsonObject, *, snake: bool) -> JsonObject:
-    """A content with the keys of its parts, and of what they hold, in one case; nothing deeper is touched."""
+    """Return a content with the keys of its parts, and of what they hold, in one case; nothing deeper is changed."""
     names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
 
     def renamed(value: object) -> object:
@@ -81,32 +81,32 @@ def recased(content: JsonObject, *, snake: bool) -> JsonObject:
 
 
 def function_call(part: JsonObject) -> JsonObject | None:
-    """The call in a part, if it is one."""
+    """Return the call in a part, if it is one."""
     return object_of(part.get("functionCall", part.get("function_call")))
 
 
 def function_response(part: JsonObject) -> JsonObject | None:
-    """The result in a part, if it is one."""
+    """Return the result in a part, if it is one."""
     return object_of(part.get("functionResponse", part.get("function_response")))
 
 
 def read_parts(raw: list[object]) -> list[Part]:
-    """Gemini's parts as turnfold's."""
+    """Convert Gemini's parts to turnfold's."""
     seen: Counter[str] = Counter()
     return [_read(object_of(part) or {}, seen) for part in raw]
 
 
-def made_up_id(name: str, nth: int) -> str:
-    """The id of a call that came without one: its name, and which call of that name in its message it is."""
+def generated_id(name: str, nth: int) -> str:
+    """Return the id of a call that came without one: its name, and its number among the calls of that name."""
     return f"{name}-{nth}"
 
 
 def _read(part: JsonObject, seen: Counter[str]) -> Part:
     fields = camel(part)
-    telling = [key for key in _TELLING if fields.get(key) is not None]
+    deciding = [key for key in _DECIDING_KEYS if fields.get(key) is not None]
     signature = text_at(fields, SIGNATURE)
     extra = freeze({SIGNATURE: signature}, path="") if signature else ""
-    match telling:
+    match deciding:
         case ["text"] if isinstance(fields["text"], str):
             if fields.get("thought") is True:
                 return ThinkingPart(fields["text"], signature)
@@ -119,7 +119,7 @@ def _read(part: JsonObject, seen: Counter[str]) -> Part:
         case ["functionResponse"]:
             return _read_response(camel(object_at(fields, "functionResponse")), seen)
         case ["inlineData"] | ["fileData"]:
-            return _read_media(camel(object_at(fields, telling[0]))) or _opaque(part)
+            return _read_media(camel(object_at(fields, deciding[0]))) or _opaque(part)
         case _:
             return _opaque(part)
 
@@ -129,7 +129,7 @@ def _numbered(call: JsonObject, name: str, seen: Counter[str]) -> str:
     if given:
         return given
     seen[name] += 1
-    return made_up_id(name, seen[name])
+    return generated_id(name, seen[name])
 
 
 def _read_response(fields: JsonObject, seen: Counter[str]) -> ToolResult:
@@ -169,62 +169,66 @@ def _opaque(part: JsonObject) -> OpaquePart:
 
 
 def write_parts(
-    message: Message, writing: Writing, path: str, names: dict[str, str]
+    message: Message, recipient: Recipient, path: str, names: dict[str, str]
 ) -> list[JsonObject]:
-    """Every part of a message that can be said here; `names` maps the id of a call to its function."""
+    """Return every part of a message that can be sent; `names` maps the id of a call to its function."""
     seen: Counter[str] = Counter()
     found: list[JsonObject] = []
     for index, part in enumerate(message.parts):
         where = f"{path}.parts[{index}]"
         match part:
             case ToolCall():
-                found.append(_write_call(part, message, writing, where, seen))
+                found.append(_write_call(part, message, recipient, where, seen))
             case ToolResult():
                 name = names.get(part.call_id) or message.name or _name_in(part.call_id)
-                found.append(_write_response(part, message, writing, where, (name, seen)))
+                found.append(_write_response(part, message, recipient, where, (name, seen)))
             case _:
-                block = _write_content(part, message, writing, where)
+                block = _write_content(part, message, recipient, where)
                 found += [block] if block is not None else []
     return found
 
 
 def _name_in(call_id: str) -> str:
-    """The name in an id made up from it: of a result whose call is not in sight."""
+    """Return the function name in a generated id, for a result whose call is not in sight."""
     return call_id.rpartition("-")[0] or call_id or "unknown"
 
 
-def _beside(extra: str, message: Message, writing: Writing, path: str) -> JsonObject:
-    return writing.beside(extra, message=message, known=frozenset(), path=path) if extra else {}
+def _extra_fields(extra: str, message: Message, recipient: Recipient, path: str) -> JsonObject:
+    return (
+        recipient.extra_fields(extra, message=message, known=frozenset(), path=path)
+        if extra
+        else {}
+    )
 
 
 def _identified(fields: JsonObject, call_id: str, name: str, seen: Counter[str]) -> JsonObject:
     seen[name] += 1
-    if call_id == made_up_id(name, seen[name]):
+    if call_id == generated_id(name, seen[name]):
         return fields
     seen[name] -= 1
     return {"id": call_id, **fields} if call_id else fields
 
 
 def _write_call(
-    part: ToolCall, message: Message, writing: Writing, path: str, seen: Counter[str]
+    part: ToolCall, message: Message, recipient: Recipient, path: str, seen: Counter[str]
 ) -> JsonObject:
     found, sound = arguments_object(part.arguments)
     if not sound:
-        writing.converted(path, "arguments that are no JSON object, put into one")
+        recipient.converted(path, "arguments that are no JSON object, put into one")
     call = _identified({"name": part.name, "args": found}, part.id, part.name, seen)
-    return {"functionCall": call, **_beside(part.extra, message, writing, path)}
+    return {"functionCall": call, **_extra_fields(part.extra, message, recipient, path)}
 
 
 def _write_response(
     part: ToolResult,
     message: Message,
-    writing: Writing,
+    recipient: Recipient,
     path: str,
     called: tuple[str, Counter[str]],
 ) -> JsonObject:
     name, seen = called
-    _beside(part.extra, message, writing, path)
-    written = [_write_content(each, message, writing, path) for each in part.content]
+    _extra_fields(part.extra, message, recipient, path)
+    written = [_write_content(each, message, recipient, path) for each in part.content]
     media = [each for each in written if each is not None and "text" not in each]
     texts = [text_at(each, "text") for each in written if each is not None and "text" in each]
     response: JsonObject = {"error" if part.is_error else "output": "".join(texts)}
@@ -232,28 +236,26 @@ def _write_response(
     return {"functionResponse": {**fields, "parts": media} if media else fields}
 
 
-def _write_content(part: Part, message: Message, writing: Writing, path: str) -> JsonObject | None:
+def _write_content(
+    part: Part, message: Message, recipient: Recipient, path: str
+) -> JsonObject | None:
     match part:
         case TextPart():
-            return {"text": part.text, **_beside(part.extra, message, writing, path)}
+            return {"text": part.text, **_extra_fields(part.extra, message, recipient, path)}
         case ThinkingPart():
-            if not writing.may_have(part, message):
-                writing.left_out(path, "a thought belongs to the model that had it", part.text)
+            if not recipient.may_receive(part, message):
+                recipient.left_out(path, "a thought belongs to the model that had it", part.text)
                 return None
             signed: JsonObject = {SIGNATURE: part.signature} if part.signature else {}
             return {"text": part.text, "thought": True, **signed}
         case ImagePart() | AudioPart() | FilePart():
-            return _write_media(part, message, writing, path)
+            return _write_media(part, message, recipient, path)
         case OpaquePart():
             block = thaw_object(part.json)
-            if writing.may_have(part, message):
+            if recipient.may_receive(part, message):
                 return object_at(block, "part") or block
-            words = words_of(block)
-            if words:
-                writing.converted(path, f"a {block.get('type')} block of another provider, as text")
-                return {"text": words}
-            writing.left_out(path, f"a {block.get('type')} block only its own provider understands")
-            return None
+            text = recipient.foreign_text(block, path)
+            return {"text": text} if text else None
         case ToolCall() | ToolResult():
             raise TypeError(f"{type(part).__name__} is not content")
         case _:
@@ -261,9 +263,9 @@ def _write_content(part: Part, message: Message, writing: Writing, path: str) ->
 
 
 def _write_media(
-    part: ImagePart | AudioPart | FilePart, message: Message, writing: Writing, path: str
+    part: ImagePart | AudioPart | FilePart, message: Message, recipient: Recipient, path: str
 ) -> JsonObject:
-    _beside(part.extra, message, writing, path)
+    _extra_fields(part.extra, message, recipient, path)
     if isinstance(part, AudioPart):
         return {"inlineData": {"mimeType": f"audio/{part.format}", "data": part.data}}
     data = data_of(part.url)
@@ -271,8 +273,7 @@ def _write_media(
         return {"inlineData": {"mimeType": data.media_type, "data": data.base64}}
     if part.url.startswith(("file:", "data:")):
         why = "it is a file kept at another provider" if data is None else "its type is not told"
-        writing.converted(path, f"not sent, a note stands for it: {why}")
-        return {"text": media_note(part, why)}
+        return {"text": recipient.media_note(part, why, path)}
     media_type = part.media_type if isinstance(part, FilePart) else _image_type(part.url)
     return {"fileData": {"mimeType": media_type, "fileUri": part.url}}
 

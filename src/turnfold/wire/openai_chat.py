@@ -1,8 +1,8 @@
-"""OpenAI's Chat Completions, and the many servers that speak it.
+"""OpenAI's Chat Completions API, and the many servers that speak it.
 
 Its messages are the nearest to turnfold's own. What it lacks decides the conversions: one result per tool message,
-text only outside user messages, no thoughts. Fields nobody models (`reasoning_content` of a local server, say) go
-back as they came, because these servers differ in exactly such fields.
+text only outside user messages, no thinking. Unmodelled fields (`reasoning_content` of a local server, say) go back as
+they came, because these servers differ in exactly such fields.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
     as_message,
+    thaw_object,
+    write_block,
+    write_call,
 )
-from turnfold.records.blocks_out import write_block, write_call
-from turnfold.records.json_text import thaw_object
 from turnfold.window import Context
-from turnfold.wire.foreign import media_note, words_of
-from turnfold.wire.ownership import Writing
-from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
-from turnfold.wire.repairing import finished
-from turnfold.wire.request import Request
-from turnfold.wire.size_guard import require_size
+from turnfold.wire.codec import (
+    Recipient,
+    as_items,
+    bare_content,
+    in_original_form,
+    messages_of,
+    with_origin,
+    with_provider,
+)
+from turnfold.wire.providers import finish_request
+from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (
     JsonObject,
@@ -45,7 +51,13 @@ from turnfold.wire.values import (
     text_at,
 )
 
-__all__ = ("PROVIDER", "accept", "accept_all", "request")
+__all__ = (
+    "PROVIDER",
+    "accept",
+    "accept_all",
+    "request",
+)
+
 
 PROVIDER = "openai_chat"
 
@@ -59,26 +71,26 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
 ) -> Request:
-    """The arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` changes nothing.
+    """Return the arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
     `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
-    writing = Writing(PROVIDER, model)
+    recipient = Recipient(PROVIDER, model)
     items: list[object] = []
     for index, message in enumerate(messages_of(context)):
-        base = _write_message(message, writing, f"messages[{index}]")
-        items += list_of(rewritten(message, base, writing)) or []
+        base = _write_message(message, recipient, f"messages[{index}]")
+        items += list_of(in_original_form(message, base, recipient)) or []
     kwargs: JsonObject = {"model": model} if model else {}
     kwargs["messages"] = items
     if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, writing)
-    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
+        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
+    return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """One message or completion as a `Message`: a dictionary or an SDK object."""
+    """Convert one message or completion to a `Message`: a dictionary or an SDK object."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     choices = list_at(fields, "choices")
@@ -88,12 +100,12 @@ def accept(value: object, *, model: str = "") -> Message:
         envelope |= {key: choice[key] for key in choice if key != "message"}
         model = text_at(fields, "model") or model
         fields = object_at(choice, "message")
-    found = as_message(_modern(fields))
+    found = as_message(_without_retired_calls(fields))
     if found.role != "assistant":
         model = ""
     message = Message.of(
         found.role,
-        stamped(found.parts, PROVIDER, model),
+        with_provider(found.parts, PROVIDER, model),
         name=found.name,
         extra=found.extra,
         labels=found.labels,
@@ -103,12 +115,12 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """A whole history: a list of messages, the arguments of a call, or a completion."""
+    """Convert a whole history: a list of messages, the arguments of a call, or a completion."""
     return [accept(item, model=model) for item in as_items(history, "messages")]
 
 
-def _modern(raw: JsonObject) -> JsonObject:
-    """The message with retired and custom calls written as function calls; how they were written is kept beside it."""
+def _without_retired_calls(raw: JsonObject) -> JsonObject:
+    """Return the message with retired and custom calls written as function calls."""
     fields = dict(raw)
     if fields.get("role") == "function":
         fields["role"] = "tool"
@@ -121,7 +133,7 @@ def _modern(raw: JsonObject) -> JsonObject:
         fields["tool_calls"] = [*list_at(fields, "tool_calls"), {**call, "function": function}]
     calls = list_of(fields.get("tool_calls"))
     if calls:
-        fields["tool_calls"] = [_modern_call(object_of(call) or {}) for call in calls]
+        fields["tool_calls"] = [_as_function_call(object_of(call) or {}) for call in calls]
     return fields
 
 
@@ -129,7 +141,7 @@ def _retired_id(name: str) -> str:
     return f"function_call_{name}"
 
 
-def _modern_call(call: JsonObject) -> JsonObject:
+def _as_function_call(call: JsonObject) -> JsonObject:
     if call.get("type") != "custom":
         return call
     custom = object_at(call, "custom")
@@ -137,104 +149,105 @@ def _modern_call(call: JsonObject) -> JsonObject:
     return {"id": call.get("id"), "type": "function", "function": function}
 
 
-def _write_message(message: Message, writing: Writing, path: str) -> object:
-    """The wire messages of one message: more than one where it brings several results."""
-    beside = writing.beside(message.extra, message=message, known=None, path=path)
+def _write_message(message: Message, recipient: Recipient, path: str) -> object:
+    """Return the wire messages of one message: more than one where it holds several results."""
+    extra_fields = recipient.extra_fields(message.extra, message=message, known=None, path=path)
     if message.role == "tool":
-        return _write_results(message, beside, writing, path)
+        return _write_results(message, extra_fields, recipient, path)
     fields: JsonObject = {"role": message.role}
-    said, calls = _said(message, writing, path)
-    fields["content"] = _content(said) if said else None
+    blocks, calls = _blocks_and_calls(message, recipient, path)
+    fields["content"] = _content(blocks) if blocks else None
     if message.name is not None:
         fields["name"] = message.name
     if calls:
         fields["tool_calls"] = calls
-    return [{**fields, **beside}]
+    return [{**fields, **extra_fields}]
 
 
-def _said(
-    message: Message, writing: Writing, path: str
+def _blocks_and_calls(
+    message: Message, recipient: Recipient, path: str
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    said: list[JsonObject] = []
+    blocks: list[JsonObject] = []
     calls: list[JsonObject] = []
     for index, part in enumerate(message.parts):
         where = f"{path}.parts[{index}]"
         if isinstance(part, ToolCall):
-            extra = writing.beside(part.extra, message=message, known=None, path=where)
+            extra = recipient.extra_fields(part.extra, message=message, known=None, path=where)
             call = write_call(ToolCall(part.id, part.name, part.arguments))
             function = {**object_at(extra, "function"), **object_at(call, "function")}
             calls.append({**call, **extra, "function": function})
         else:
-            block = _block(part, message, writing, where, pictures=message.role == "user")
-            said += [block] if block is not None else []
-    return said, calls
+            block = _block(part, message, recipient, where, allow_media=message.role == "user")
+            blocks += [block] if block is not None else []
+    return blocks, calls
 
 
 def _write_results(
-    message: Message, beside: JsonObject, writing: Writing, path: str
+    message: Message, extra_fields: JsonObject, recipient: Recipient, path: str
 ) -> list[JsonObject]:
     items: list[JsonObject] = []
     others: list[JsonObject] = []
     for index, part in enumerate(message.parts):
         where = f"{path}.parts[{index}]"
         if not isinstance(part, ToolResult):
-            block = _block(part, message, writing, where, pictures=True)
+            block = _block(part, message, recipient, where, allow_media=True)
             others += [block] if block is not None else []
             continue
-        inner = (_block(each, message, writing, where, pictures=False) for each in part.content)
+        inner = (
+            _block(each, message, recipient, where, allow_media=False) for each in part.content
+        )
         content = _content([block for block in inner if block is not None])
         if part.is_error:
-            writing.converted(where, "a failed result: there is no mark for it, its text stands")
-        writing.beside(part.extra, message=message, known=frozenset(), path=where)
+            recipient.converted(where, "a failed result: there is no mark for it, its text stands")
+        recipient.extra_fields(part.extra, message=message, known=frozenset(), path=where)
         named: JsonObject = {} if message.name is None else {"name": message.name}
         items.append({"role": "tool", "content": content, **named, "tool_call_id": part.call_id})
     if len(items) == 1:
-        items[0] |= beside
+        items[0] |= extra_fields
     return [*items, {"role": "user", "content": _content(others)}] if others else items
 
 
 def _content(blocks: list[JsonObject]) -> object:
-    if not blocks:
-        return ""
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-        return blocks[0]["text"]
-    return blocks
+    return bare_content(blocks) if blocks else ""
 
 
 def _block(
-    part: Part, message: Message, writing: Writing, path: str, *, pictures: bool
+    part: Part, message: Message, recipient: Recipient, path: str, *, allow_media: bool
 ) -> JsonObject | None:
     match part:
         case TextPart():
-            beside = writing.beside(part.extra, message=message, known=None, path=path)
-            if beside.get("type") != "text":
-                beside.pop("type", None)
-            return {"type": "text", "text": part.text, **beside}
+            extra_fields = recipient.extra_fields(
+                part.extra, message=message, known=None, path=path
+            )
+            if extra_fields.get("type") != "text":
+                extra_fields.pop("type", None)
+            return {"type": "text", "text": part.text, **extra_fields}
         case ImagePart() | AudioPart() | FilePart():
-            why = _unsendable(part, message, pictures=pictures or writing.owns(message))
+            why = _unsendable(part, message, allow_media=allow_media or recipient.owns(message))
             if why:
-                writing.converted(path, f"not sent, a note stands for it: {why}")
-                return {"type": "text", "text": media_note(part, why)}
-            return _media(part, message, writing, path)
+                return {"type": "text", "text": recipient.media_note(part, why, path)}
+            return _media(part, message, recipient, path)
         case ThinkingPart():
-            writing.left_out(path, "Chat Completions takes no thoughts back", part.text)
+            recipient.left_out(path, "Chat Completions takes no thoughts back", part.text)
             return None
         case OpaquePart():
-            return _opaque(part, message, writing, path)
+            return _opaque(part, message, recipient, path)
         case _:
             raise TypeError(f"{type(part).__name__} is not content")
 
 
 def _media(
-    part: ImagePart | AudioPart | FilePart, message: Message, writing: Writing, path: str
+    part: ImagePart | AudioPart | FilePart, message: Message, recipient: Recipient, path: str
 ) -> JsonObject:
-    kept = writing.beside(part.extra, message=message, known=None, path=path)
+    kept = recipient.extra_fields(part.extra, message=message, known=None, path=path)
     return write_block(part if kept else msgspec.structs.replace(part, extra=""))
 
 
-def _unsendable(part: ImagePart | AudioPart | FilePart, message: Message, *, pictures: bool) -> str:
-    """Why a picture, sound or file cannot go here; empty when it can."""
-    if not pictures:
+def _unsendable(
+    part: ImagePart | AudioPart | FilePart, message: Message, *, allow_media: bool
+) -> str:
+    """Return why an image, audio or file cannot be sent; empty when it can."""
+    if not allow_media:
         return "only user messages may hold it"
     url = "" if isinstance(part, AudioPart) else part.url
     origin = message.origin
@@ -247,13 +260,11 @@ def _unsendable(part: ImagePart | AudioPart | FilePart, message: Message, *, pic
     return ""
 
 
-def _opaque(part: OpaquePart, message: Message, writing: Writing, path: str) -> JsonObject | None:
+def _opaque(
+    part: OpaquePart, message: Message, recipient: Recipient, path: str
+) -> JsonObject | None:
     block = thaw_object(part.json)
-    if writing.may_have(part, message) or writing.unclaimed(part, message):
+    if recipient.may_receive(part, message) or recipient.has_no_owner(part, message):
         return block
-    words = words_of(block)
-    if words:
-        writing.converted(path, f"a {block.get('type')} block of another provider, as text")
-        return {"type": "text", "text": words}
-    writing.left_out(path, f"a {block.get('type')} block only its own provider understands")
-    return None
+    text = recipient.foreign_text(block, path)
+    return {"type": "text", "text": text} if text else None

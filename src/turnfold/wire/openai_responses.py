@@ -1,7 +1,7 @@
 """OpenAI's Responses API, used without server-side state: everything is in `input`.
 
-Reasoning, compaction and every other item goes back verbatim to the model it came from. To another model it does not:
-there the ids go too, because an item with an id is refused when the reasoning it refers to is missing.
+Reasoning, compaction and every other item goes back verbatim to the model it came from. To another model it does not,
+nor do the ids, because an item with an id is refused when the reasoning it refers to is missing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from turnfold.errors import InvalidRecord
-from turnfold.records import Message, Origin, Part, TextPart
-from turnfold.records.json_text import freeze, thaw_object
+from turnfold.records import Message, Origin, Part, TextPart, freeze, thaw_object
 from turnfold.window import Context
-from turnfold.wire.ownership import Writing
-from turnfold.wire.reading import as_items, messages_of, rewritten, stamped, with_origin
-from turnfold.wire.repairing import finished
-from turnfold.wire.request import Request
+from turnfold.wire.codec import (
+    Recipient,
+    as_items,
+    bare_content,
+    in_original_form,
+    messages_of,
+    with_origin,
+    with_provider,
+)
+from turnfold.wire.providers import finish_request
+from turnfold.wire.request import Request, require_size
 from turnfold.wire.responses_items import (
     answered_call,
     called_id,
@@ -26,18 +32,16 @@ from turnfold.wire.responses_items import (
     write_content,
     write_parts,
 )
-from turnfold.wire.size_guard import require_size
 from turnfold.wire.tool_schemas import write_tools
-from turnfold.wire.values import (
-    JsonObject,
-    list_of,
-    object_of,
-    plain,
-    plain_object,
-    text_at,
+from turnfold.wire.values import JsonObject, list_of, object_of, plain, plain_object, text_at
+
+__all__ = (
+    "PROVIDER",
+    "accept",
+    "accept_all",
+    "request",
 )
 
-__all__ = ("PROVIDER", "accept", "accept_all", "request")
 
 PROVIDER = "openai_responses"
 _INSTRUCTIONS = freeze({"at": "instructions"}, path="")
@@ -52,13 +56,13 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
 ) -> Request:
-    """The arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` changes nothing.
+    """Return the arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
     `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
     """
     del cache
-    writing = Writing(PROVIDER, model)
+    recipient = Recipient(PROVIDER, model)
     messages = messages_of(context)
     lead = _leading(messages)
     items: list[object] = []
@@ -66,23 +70,23 @@ def request(
     for index, given in enumerate(messages[lead:], start=lead):
         path = f"messages[{index}]"
         message = _answering(given, restated)
-        if not writing.owns(message):
+        if not recipient.owns(message):
             restated |= {call.id for call in message.calls}
         if message.name is not None and message.role != "tool":
-            writing.left_out(path, f"the Responses API knows no author's name: {message.name}")
-        base = _write_message(message, writing, path)
-        items += list_of(rewritten(message, base, writing)) or []
+            recipient.left_out(path, f"the Responses API knows no author's name: {message.name}")
+        base = _write_message(message, recipient, path)
+        items += list_of(in_original_form(message, base, recipient)) or []
     kwargs: JsonObject = {"model": model} if model else {}
     if lead:
-        kwargs["instructions"] = _write_instructions(messages[:lead], writing)
+        kwargs["instructions"] = _write_instructions(messages[:lead], recipient)
     kwargs["input"] = items
     if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, writing)
-    return require_size(finished(kwargs, writing, repair=repair), context, max_bytes)
+        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
+    return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """One item, or a whole response, as a `Message`: a dictionary or an SDK object."""
+    """Convert one item, or a whole response, to a `Message`: a dictionary or an SDK object."""
     fields = plain_object(value)
     output = list_of(fields.get("output"))
     if output is None or is_output(fields):
@@ -93,7 +97,7 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """A whole history: a list of items, the arguments of a call with its `instructions`, or a response."""
+    """Convert a whole history: a list of items, the arguments of a call with its `instructions`, or a response."""
     arguments = object_of(history) or {}
     messages: list[Message] = []
     instructions = plain(arguments.get("instructions"))
@@ -110,7 +114,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def _runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
-    """Items that make one message: a run of what the model produced, or a single other item."""
+    """Yield items that make one message: a run of what the model produced, or a single other item."""
     run: list[JsonObject] = []
     for item in items:
         if is_produced(item):
@@ -133,7 +137,7 @@ def _grouped(items: list[JsonObject], *, model: str, envelope: JsonObject) -> Me
     role = _role(items, served)
     if role != "assistant":
         model = ""
-    message = Message.of(role, stamped(parts, PROVIDER, model))
+    message = Message.of(role, with_provider(parts, PROVIDER, model))
     origin = Origin(PROVIDER, model)
     return with_origin(message, items, _write_message, origin=origin, envelope=envelope)
 
@@ -150,7 +154,7 @@ def _role(items: list[JsonObject], served: set[str]) -> str:
 
 
 def _leading(messages: Sequence[Message]) -> int:
-    """How many messages stand before the input as instructions: system messages that did not come as items."""
+    """Return how many messages become instructions: leading system messages that did not come as items."""
     for index, message in enumerate(messages):
         origin = message.origin or Origin("")
         item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS
@@ -160,28 +164,26 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """The message, its results in the plain form if their calls are: a shell's output answers no function call."""
+    """Return the message, its results in plain form if their calls are: a shell's output answers no function call."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)
 
 
-def _write_instructions(messages: Sequence[Message], writing: Writing) -> str:
+def _write_instructions(messages: Sequence[Message], recipient: Recipient) -> str:
     for index, message in enumerate(messages):
         for place, part in enumerate(message.parts):
             if not isinstance(part, TextPart):
                 path = f"messages[{index}].parts[{place}]"
-                writing.left_out(path, "instructions are text and nothing else")
+                recipient.left_out(path, "instructions are text and nothing else")
     return "\n\n".join(message.text for message in messages)
 
 
-def _write_message(message: Message, writing: Writing, path: str) -> object:
+def _write_message(message: Message, recipient: Recipient, path: str) -> object:
     if message.extra:
-        writing.beside(message.extra, message=message, known=frozenset({"role"}), path=path)
+        recipient.extra_fields(message.extra, message=message, known=frozenset({"role"}), path=path)
     if message.role in ("assistant", "tool"):
-        return write_parts(message, writing, path)
+        return write_parts(message, recipient, path)
     role = "developer" if thaw_object(message.extra).get("role") == "developer" else message.role
-    blocks = write_content(message.parts, message, writing, f"{path}.parts")
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-        return [{"role": role, "content": blocks[0]["text"]}]
-    return [{"role": role, "content": blocks}]
+    blocks = write_content(message.parts, message, recipient, f"{path}.parts")
+    return [{"role": role, "content": bare_content(blocks)}]

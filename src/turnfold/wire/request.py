@@ -1,49 +1,71 @@
-"""What a provider is sent, and what had to be changed for it.
+"""A provider request: its arguments, the changes made for the provider, its JSON body and its size limit.
 
-A conversation may have been held with another provider, or another model. Whatever cannot be said in the new place
-as it was said in the old one is converted or left out by a rule, and every such case is listed, so that a receipt can
-show it and nothing disappears unseen.
+A conversation may have been held with another provider or model. Whatever cannot be sent as it was said is converted or
+left out by a rule, and every such case is listed, so that a receipt (context report) can show it.
+
+The body of a long context is serialized on every call. Built as one text and then encoded, it would exist three times
+at once; written in pieces, the extra memory is that of one piece. The pieces joined are exactly the compact JSON that
+`json.dumps` makes, so signatures, sizes and caches see the same bytes.
+
+A budget's `max_bytes` limits the body of the request, which only the wire format knows: framing, tool schemas, blocks
+that one provider writes longer than another. The window is cut by the messages' own JSON, which is near it and needs no
+provider; the result is written for the provider, measured, and rebuilt smaller by what it was over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
-from turnfold.window import Changed
+from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord
+from turnfold.records import MAX_DEPTH, Message
+from turnfold.window import Changed, Context, Wired, message_bytes
 from turnfold.wire.values import JsonObject
 
-__all__ = ("Action", "Change", "Notes", "Request", "by_rule")
+__all__ = (
+    "Action",
+    "Change",
+    "ChangeNotes",
+    "Request",
+    "WireFormat",
+    "body_bytes",
+    "by_rule",
+    "chunks",
+    "fitted",
+    "require_size",
+)
 
-_MOST_RULES = 32
-"""Kinds of changes an account names one by one; a log of a thousand odd blocks must not make a receipt of a thousand
-lines."""
+
+_MAX_REASONS = 32
+"""Reasons a receipt names one by one, so that a thousand odd blocks do not make a receipt of a thousand lines."""
 
 
 class Action(StrEnum):
     """What was done to a part."""
 
     CONVERTED = "converted"
-    """Said in another form."""
+    """Sent in another form."""
     LEFT_OUT = "left out"
     """Not sent."""
     MOVED = "moved"
     """Sent at another place."""
     ADDED = "added"
-    """Not in the original: put there because the provider asks for something."""
+    """Not in the original: added because the provider requires something."""
 
 
 class Change(NamedTuple):
     """One thing that is not sent as it was said."""
 
     path: str
-    """Where: `messages[3].parts[0]` of the messages given, or `messages[3].content[0]` of a payload repaired."""
+    """Where: `messages[3].parts[0]` of the messages given, or `messages[3].content[0]` of a repaired payload."""
     action: Action
     reason: str
     lost: str = ""
-    """The text that is sent nowhere because of it."""
+    """The text that is not sent because of it."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.action}: {self.reason}"
@@ -61,23 +83,23 @@ class Request:
 
 
 def by_rule(changes: Sequence[Change]) -> tuple[Changed, ...]:
-    """The changes counted by what was done and why, in the order they were first met."""
+    """Count the changes by action and reason, in the order they first occurred."""
     found: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         found.setdefault((str(change.action), change.reason), []).append(change.path)
     rules = [
         Changed(action, reason, len(paths), paths[0]) for (action, reason), paths in found.items()
     ]
-    rest = rules[_MOST_RULES:]
+    rest = rules[_MAX_REASONS:]
     if rest:
         others = f"for {len(rest):,} other reasons"
-        rules[_MOST_RULES:] = [
+        rules[_MAX_REASONS:] = [
             Changed("changed", others, sum(rule.times for rule in rest), rest[0].first)
         ]
     return tuple(rules)
 
 
-class Notes:
+class ChangeNotes:
     """Collects changes while something is written."""
 
     __slots__ = ("changes",)
@@ -86,17 +108,209 @@ class Notes:
         self.changes: list[Change] = []
 
     def converted(self, path: str, reason: str) -> None:
-        """Said in another form."""
+        """Note something that is sent in another form."""
         self.changes.append(Change(path, Action.CONVERTED, reason))
 
     def left_out(self, path: str, reason: str, lost: str = "") -> None:
-        """Not sent."""
+        """Note something that is not sent."""
         self.changes.append(Change(path, Action.LEFT_OUT, reason, lost))
 
     def moved(self, path: str, reason: str) -> None:
-        """Sent at another place."""
+        """Note something that is sent at another place."""
         self.changes.append(Change(path, Action.MOVED, reason))
 
     def added(self, path: str, reason: str) -> None:
-        """Put there for the provider."""
+        """Note something that was added for the provider."""
         self.changes.append(Change(path, Action.ADDED, reason))
+
+
+_SLICE = 4096
+"""Characters of a text encoded at a time: at most six bytes each."""
+
+
+def chunks(payload: object, *, size: int = 65536) -> Iterator[bytes]:
+    """Return the compact JSON of `payload`, UTF-8, in pieces of `size` bytes; the last may be shorter."""
+    if size < 1:
+        raise InvalidOption(f"size is {size}: a piece holds at least one byte")
+    return _in_pieces(_encoded(payload), size)
+
+
+def body_bytes(payload: object) -> int:
+    """Return how many bytes the compact JSON of `payload` has, without building it."""
+    return sum(map(len, _encoded(payload)))
+
+
+def _in_pieces(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    buffer = bytearray()
+    for piece in pieces:
+        buffer += piece
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
+    if buffer:
+        yield bytes(buffer)
+
+
+def _encoded(payload: object) -> Iterator[bytes]:
+    return (piece.encode("utf-8") for piece in _texts(payload, "", 0))
+
+
+def _texts(value: object, path: str, depth: int) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        raise InvalidRecord(f"nested deeper than {MAX_DEPTH} levels", path=path)
+    if isinstance(value, str):
+        yield from _text(value, path)
+    elif isinstance(value, Mapping):
+        yield from _members(cast("Mapping[object, object]", value), path, depth)
+    elif isinstance(value, list | tuple):
+        opening = "["
+        for index, item in enumerate(cast("list[object]", value)):
+            yield opening
+            yield from _texts(item, f"{path}[{index}]", depth + 1)
+            opening = ","
+        yield "]" if opening == "," else "[]"
+    else:
+        yield _leaf(value, path)
+
+
+def _members(fields: Mapping[object, object], path: str, depth: int) -> Iterator[str]:
+    opening = "{"
+    for key, item in fields.items():
+        if not isinstance(key, str):
+            raise InvalidRecord(f"object key {key!r} is {type(key).__name__}, not text", path=path)
+        yield opening
+        yield from _text(key, path)
+        yield ":"
+        yield from _texts(item, f"{path}.{key}" if path else key, depth + 1)
+        opening = ","
+    yield "}" if opening == "," else "{}"
+
+
+def _text(text: str, path: str) -> Iterator[str]:
+    """Yield a text in quotes. Escapes are made character by character, so a text may be cut between any two."""
+    try:
+        if len(text) <= _SLICE:
+            yield _checked(json.dumps(text, ensure_ascii=False))
+            return
+        yield '"'
+        for start in range(0, len(text), _SLICE):
+            yield _checked(json.dumps(text[start : start + _SLICE], ensure_ascii=False)[1:-1])
+        yield '"'
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(f"lone surrogate near character {error.start}", path=path) from None
+
+
+def _checked(encoded: str) -> str:
+    if not encoded.isascii():
+        encoded.encode("utf-8")
+    return encoded
+
+
+def _leaf(value: object, path: str) -> str:
+    if value is not None and not isinstance(value, bool | int | float):
+        raise InvalidRecord(f"{type(value).__name__} has no JSON form", path=path)
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise InvalidRecord(str(error), path=path) from None
+
+
+_EXACT_STEPS = 3
+"""Times a context is rebuilt smaller by just what it was over; after them it loses a quarter at least."""
+
+
+@runtime_checkable
+class WireFormat(Protocol):
+    """A writer of contexts for a provider: a module of `turnfold.wire`, or a model's client."""
+
+    def request(
+        self,
+        context: Context | Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        max_bytes: int | None = None,
+    ) -> Request:
+        """Return the arguments of the provider's call. A body above `max_bytes` (None: the budget's) is refused."""
+        ...
+
+
+def require_size(
+    request: Request, context: Context | Sequence[Message], max_bytes: int | None
+) -> Request:
+    """Return the request if its body is within the limit; 0 is no limit, None is that of the context's own budget."""
+    if max_bytes is not None and max_bytes < 0:
+        raise InvalidOption(f"max_bytes={max_bytes} must be at least 0; use 0 for no limit")
+    own = context.budget.max_bytes if isinstance(context, Context) else 0
+    limit = own if max_bytes is None else max_bytes
+    if limit and (size := body_bytes(request.kwargs)) > limit:
+        remedy = f"session.context(to=wire.{request.provider}) builds a context that fits; or raise max_bytes"
+        raise _too_large(request, size, limit, remedy=remedy)
+    return request
+
+
+def fitted(
+    context: Context,
+    to: WireFormat,
+    *,
+    tools: Sequence[Mapping[str, object]] = (),
+    rebuild: Callable[[Budget], Context],
+) -> Context:
+    """Return the context, or a smaller one, whose body keeps to the budget's `max_bytes`; `wired` reports how.
+
+    `rebuild` makes the same context under a smaller budget.
+    """
+    budget, moved = context.budget, context.moved
+    limit = budget.max_bytes
+    request = to.request(context, tools=tools, max_bytes=0)
+    size = body_bytes(request.kwargs) if limit else 0
+    rebuilt, held_to = 0, 0
+    while size > limit:
+        remedy = (
+            "What is left cannot be left out or shortened: raise max_bytes, or send fewer tools"
+        )
+        too_large = _too_large(request, size, limit, remedy=remedy)
+        step = _SizeStep(budget, size - limit, rebuilt, too_large)
+        context, held_to = _smaller(context, step, rebuild)
+        request = to.request(context, tools=tools, max_bytes=0)
+        size = body_bytes(request.kwargs)
+        rebuilt += 1
+    context.budget, context.moved = budget, moved or context.moved
+    context.wired = Wired(request.provider, by_rule(request.changes), size, held_to, rebuilt)
+    return context
+
+
+class _SizeStep(NamedTuple):
+    budget: Budget
+    over: int
+    """Bytes by which the body is too large."""
+    rebuilt: int
+    too_large: BudgetTooSmall
+    """The error to raise where no context is smaller."""
+
+
+def _smaller(
+    context: Context, step: _SizeStep, rebuild: Callable[[Budget], Context]
+) -> tuple[Context, int]:
+    """Return a context with fewer bytes of messages, and the bytes it was held to."""
+    present = sum(map(message_bytes, context.messages)) + 1
+    least = 1
+    target = present - step.over
+    if step.rebuilt >= _EXACT_STEPS:
+        target = min(target, present * 3 // 4)
+    while True:
+        # Part of the overhead may belong to what is cut, so a smaller step is tried where the whole one is too much.
+        held_to = target if target >= least else max(least, present * 3 // 4)
+        if held_to >= present:
+            raise step.too_large
+        try:
+            return rebuild(replace(step.budget, max_bytes=held_to)), held_to
+        except BudgetTooSmall as error:
+            if error.unit != "bytes" or error.needed <= held_to:
+                raise
+            least = error.needed
+
+
+def _too_large(request: Request, size: int, limit: int, *, remedy: str) -> BudgetTooSmall:
+    parts = {name: body_bytes(value) for name, value in request.kwargs.items()}
+    parts["names and commas"] = size - sum(parts.values())
+    return BudgetTooSmall(needed=size, allowed=limit, parts=parts, unit="bytes", remedy=remedy)

@@ -1,4 +1,4 @@
-"""OpenAI's Responses items as parts, and parts as items.
+"""Convert items of OpenAI's Responses API to parts and back.
 
 The Responses API has no messages with content and calls but one flat list: messages, reasoning, calls, outputs and
 some thirty other kinds of item. What the model produced between two inputs belongs together, so a run of its items is
@@ -22,17 +22,11 @@ from turnfold.records import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    freeze,
+    thaw_object,
 )
-from turnfold.records.json_text import freeze, thaw_object
-from turnfold.wire.foreign import media_note, words_of
-from turnfold.wire.ownership import Writing
-from turnfold.wire.values import (
-    JsonObject,
-    list_at,
-    list_of,
-    object_of,
-    text_at,
-)
+from turnfold.wire.codec import Recipient, bare_content
+from turnfold.wire.values import JsonObject, list_at, list_of, object_of, text_at
 
 __all__ = (
     "answered_call",
@@ -45,24 +39,25 @@ __all__ = (
     "write_parts",
 )
 
+
 PROVIDER = "openai_responses"
 _CONTENT_ONLY = frozenset({"refusal"})
 """Unmodelled blocks that stand inside a message; every other one is an item of its own."""
 
 
 def speaker(item: JsonObject) -> str:
-    """Whose message an item is; empty for an item that is no message."""
+    """Return the role of a message item; empty for an item that is not a message."""
     return text_at(item, "role") if item.get("type") in (None, "message") else ""
 
 
 def called_id(item: JsonObject) -> str:
-    """The id of the call an item makes; empty for an item that is no call to the caller."""
+    """Return the id of the call an item makes; empty for an item that is not a call to the caller."""
     kind = text_at(item, "type")
     return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
 
 
 def answered_call(item: JsonObject) -> str:
-    """The id of the call an item answers; empty for an item that answers none."""
+    """Return the id of the call an item answers; empty for an item that answers none."""
     kind = text_at(item, "type")
     if kind == "local_shell_call_output":  # the oldest of them names its call by `id`
         return text_at(item, "call_id") or text_at(item, "id")
@@ -70,17 +65,17 @@ def answered_call(item: JsonObject) -> str:
 
 
 def is_output(item: JsonObject) -> bool:
-    """Whether the item answers a call."""
+    """Return True if the item answers a call."""
     return bool(answered_call(item))
 
 
 def is_produced(item: JsonObject) -> bool:
-    """Whether the item belongs to what the model produced."""
+    """Return True if the item belongs to what the model produced."""
     return speaker(item) in ("", "assistant") and not is_output(item)
 
 
 def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
-    """The parts of one item; `whole` keeps a call whose output came with it as one piece."""
+    """Return the parts of one item; `whole` keeps a call whose output came with it as one piece."""
     if speaker(item):
         return _read_content(item.get("content"))
     if item.get("type") == "reasoning":
@@ -90,43 +85,39 @@ def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
     return [_read_call(item)] if called_id(item) and not whole else [_opaque(item)]
 
 
-def write_parts(message: Message, writing: Writing, path: str) -> list[JsonObject]:
-    """The items of an assistant's message, or of results; what was said beside results comes after them."""
+def write_parts(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
+    """Return the items of an assistant's message, or of results; other content comes after them."""
     items: list[JsonObject] = []
     aside: list[JsonObject] = []
     for index, part in enumerate(message.parts):
         where = f"{path}.parts[{index}]"
         match part:
             case ToolCall():
-                items.append(_write_call(part, message, writing, where))
+                items.append(_write_call(part, message, recipient, where))
             case ToolResult():
-                items.append(_write_output(part, message, writing, where))
+                items.append(_write_output(part, message, recipient, where))
             case ThinkingPart():
-                items += _write_thought(part, message, writing, where)
+                items += _write_thought(part, message, recipient, where)
             case TextPart() if message.role == "assistant":
-                writing.beside(part.extra, message=message, known=frozenset(), path=where)
+                recipient.extra_fields(part.extra, message=message, known=frozenset(), path=where)
                 items.append({"role": "assistant", "content": part.text})
-            case OpaquePart() if _is_item(part) and writing.may_have(part, message):
+            case OpaquePart() if _is_item(part) and recipient.may_receive(part, message):
                 items.append(thaw_object(part.json))
             case _:
-                block = _block(part, message, writing, where)
+                block = _block(part, message, recipient, where)
                 aside += [block] if block is not None else []
     speaks = "assistant" if message.role == "assistant" else "user"
-    return [*items, *({"role": speaks, "content": _shortest([block])} for block in aside)]
+    return [*items, *({"role": speaks, "content": bare_content([block])} for block in aside)]
 
 
 def write_content(
-    parts: tuple[Part, ...], message: Message, writing: Writing, path: str
+    parts: tuple[Part, ...], message: Message, recipient: Recipient, path: str
 ) -> list[JsonObject]:
-    """The content blocks of an input message, or of a call's output."""
-    found = (_block(part, message, writing, f"{path}[{index}]") for index, part in enumerate(parts))
+    """Return the content blocks of an input message, or of a call's output."""
+    found = (
+        _block(part, message, recipient, f"{path}[{index}]") for index, part in enumerate(parts)
+    )
     return [block for block in found if block is not None]
-
-
-def _shortest(blocks: list[JsonObject]) -> object:
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-        return blocks[0]["text"]
-    return blocks
 
 
 def _read_content(content: object) -> list[Part]:
@@ -197,62 +188,58 @@ def _read_output(item: JsonObject) -> ToolResult:
     return ToolResult(call_id, tuple(part for part in parts if isinstance(part, ContentPart)))
 
 
-def _write_call(part: ToolCall, message: Message, writing: Writing, path: str) -> JsonObject:
-    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+def _write_call(part: ToolCall, message: Message, recipient: Recipient, path: str) -> JsonObject:
+    recipient.extra_fields(part.extra, message=message, known=frozenset(), path=path)
     fields: JsonObject = {"type": "function_call", "call_id": part.id, "name": part.name}
     return {**fields, "arguments": part.arguments}
 
 
-def _write_output(part: ToolResult, message: Message, writing: Writing, path: str) -> JsonObject:
+def _write_output(
+    part: ToolResult, message: Message, recipient: Recipient, path: str
+) -> JsonObject:
     if part.is_error:
-        writing.converted(path, "a failed result: there is no mark for it, its text stands")
-    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+        recipient.converted(path, "a failed result: there is no mark for it, its text stands")
+    recipient.extra_fields(part.extra, message=message, known=frozenset(), path=path)
     only = part.content[0] if len(part.content) == 1 else None
-    if isinstance(only, OpaquePart) and writing.owns(message):
+    if isinstance(only, OpaquePart) and recipient.owns(message):
         item = thaw_object(only.json)
         if answered_call(item) == part.call_id:
             return item
     fields: JsonObject = {"type": "function_call_output", "call_id": part.call_id}
-    blocks = write_content(part.content, message, writing, f"{path}.content")
-    return {**fields, "output": _shortest_output(blocks)}
-
-
-def _shortest_output(blocks: list[JsonObject]) -> object:
-    return _shortest(blocks) if blocks else ""
+    blocks = write_content(part.content, message, recipient, f"{path}.content")
+    return {**fields, "output": bare_content(blocks) if blocks else ""}
 
 
 def _write_thought(
-    part: ThinkingPart, message: Message, writing: Writing, path: str
+    part: ThinkingPart, message: Message, recipient: Recipient, path: str
 ) -> list[JsonObject]:
-    if not writing.may_have(part, message):
-        writing.left_out(path, "a thought belongs to the model that had it", part.text)
+    if not recipient.may_receive(part, message):
+        recipient.left_out(path, "a thought belongs to the model that had it", part.text)
         return []
     summary = [{"type": "summary_text", "text": part.text}] if part.text else []
     item: JsonObject = {"type": "reasoning", "summary": summary}
     return [{**item, "encrypted_content": part.signature} if part.signature else item]
 
 
-def _block(part: Part, message: Message, writing: Writing, path: str) -> JsonObject | None:
+def _text_block(text: str, message: Message) -> JsonObject:
+    return {"type": "output_text" if message.role == "assistant" else "input_text", "text": text}
+
+
+def _block(part: Part, message: Message, recipient: Recipient, path: str) -> JsonObject | None:
     match part:
         case TextPart():
-            writing.beside(part.extra, message=message, known=frozenset(), path=path)
-            kind = "output_text" if message.role == "assistant" else "input_text"
-            return {"type": kind, "text": part.text}
+            recipient.extra_fields(part.extra, message=message, known=frozenset(), path=path)
+            return _text_block(part.text, message)
         case ImagePart() | AudioPart() | FilePart():
-            return _media(part, message, writing, path)
+            return _media(part, message, recipient, path)
         case OpaquePart():
             block = thaw_object(part.json)
-            if writing.may_have(part, message) and not is_output(block):
+            if recipient.may_receive(part, message) and not is_output(block):
                 return block
-            words = words_of(block)
-            if words:
-                writing.converted(path, f"a {block.get('type')} block of another provider, as text")
-                kind = "output_text" if message.role == "assistant" else "input_text"
-                return {"type": kind, "text": words}
-            writing.left_out(path, f"a {block.get('type')} block only its own provider understands")
-            return None
+            text = recipient.foreign_text(block, path)
+            return _text_block(text, message) if text else None
         case ThinkingPart():
-            writing.left_out(path, "a thought where only content can stand", part.text)
+            recipient.left_out(path, "a thought where only content can stand", part.text)
             return None
         case ToolCall() | ToolResult():
             raise TypeError(f"{type(part).__name__} is not content")
@@ -261,7 +248,7 @@ def _block(part: Part, message: Message, writing: Writing, path: str) -> JsonObj
 
 
 def _media(
-    part: ImagePart | AudioPart | FilePart, message: Message, writing: Writing, path: str
+    part: ImagePart | AudioPart | FilePart, message: Message, recipient: Recipient, path: str
 ) -> JsonObject:
     why = ""
     url = "" if isinstance(part, AudioPart) else part.url
@@ -272,10 +259,8 @@ def _media(
     elif url.startswith("file:") and not _kept_at_openai(message):
         why = "it is a file kept at another provider"
     if why or isinstance(part, AudioPart):
-        writing.converted(path, f"not sent, a note stands for it: {why}")
-        kind = "output_text" if message.role == "assistant" else "input_text"
-        return {"type": kind, "text": media_note(part, why)}
-    writing.beside(part.extra, message=message, known=frozenset(), path=path)
+        return _text_block(recipient.media_note(part, why, path), message)
+    recipient.extra_fields(part.extra, message=message, known=frozenset(), path=path)
     match part:
         case ImagePart():
             image: JsonObject = {"type": "input_image", "detail": part.detail or "auto"}

@@ -1,4 +1,4 @@
-"""The rules of each provider that `lint` checks and `repair` restores, each with the place it is known from.
+"""The rules of each provider that `lint` checks and `repair` restores, each with its source.
 
 Providers publish part of what they refuse; the rest is known from the errors people report. A rule without a source is
 an opinion, so every fault names the document or the thread behind its rule. Rules that only some models have (a prompt
@@ -13,7 +13,17 @@ from typing import NamedTuple
 from turnfold.errors import InvalidOption
 from turnfold.wire.values import JsonObject, list_of, object_of
 
-__all__ = ("KEYS", "RULES", "Fault", "Faults", "IdRule", "Listing", "id_rule", "opened")
+__all__ = (
+    "KEYS",
+    "RULES",
+    "Fault",
+    "FaultCollector",
+    "IdRule",
+    "OpenedPayload",
+    "id_rule",
+    "open_payload",
+)
+
 
 _MESSAGES = "Anthropic API reference, Create a Message, `messages`"
 _ANTHROPIC_TOOLS = "Anthropic docs, Handle tool calls"
@@ -105,7 +115,7 @@ KEYS = {
     "openai_responses": "input",
     "gemini": "contents",
 }
-"""Where the conversation stands in each provider's payload."""
+"""The key of the conversation in each provider's payload."""
 
 
 class Fault(NamedTuple):
@@ -122,8 +132,8 @@ class Fault(NamedTuple):
         return f"{self.rule} at {self.path}: {self.detail} ({self.reference})"
 
 
-class Faults:
-    """Collects what a payload breaks."""
+class FaultCollector:
+    """Collects the faults of a payload."""
 
     __slots__ = ("_references", "found")
 
@@ -132,22 +142,21 @@ class Faults:
         self.found: list[Fault] = []
 
     def add(self, rule: str, path: str, detail: str) -> None:
-        """One more; the rule must stand in the table."""
+        """Add a fault; the rule must be in the table."""
         self.found.append(Fault(rule, path, detail, self._references[rule]))
 
 
 class IdRule(NamedTuple):
-    """What the id of a call may look like."""
+    """What the ids of calls and the names of functions may look like."""
 
     pattern: re.Pattern[str]
     longest: int
     unique: bool
-    """Whether no two calls of a request may share one."""
+    """True if no two calls of a request may share one."""
     name: re.Pattern[str]
-    """What the name of a function may look like."""
 
     def allows(self, call_id: object) -> bool:
-        """Whether the id may be sent."""
+        """Return True if the id may be sent."""
         return (
             isinstance(call_id, str)
             and len(call_id) <= self.longest
@@ -169,29 +178,29 @@ _IDS = {
 
 
 def id_rule(provider: str) -> IdRule:
-    """What ids and names the provider takes."""
+    """Return the ids and names the provider takes."""
     return _IDS[provider]
 
 
-class Listing(NamedTuple):
+class OpenedPayload(NamedTuple):
     """A payload taken apart: its conversation and the arguments around it."""
 
     items: list[object] | None
-    """None when the conversation is no list."""
+    """None when the conversation is not a list."""
     fields: JsonObject
     bare: bool
-    """Whether the payload was the list alone."""
+    """True if the payload was the list alone."""
 
 
-def opened(payload: object, provider: str) -> Listing:
-    """The conversation in a payload: the arguments of a call, or the list alone."""
+def open_payload(payload: object, provider: str) -> OpenedPayload:
+    """Return the conversation in a payload: the arguments of a call, or the list alone."""
     if provider not in KEYS:
         names = ", ".join(sorted(KEYS))
         raise InvalidOption(f"unknown provider {provider!r}: use one of {names}")
     items = list_of(payload)
     if items is not None:
-        return Listing(items, {}, bare=True)
+        return OpenedPayload(items, {}, bare=True)
     fields = object_of(payload)
     if fields is None:
-        raise InvalidOption(f"a payload is an object or a list, not {type(payload).__name__}")
-    return Listing(list_of(fields.get(KEYS[provider])), fields, bare=False)
+        raise InvalidOption(f"a payload must be an object or a list, not {type(payload).__name__}")
+    return OpenedPayload(list_of(fields.get(KEYS[provider])), fields, bare=False)

@@ -1,4 +1,4 @@
-"""Tool schemas, from the form they were written in to the form a provider asks for.
+"""Convert tool schemas from the form they were written in to the form a provider asks for.
 
 Every provider describes a function by name, description and JSON Schema, under different keys. A tool that is not a
 function (a provider's own search, shell or browser) goes only to its own provider.
@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from turnfold.wire.request import Notes
+from turnfold.wire.request import ChangeNotes
 from turnfold.wire.values import JsonObject, list_of, object_at, object_of, plain_object
 
-__all__ = ("Provider", "write_tools")
+__all__ = (
+    "Provider",
+    "write_tools",
+)
+
 
 Provider: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
 
@@ -33,9 +37,9 @@ class _Function:
 
 
 def write_tools(
-    tools: Sequence[Mapping[str, object]], provider: Provider, notes: Notes
+    tools: Sequence[Mapping[str, object]], provider: Provider, notes: ChangeNotes
 ) -> list[JsonObject]:
-    """The schemas as `provider` writes them."""
+    """Return the schemas as `provider` writes them."""
     written: list[JsonObject] = []
     declarations: list[JsonObject] = []
     for index, given in enumerate(tools):
@@ -100,9 +104,7 @@ def _function(fields: JsonObject, key: str, form: str, raw: JsonObject) -> _Func
 def _write(function: _Function, provider: Provider) -> JsonObject:
     if function.form == provider:
         return function.raw
-    about: JsonObject = {"name": function.name}
-    if function.description is not None:
-        about["description"] = function.description
+    about = _about(function)
     if provider == "anthropic":
         return {**about, "input_schema": function.schema}
     about["parameters"] = function.schema
@@ -116,14 +118,17 @@ def _write(function: _Function, provider: Provider) -> JsonObject:
 def _declaration(function: _Function) -> JsonObject:
     if function.form == "gemini":
         return function.raw
-    about: JsonObject = {"name": function.name}
-    if function.description is not None:
-        about["description"] = function.description
-    return {**about, "parametersJsonSchema": function.schema}
+    return {**_about(function), "parametersJsonSchema": function.schema}
+
+
+def _about(function: _Function) -> JsonObject:
+    if function.description is None:
+        return {"name": function.name}
+    return {"name": function.name, "description": function.description}
 
 
 def _lower_types(schema: object) -> object:
-    """Gemini's schema names types in capitals."""
+    """Return a schema with lower-case types: Gemini's are in capitals."""
     fields = object_of(schema)
     if fields is not None:
         return {

@@ -1,8 +1,8 @@
-"""Turn whatever a tool returned into one text that a model can be shown.
+"""Convert whatever a tool returned to one text that a model can be shown.
 
-A tool is foreign code: it may return what has no text (cycles, half characters, objects that cannot be printed). None
+A tool is foreign code: it may return what has no text (cycles, lone surrogates, objects that cannot be printed). None
 of that may end a run or leave a call without a result, in turnfold's own agent or under another framework, so what
-cannot be written becomes a text that begins with "error: " and says why.
+cannot be written becomes a text that begins with "error: " and gives the reason.
 """
 
 from __future__ import annotations
@@ -13,28 +13,35 @@ from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Final, cast
 
-__all__ = ("ENDING", "Outcome", "described", "encodable", "outcome_of")
+__all__ = (
+    "ENDING",
+    "ToolOutcome",
+    "described",
+    "encodable",
+    "outcome_of",
+)
+
 
 ENDING: Final = (KeyboardInterrupt, SystemExit)
 """Exceptions that end a run even when a tool, or a value it returned, raises them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """The result of one tool call, as it is logged."""
 
     text: str
     failed: bool = False
 
 
-def outcome_of(found: object) -> Outcome:
-    """What a tool returned, as text: a string as it is, anything else as JSON or as `str()` writes it."""
+def outcome_of(found: object) -> ToolOutcome:
+    """Return what a tool returned as text: a string as it is, anything else as JSON or as `str()` writes it."""
     try:
         text = _text(found)
     except ENDING:
         raise
     except BaseException as error:
-        return Outcome(
+        return ToolOutcome(
             f"error: the tool returned a value of type {_type_name(found)}, which cannot be written as text: "
             f"{described(error)}",
             failed=True,
@@ -43,16 +50,16 @@ def outcome_of(found: object) -> Outcome:
         text.encode()
     except UnicodeEncodeError as error:
         where = f"U+{ord(text[error.start]):04X} at character {error.start}"
-        return Outcome(
+        return ToolOutcome(
             f"error: the result holds a lone surrogate ({where}), which no provider takes; "
             f"with such characters escaped it is:\n{encodable(text)}",
             failed=True,
         )
-    return Outcome(text)
+    return ToolOutcome(text)
 
 
 def described(error: BaseException) -> str:
-    """An exception as text, even one whose own methods raise."""
+    """Return an exception as text, even one whose own methods raise."""
     try:
         message = encodable(str.__str__(str(error)))
     except ENDING:
@@ -63,7 +70,7 @@ def described(error: BaseException) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with lone surrogates escaped."""
+    """Return the text with lone surrogates escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -84,6 +91,6 @@ def _text(found: object) -> str:
 
 
 def _type_name(value: object) -> str:
-    """The name of a value's type, read past whatever a metaclass says."""
+    """Return the name of a value's type, read past whatever a metaclass says."""
     name = cast("object", type.__dict__["__name__"].__get__(type(value)))
     return encodable(str.__str__(cast("str", name)))

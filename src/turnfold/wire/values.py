@@ -1,18 +1,25 @@
-"""JSON values of unknown make, read without trusting them.
+"""Read JSON values of unknown origin safely, and carry values that JSON in UTF-8 cannot.
 
-Histories and responses come as dictionaries or as objects of three SDKs, and payloads to be judged may hold anything
-at all. Everything in this folder looks at such values through these few functions.
+Histories and responses come as dictionaries or as objects of three SDKs, and payloads to be linted may hold anything at
+all. Everything in this package reads such values through these few functions.
+
+A framework's message may hold NaN, infinities or lone surrogates: log probabilities are infinite, a tool reads bytes of
+another encoding, a model is cut off in the middle of an emoji. None of that is a reason to stop a run, or to keep less
+than was said. The record of such a message has the same content in characters that every store and provider takes; the
+message itself is kept beside it, byte for byte.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
+import json
+import math
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import TypeAlias, cast
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeAlias, cast
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.attributes import as_fields
-from turnfold.records.json_text import MAX_DEPTH, freeze
+from turnfold.records import MAX_DEPTH, as_fields, freeze
 
 __all__ = (
     "JsonObject",
@@ -20,44 +27,55 @@ __all__ = (
     "list_of",
     "object_at",
     "object_of",
+    "objects_of",
+    "packed",
     "plain",
     "plain_object",
     "shown",
     "text_at",
     "texts_in",
+    "unpacked",
+    "with_numbers",
+    "writable",
 )
+
 
 JsonObject: TypeAlias = dict[str, object]
 
 
 def object_of(value: object) -> JsonObject | None:
-    """The value if it is an object."""
+    """Return the value if it is an object."""
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 def list_of(value: object) -> list[object] | None:
-    """The value if it is a list."""
+    """Return the value if it is a list."""
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
+def objects_of(value: object) -> list[JsonObject]:
+    """Return the objects in the value if it is a list; none for any other value."""
+    return [fields for item in list_of(value) or () if (fields := object_of(item)) is not None]
+
+
 def object_at(fields: JsonObject, key: str) -> JsonObject:
-    """The object under a key; an empty one if there is none."""
+    """Return the object under a key; an empty one if there is none."""
     return object_of(fields.get(key)) or {}
 
 
 def list_at(fields: JsonObject, key: str) -> list[object]:
-    """The list under a key; an empty one if there is none."""
+    """Return the list under a key; an empty one if there is none."""
     return list_of(fields.get(key)) or []
 
 
 def text_at(fields: JsonObject, key: str) -> str:
-    """The text under a key; an empty one if there is none."""
+    """Return the text under a key; an empty one if there is none."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
 def texts_in(value: object) -> list[str]:
-    """Every text inside a value, keys left out."""
+    """Return every text inside a value, keys left out."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -68,12 +86,12 @@ def texts_in(value: object) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """A value as text, to say what was left out."""
+    """Return a value as text, to report what was left out."""
     return value if isinstance(value, str) else freeze(value, path="")
 
 
 def plain(value: object, path: str = "", depth: int = 0) -> object:
-    """A copy of `value` as JSON values; SDK objects become what they were read from."""
+    """Return a copy of `value` as JSON values; SDK objects become what they were read from."""
     if depth > MAX_DEPTH:
         raise InvalidRecord(f"nested deeper than {MAX_DEPTH} levels", path=path)
     if value is None or isinstance(value, str | int | float):
@@ -89,7 +107,7 @@ def plain(value: object, path: str = "", depth: int = 0) -> object:
 
 
 def plain_object(value: object, path: str = "") -> JsonObject:
-    """`plain` for what must be an object."""
+    """Return `plain` of a value that must be an object."""
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(
@@ -99,7 +117,7 @@ def plain_object(value: object, path: str = "") -> JsonObject:
 
 
 def _dumped(value: object, path: str) -> Mapping[str, object]:
-    """What a Pydantic model was read from: the fields that were set, under the names the provider gave them."""
+    """Return what a Pydantic model was read from: the fields that were set, under the provider's names."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         try:
@@ -109,3 +127,56 @@ def _dumped(value: object, path: str) -> Mapping[str, object]:
         if isinstance(found, Mapping):
             return cast("Mapping[str, object]", found)
     return as_fields(value, path)
+
+
+_Values: TypeAlias = "list[object] | tuple[object, ...] | AbstractSet[object]"
+_NAMES: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def with_numbers(written: object, given: object) -> object:
+    """Return a value as pydantic writes it for JSON, but with the numbers for which it writes null."""
+    match written, given:
+        case None, float():
+            return given
+        case dict(), Mapping():
+            fields = cast("dict[str, object]", written)
+            values = cast("Mapping[object, object]", given).values()
+            if len(values) != len(fields):
+                return fields
+            pairs = zip(fields.items(), values, strict=True)
+            return {key: with_numbers(inner, value) for (key, inner), value in pairs}
+        case list(), list() | tuple() | AbstractSet():
+            elements, values = cast("list[object]", written), cast("_Values", given)
+            if len(values) != len(elements):
+                return elements
+            return [with_numbers(*pair) for pair in zip(elements, values, strict=True)]
+        case _:
+            return written
+
+
+def writable(value: object) -> object:
+    """Return the value with what JSON cannot carry replaced: non-finite numbers by name, lone surrogates escaped."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case float() if not math.isfinite(value):
+            return _NAMES.get(value, "NaN")
+        case Mapping():
+            fields = cast("Mapping[str, object]", value)
+            return {cast("str", writable(key)): writable(inner) for key, inner in fields.items()}
+        case list():
+            return [writable(inner) for inner in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def packed(value: object) -> str:
+    """Return a value as base64 text, from which `unpacked` restores it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def unpacked(text: str) -> dict[str, object]:
+    """Return the object that was packed."""
+    written = b64decode(text).decode("utf-8", "surrogatepass")
+    return cast("dict[str, object]", json.loads(written))

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from tests.memory.importing.samples import claude_code_lines, write_lines
 from turnfold.errors import Conflict
+from turnfold.importers import Imported, import_file, loader
 from turnfold.memory import Memory
-from turnfold.memory.drive import drive
-from turnfold.memory.importing import Imported, import_file, matching
 from turnfold.records import Message, Part
-from turnfold.stores.memory_store import MemoryStore
-from turnfold.stores.protocol import Scope
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore, Scope
 from turnfold.wire import anthropic, lint
 
 SCOPE = Scope("default")
@@ -115,6 +114,6 @@ def test_an_import_that_knows_whole_answers_only_is_caught(
     def never(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(matching, "_one_answer", never)
+    monkeypatch.setattr(loader, "_same_answer", never)
     with pytest.raises(Conflict):
         test_an_answer_imported_in_its_middle_is_completed(tmp_path)

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnfold.errors import InvalidExport, NotFound
-from turnfold.memory.importing import json_stream
-from turnfold.memory.importing.json_stream import Value, opened, values
-from turnfold.memory.importing.pieces import Bad
+from turnfold.importers import UnreadableItem, json_stream
+from turnfold.importers.json_stream import Value, open_text, read_values
 
 TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],:\n 猫é\u2028'), max_size=12)
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | TEXTS
@@ -26,8 +25,8 @@ TREES = st.recursive(
 OBJECTS = st.dictionaries(TEXTS, TREES, max_size=4)
 
 
-def read(text: str) -> list[Value | Bad]:
-    return list(values(io.StringIO(text, newline="\n")))
+def read(text: str) -> list[Value | UnreadableItem]:
+    return list(read_values(io.StringIO(text, newline="\n")))
 
 
 @given(st.lists(OBJECTS, max_size=5), st.sampled_from([None, 0, 2]), st.integers(1, 40))
@@ -60,7 +59,7 @@ def test_one_object_over_many_lines_is_one_value() -> None:
 
 def test_a_bad_line_does_not_spoil_the_next() -> None:
     found = read('{"a": 1}\n{"a": \n{"a": 3}\n')
-    assert [type(each).__name__ for each in found] == ["Value", "Bad", "Value"]
+    assert [type(each).__name__ for each in found] == ["Value", "UnreadableItem", "Value"]
     assert found[1].line == 2
 
 
@@ -68,12 +67,12 @@ def test_a_bad_line_does_not_spoil_the_next() -> None:
     "text", ['[{"a": 1}, {"b": ', '[{"a": 1}', '[{"a": "unclosed', "[1, 2]", "[nonsense]"]
 )
 def test_a_list_that_was_cut_off_is_told(text: str) -> None:
-    assert isinstance(read(text)[-1], Bad)
+    assert isinstance(read(text)[-1], UnreadableItem)
 
 
 def test_depth_without_end_is_told_and_not_followed() -> None:
     found = read("[" + '{"a":' * 100_000 + "1" + "}" * 100_000 + "]")
-    assert [type(each) for each in found] == [Bad]
+    assert [type(each) for each in found] == [UnreadableItem]
     assert "deep" in str(found[0])
 
 
@@ -85,16 +84,16 @@ def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
         archive.writestr("user.json", "{}")
         archive.writestr("some/conversations.json", text)
     for name in ("plain", "packed.gz", "export.zip"):
-        with opened(tmp_path / name) as file:
-            assert [each.value for each in values(file) if isinstance(each, Value)] == [
+        with open_text(tmp_path / name) as file:
+            assert [each.value for each in read_values(file) if isinstance(each, Value)] == [
                 {"a": "猫"},
                 {"a": 2},
             ]
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("user.json", "{}")
-    with pytest.raises(InvalidExport, match="conversations"), opened(tmp_path / "other.zip"):
+    with pytest.raises(InvalidExport, match="conversations"), open_text(tmp_path / "other.zip"):
         pass
-    with pytest.raises(NotFound), opened(tmp_path / "nothing"):
+    with pytest.raises(NotFound), open_text(tmp_path / "nothing"):
         pass
 
 
@@ -103,7 +102,7 @@ def test_a_long_list_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     most = 0
 
     class Watched(json_stream._Scan):
-        def next_value(self) -> Value | Bad | None:
+        def next_value(self) -> Value | UnreadableItem | None:
             nonlocal most
             found = super().next_value()
             most = max(most, len(self._text))
@@ -111,29 +110,29 @@ def test_a_long_list_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(json_stream, "_Scan", Watched)
     text = json.dumps([{"n": n, "text": "x" * 500} for n in range(2000)])
-    assert sum(1 for _ in values(io.StringIO(text))) == 2000
+    assert sum(1 for _ in read_values(io.StringIO(text))) == 2000
     assert most < 20_000 < len(text)
 
 
 def test_an_element_that_is_no_json_does_not_spoil_the_next() -> None:
     found = read('[{"a": 1}, {"a": nothing, "b": "}"}, {"a": [3, }, ], {"a": 4}]')
     assert [each.value for each in found if isinstance(each, Value)] == [{"a": 1}, {"a": 4}]
-    assert [each.line for each in found if isinstance(each, Bad)] == [1, 1]
+    assert [each.line for each in found if isinstance(each, UnreadableItem)] == [1, 1]
 
 
 @pytest.mark.parametrize("first", ["", '{"role": "user", "content": "你好"}\n'])
 def test_a_compressed_line_without_end_is_refused_and_not_read_whole(
     first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_stream, "LONGEST_VALUE", 2 << 20)
+    monkeypatch.setattr(json_stream, "_LONGEST_VALUE", 2 << 20)
     path = tmp_path / "bomb.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.write(first + '{"x": "' + "a" * (40 << 20))
     assert path.stat().st_size < 100_000
     tracemalloc.start()
     try:
-        with opened(path) as file, pytest.raises(InvalidExport, match="2,097,152"):
-            list(values(file))
+        with open_text(path) as file, pytest.raises(InvalidExport, match="2,097,152"):
+            list(read_values(file))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -19,22 +19,22 @@ from tests.memory.importing.samples import (
 )
 from turnfold import Budget, Memory, Scope, TurnfoldError
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
-from turnfold.memory.auditing import audit
-from turnfold.memory.drive import drive
-from turnfold.memory.importing import (
-    Bad,
-    Begin,
-    Ignored,
+from turnfold.importers import (
+    ConversationStart,
+    IgnoredItem,
     Imported,
-    Said,
+    ImportedMessage,
+    UnreadableItem,
     detect,
     import_file,
     read_histories,
 )
-from turnfold.memory.importing.claude_code import claude_code_histories
-from turnfold.memory.importing.json_stream import Value
+from turnfold.importers.claude_code import claude_code_histories
+from turnfold.importers.json_stream import Value
+from turnfold.inspect import audit
 from turnfold.records import Message, OpaquePart, ThinkingPart
-from turnfold.stores.memory_store import MemoryStore
+from turnfold.runtime import drive
+from turnfold.stores import MemoryStore
 from turnfold.wire import anthropic, lint, openai_chat
 
 SCOPE = Scope("default")
@@ -49,11 +49,11 @@ def talks(path: Path, *, branches: bool = False) -> dict[str, list[Message]]:
     found: dict[str, list[Message]] = {}
     at = ""
     for piece in read_histories(path, detect(path), branches=branches):
-        assert not isinstance(piece, Bad), piece
-        if isinstance(piece, Begin):
+        assert not isinstance(piece, UnreadableItem), piece
+        if isinstance(piece, ConversationStart):
             at = piece.conversation
             found[at] = []
-        elif isinstance(piece, Said):
+        elif isinstance(piece, ImportedMessage):
             found[at].append(piece.message)
     return found
 
@@ -83,7 +83,7 @@ def test_a_chatgpt_export_gives_the_branch_on_the_screen(tmp_path: Path) -> None
 def test_branches_that_were_left_are_counted_or_imported(tmp_path: Path) -> None:
     path = write_json(tmp_path / "conversations.json", [chatgpt_talk()])
     pieces = list(read_histories(path, "chatgpt", branches=False))
-    left = [piece for piece in pieces if piece == Ignored("message on a branch that was left")]
+    left = [piece for piece in pieces if piece == IgnoredItem("message on a branch that was left")]
     assert len(left) == 2
     found = talks(path, branches=True)
     assert [message.text for message in found["talk-1~2"]][1:] == ["What is 2+3?", "5"]
@@ -131,7 +131,11 @@ def test_blocks_of_different_answers_stay_apart() -> None:
             line["message"]["id"] = f"own-{number}"
     pieces = claude_code_histories((Value(n, line) for n, line in enumerate(lines, 1)), "x")
     assert (
-        sum(isinstance(piece, Said) and piece.message.role == "assistant" for piece in pieces) == 6
+        sum(
+            isinstance(piece, ImportedMessage) and piece.message.role == "assistant"
+            for piece in pieces
+        )
+        == 6
     )
 
 
@@ -200,7 +204,7 @@ def test_a_conversation_that_went_on_here_is_left_alone(tmp_path: Path) -> None:
 def test_the_same_name_twice_in_a_file_is_told(tmp_path: Path) -> None:
     body = {"id": "twice", "messages": [{"role": "user", "content": "hello"}]}
     path = write_lines(tmp_path / "talks.jsonl", [body, body])
-    with pytest.raises(InvalidExport, match="stands on line 1 already"):
+    with pytest.raises(InvalidExport, match="is already on line 1"):
         land(MemoryStore(), path)
     done = land(MemoryStore(), path, skip_bad=True)
     assert (done.new, done.entries, done.bad_total) == (1, 1, 1)

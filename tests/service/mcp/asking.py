@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the MCP server needs the extra 'mcp'")
 
-from turnfold.service.mcp.answering import Answers, Refusal
-from turnfold.service.mcp.visiting import McpOptions
-from turnfold.service.running import ServiceOptions, make_state
-from turnfold.service.tokens import Caller, Right
+from turnfold.api import Right
+from turnfold.service import McpOptions, ServiceOptions, make_state
+from turnfold.service.auth import Caller
+from turnfold.service.mcp.protocol import McpError, McpProtocol
 
 __all__ = ("EVERYTHING", "Asking", "asking", "caller_of")
 
@@ -30,7 +30,7 @@ def caller_of(tenant: str, *rights: Right) -> Caller:
 class Asking:
     """Answers, and one loop to ask them in."""
 
-    def __init__(self, answers: Answers, runner: asyncio.Runner) -> None:
+    def __init__(self, answers: McpProtocol, runner: asyncio.Runner) -> None:
         self.answers = answers
         self._runner = runner
 
@@ -51,7 +51,7 @@ class Asking:
         """Whatever leaves, as one text: a result, or a refusal."""
         try:
             said: object = self.ask(method, params, tenant)
-        except Refusal as refusal:
+        except McpError as refusal:
             said = (refusal.code, refusal.message)
         return json.dumps(said, ensure_ascii=False).encode().decode()
 
@@ -64,6 +64,6 @@ def asking(store: str, **options: Any) -> Iterator[Asking]:
     with asyncio.Runner() as runner:
         state = make_state(service)
         try:
-            yield Asking(Answers(state, McpOptions(**options)), runner)
+            yield Asking(McpProtocol(state, McpOptions(**options)), runner)
         finally:
             runner.run(state.close())

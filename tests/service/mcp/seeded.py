@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from turnfold.memory import Memory
-from turnfold.records import ToolCall, assistant, tool, user
-from turnfold.records.snapshots import Snapshot
+from turnfold.records import Snapshot, ToolCall, assistant, tool, user
 
 __all__ = ("ODD", "SECRET", "SUMMARY", "newest_call", "seed", "store_of")
 

@@ -14,9 +14,9 @@ from tests.service.mcp.asking import Asking, asking
 from tests.service.mcp.seeded import ODD, SECRET, seed
 from turnfold.errors import StoreUnavailable
 from turnfold.memory import Memory
-from turnfold.service.mcp import answering
-from turnfold.service.mcp.addresses import Address, read_address
-from turnfold.service.mcp.answering import METHODS
+from turnfold.service.mcp import protocol as answering
+from turnfold.service.mcp.protocol import METHODS
+from turnfold.service.mcp.resources import ResourceAddress, read_address
 from turnfold.service.mcp.tools import TOOLS
 
 FIELDS = sorted({name for tool in TOOLS.values() for name in tool.arguments.__struct_fields__})
@@ -127,11 +127,11 @@ def test_no_address_cursor_or_name_makes_a_request_fail(
 )
 def test_an_address_is_read_as_it_was_written(session: str, name: str, start: int) -> None:
     for address in (
-        Address(kind="sessions", after=session),
-        Address(kind="summary", session=session, start=start),
-        Address(kind="log", session=session, after=str(start), start=start),
-        Address(kind="context", session=session, name=name, start=start),
-        Address(kind="snapshot", session=session, name="7"),
+        ResourceAddress(kind="sessions", after=session),
+        ResourceAddress(kind="summary", session=session, start=start),
+        ResourceAddress(kind="log", session=session, after=str(start), start=start),
+        ResourceAddress(kind="context", session=session, name=name, start=start),
+        ResourceAddress(kind="snapshot", session=session, name="7"),
     ):
         assert read_address(str(address)) == address
 
@@ -147,7 +147,7 @@ def test_stored_text_cannot_leave_its_fence(tmp_path_factory: pytest.TempPathFac
             found.call("recall_context", session=evil, query="widgets")["content"][0]["text"],
             found.call("search_memory", query="widgets")["content"][0]["text"],
             found.call("list_sessions")["content"][0]["text"],
-            found.read(str(Address(kind="summary", session=evil))),
+            found.read(str(ResourceAddress(kind="summary", session=evil))),
             *found.ask("prompts/get", {"name": "handoff_note", "arguments": {"session": evil}})[
                 "messages"
             ][0]["content"]["text"].split("\n\n")[1:],
@@ -188,7 +188,7 @@ def test_what_nobody_foresaw_is_told_without_its_words(
 def test_the_check_sees_an_error_that_tells_too_much(
     seeded: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "_told", str)
+    monkeypatch.setattr(answering, "_error_text", str)
     monkeypatch.setattr(type(seeded.answers.state), "memory", _raising(KeyError(CONTENT)))
     assert CONTENT in seeded.said("tools/call", {"name": "context_status", "arguments": {}})
 

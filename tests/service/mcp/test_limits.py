@@ -14,10 +14,9 @@ import pytest
 from tests.service.mcp.asking import Asking, asking
 from turnfold.errors import InvalidOption
 from turnfold.memory import Memory
-from turnfold.records import assistant, user
-from turnfold.records.snapshots import Snapshot
-from turnfold.service.limits import Limits
-from turnfold.service.mcp.visiting import McpOptions, Visit
+from turnfold.records import Snapshot, assistant, user
+from turnfold.service import Limits, McpOptions
+from turnfold.service.mcp.request import McpRequest
 
 LIMIT = 1_000
 LONG = "".join(f'第{number}行 line {number} "quoted" \\ \n' for number in range(1_500))
@@ -44,7 +43,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 
 
 def cost(asking: Asking, text: str) -> int:
-    return asking.answers.state.setting.counter.count_text(text)
+    return asking.answers.state.config.counter.count_text(text)
 
 
 @pytest.mark.parametrize(
@@ -174,11 +173,11 @@ def test_workspaces_and_prompts_are_within_the_limit(large: Asking) -> None:
 def test_the_check_sees_an_answer_that_is_too_long(
     large: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Visit, "fits", lambda *_: True)
+    monkeypatch.setattr(McpRequest, "fits", lambda *_: True)
     answer = large.call("list_sessions", limit=200)
     assert answer["isError"] is True
     assert "limit-exceeded" in answer["content"][0]["text"]
-    monkeypatch.setattr(Visit, "checked", lambda _, reply: reply)
+    monkeypatch.setattr(McpRequest, "checked", lambda _, reply: reply)
     answer = large.call("list_sessions", limit=200)
     assert cost(large, answer["content"][0]["text"]) > LIMIT
 

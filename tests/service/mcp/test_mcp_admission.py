@@ -14,13 +14,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.service.mcp.clients import ERAS, http_talk
 from tests.service.mcp.seeded import SECRET, newest_call, seed
 from tests.service.running import Running, make_tokens, running
-from turnfold.service.limits import Limits
-from turnfold.service.mcp.answering import Answers
+from turnfold.service import (
+    ExtraRoutes,
+    Limits,
+    McpOptions,
+    ServiceOptions,
+    ServiceState,
+    mcp_beside,
+)
+from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.request import McpRequest
 from turnfold.service.mcp.sdk import http_endpoint, make_server
-from turnfold.service.mcp.serving import mcp_beside
-from turnfold.service.mcp.visiting import McpOptions, Visit
-from turnfold.service.running import Beside, ServiceOptions
-from turnfold.service.state import ServiceState
 
 HEADERS = {
     "accept": "application/json, text/event-stream",
@@ -145,21 +149,21 @@ def test_the_search_for_leaks_sees_one(
 ) -> None:
     service, made, call = served
     assert leaks(service, made["own"], call), "its owner sees it: the requests do reach it"
-    monkeypatch.setattr(Visit, "memory", property(lambda visit: visit.state.memory("rival")))
+    monkeypatch.setattr(McpRequest, "memory", property(lambda visit: visit.state.memory("rival")))
     assert len(leaks(service, made["other"], call)) > 10
 
 
 def test_mounted_without_the_gate_it_answers_nobody(tmp_path: Path) -> None:
-    def unguarded(state: ServiceState) -> Beside:
+    def unguarded(state: ServiceState) -> ExtraRoutes:
         endpoint, entered = http_endpoint(
-            make_server(Answers(state, McpOptions()), None), body=100_000
+            make_server(McpProtocol(state, McpOptions()), None), body=100_000
         )
-        return Beside(mounts=(Route("/mcp", _App(endpoint)),), running=(entered,))
+        return ExtraRoutes(mounts=(Route("/mcp", _App(endpoint)),), running=(entered,))
 
     with running(ServiceOptions(store=seed(tmp_path)), besides=[unguarded]) as service:
         for method, params in every_request("x"):
             answer = ask(service, "", method, params)
-            assert answer.json()["error"]["message"].endswith("did not come through the gate")
+            assert answer.json()["error"]["message"].endswith("was not authorized")
 
 
 class _App:
@@ -183,7 +187,7 @@ def test_reading_takes_one_right_and_writing_the_other(
         answer = ask(service, made["looks"], "tools/call", {"name": tool, "arguments": given})
         result = answer.json()["result"]
         assert result["isError"] is True
-        assert "access-denied: this takes the right 'write'" in result["content"][0]["text"]
+        assert "access-denied: the right 'write' is required" in result["content"][0]["text"]
     kept = ask(service, made["own"], "tools/call", {"name": "list_sessions", "arguments": {}})
     names = [each["session"] for each in kept.json()["result"]["structuredContent"]["sessions"]]
     assert names == sorted(OF_RIVAL)

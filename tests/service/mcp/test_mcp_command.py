@@ -18,7 +18,7 @@ from tests.service.mcp.seeded import SECRET, seed
 from tests.service.running import ServiceProcess, make_tokens
 from turnfold.cli.app import app
 from turnfold.memory import Memory
-from turnfold.service.running import _listen
+from turnfold.service.server import _listen
 
 
 def test_the_tenant_and_the_session_are_those_it_was_started_with(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_the_tenant_and_the_session_are_those_it_was_started_with(tmp_path: Path
         async with stdio_talk(ERAS[-1], *words, "--max-tokens", "1000") as talk:
             found = await talk.call("recall_context", query="parcel")
             assert (found["session"], SECRET in found["text"]) == ("rivals-own", True)
-            assert "more than the 1,000" in await talk.refused(
+            assert "limit of this server, 1,000" in await talk.refused(
                 "recall_context", query="x", max_tokens=1001
             )
             await talk.call("remember", text="kept by the rival")
@@ -59,7 +59,7 @@ def test_the_service_answers_mcp_where_it_is_asked_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--http", "--host", "0.0.0.0"), "anybody could read and erase"),  # noqa: S104 (refused)
+        (("--http", "--host", "0.0.0.0"), "anybody could read and delete"),  # noqa: S104 (refused)
         (("--tokens-file", "tokens.json"), "add --http"),
         (("--allow-host", "x"), "add --http"),
         (("--max-tokens", "10"), "at least 1,000"),

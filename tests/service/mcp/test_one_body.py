@@ -202,7 +202,7 @@ async def what_is_wrong_is_told(talk: Talk) -> None:
     assert "give query" in await talk.refused("recall_context", session="talk")
     two = {"query": "parcel", "turn_numbers": [1]}
     assert "ask in one way" in await talk.refused("recall_context", session="talk", **two)
-    assert "more than the 4,000" in await talk.refused(
+    assert "limit of this server, 4,000" in await talk.refused(
         "recall_context", session="talk", query="x", max_tokens=4001
     )
     assert "text is empty" in await talk.refused("remember", text="  \n")

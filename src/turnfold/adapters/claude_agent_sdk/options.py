@@ -1,4 +1,4 @@
-"""Memory for the Claude Agent SDK in one line: the user's own options, with turnfold's added to them.
+"""Memory for the Claude Agent SDK in one line: the user's own options, with turnfold's added.
 
 Nothing of the user's is replaced: hooks are put behind theirs, the server beside theirs, and a store is only set where
 there is none. What would have to be replaced is refused.
@@ -23,17 +23,21 @@ from claude_agent_sdk import (
 from turnfold.adapters.claude_agent_sdk.hooks import SessionHooks
 from turnfold.adapters.claude_agent_sdk.session_store import TurnfoldSessionStore
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncMemory, Memory
-from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule
+from turnfold.memory import RECALL_CONTEXT, AsyncMemory, Memory, RecallTool
 
-__all__ = ("RECALL_TOOL", "resuming_options", "turnfold_options")
+__all__ = (
+    "RECALL_TOOL",
+    "resuming_options",
+    "turnfold_options",
+)
+
 
 SERVER: Final = "turnfold"
 RECALL_TOOL: Final = f"mcp__{SERVER}__{RECALL_CONTEXT}"
-"""What the model calls the tool."""
+"""The name by which the model calls the tool."""
 _NAMES = UUID("8c0f6a52-3d0b-5a6e-9c55-6f2f2f6c7a11")
-"""Makes the id of an SDK session out of the name of a conversation."""
+"""UUID namespace that maps the name of a conversation to the id of an SDK session."""
 
 
 def turnfold_options(
@@ -44,26 +48,26 @@ def turnfold_options(
     recall_tokens: int = 2000,
     findings: Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
-    """Options with this conversation's memory: hooks, the tool `recall_context`, transcripts in the memory's store.
+    """Return options with this conversation's memory: hooks, the tool `recall_context`, transcripts in its store.
 
-    `findings` are the rules by which results of tools are remembered.
+    `findings` are the rules by which tool results are remembered.
     """
     awaiting = memory.awaiting if isinstance(memory, Memory) else memory
-    given = options or ClaudeAgentOptions()
-    servers = given.mcp_servers
+    own_options = options or ClaudeAgentOptions()
+    servers = own_options.mcp_servers
     if not isinstance(servers, dict):
         raise InvalidOption(
-            f"mcp_servers={servers!r} is a file or text that nothing can be added to; give a dictionary of servers"
+            f"mcp_servers={servers!r} must be a dictionary of servers, so that turnfold's can be added"
         )
     if SERVER in servers:
         raise InvalidOption(f"mcp_servers has a server named {SERVER!r} already; rename it")
     recall = RecallTool(awaiting.session(conversation), max_tokens=recall_tokens)
     return replace(
-        given,
+        own_options,
         mcp_servers={**servers, SERVER: _server(recall)},
-        allowed_tools=[*given.allowed_tools, RECALL_TOOL],
-        hooks=_with_hooks(given, awaiting, conversation, findings),
-        session_store=given.session_store or TurnfoldSessionStore(awaiting),
+        allowed_tools=[*own_options.allowed_tools, RECALL_TOOL],
+        hooks=_merged_hooks(own_options, awaiting, conversation, findings),
+        session_store=own_options.session_store or TurnfoldSessionStore(awaiting),
     )
 
 
@@ -75,26 +79,28 @@ async def resuming_options(
     recall_tokens: int = 2000,
     findings: Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
-    """The same, going on with the SDK session of this conversation: resumed from the store where it has one.
+    """Return the same options, continuing the SDK session of this conversation where the store has one.
 
     Works from any machine that reaches the store; the working directory must be the same, because the SDK keeps its
     sessions by it.
     """
-    given = options or ClaudeAgentOptions()
-    if given.resume or given.session_id or given.continue_conversation:
+    own_options = options or ClaudeAgentOptions()
+    if own_options.resume or own_options.session_id or own_options.continue_conversation:
         raise InvalidOption(
-            "resume, session_id and continue_conversation name a session; the conversation names it here"
+            "resume, session_id and continue_conversation must not be set: the conversation names the session here"
         )
-    made = turnfold_options(
-        memory, conversation, given, recall_tokens=recall_tokens, findings=findings
+    prepared = turnfold_options(
+        memory, conversation, own_options, recall_tokens=recall_tokens, findings=findings
     )
     session_id = str(uuid5(_NAMES, conversation))
-    store = made.session_store
+    store = prepared.session_store
     if store is None:  # turnfold_options set one
         raise InvalidOption("there is no session store to resume from")
-    project = project_key_for_directory(str(given.cwd or Path.cwd()))
+    project = project_key_for_directory(str(own_options.cwd or Path.cwd()))
     known = await store.load({"project_key": project, "session_id": session_id})
-    return replace(made, resume=session_id) if known else replace(made, session_id=session_id)
+    return (
+        replace(prepared, resume=session_id) if known else replace(prepared, session_id=session_id)
+    )
 
 
 def _server(recall: RecallTool) -> object:
@@ -103,21 +109,21 @@ def _server(recall: RecallTool) -> object:
         content = [{"type": "text", "text": text}]
         return {"content": content, "is_error": text.startswith("error:")}
 
-    made = tool(RECALL_CONTEXT, recall.description, recall.parameters)(call)
-    return create_sdk_mcp_server(SERVER, tools=[made])
+    prepared = tool(RECALL_CONTEXT, recall.description, recall.parameters)(call)
+    return create_sdk_mcp_server(SERVER, tools=[prepared])
 
 
-def _with_hooks(
-    given: ClaudeAgentOptions,
+def _merged_hooks(
+    own_options: ClaudeAgentOptions,
     memory: AsyncMemory,
     conversation: str,
     findings: Sequence[FindingRule],
 ) -> dict[str, list[HookMatcher]]:
-    ours = SessionHooks(
+    hooks = SessionHooks(
         memory, conversation, findings=findings, unlogged=frozenset({RECALL_TOOL})
     ).by_event()
-    theirs = cast("dict[str, list[HookMatcher]]", given.hooks or {})
-    together = {event: list(matchers) for event, matchers in theirs.items()}
-    for event, hook in ours.items():
-        together.setdefault(event, []).append(HookMatcher(hooks=[hook]))
-    return together
+    theirs = cast("dict[str, list[HookMatcher]]", own_options.hooks or {})
+    merged = {event: list(matchers) for event, matchers in theirs.items()}
+    for event, hook in hooks.items():
+        merged.setdefault(event, []).append(HookMatcher(hooks=[hook]))
+    return merged

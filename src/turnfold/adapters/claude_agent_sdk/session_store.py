@@ -1,18 +1,16 @@
 """The Claude Agent SDK's `SessionStore` on any turnfold store: transcripts that can be resumed from it alone.
 
-A transcript is a log of its own: its lines are entries, a line's `uuid` is its client id, so that a batch sent again
-is stored once and lines keep the order they were written in. One small document per transcript says where that log is
-and carries the SDK's running summary with the place up to which it was made; both change by compare-and-swap. Lines
-are never looked into.
+A transcript is a log of its own: its lines are entries, and a line's `uuid` is its client id, so that a batch sent
+again is stored once and lines keep their order. One small document per transcript names that log and holds the SDK's
+running summary with the line up to which it was made; it changes by compare-and-swap. The content of lines is never
+read.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Final, cast
 from uuid import uuid4
 
@@ -27,33 +25,32 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
+from turnfold.adapters._common import all_documents, is_home, new_home, short_name
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
-from turnfold.records import Document, Message, NewEntry, OpaquePart
-from turnfold.records.json_text import freeze, thaw_object
+from turnfold.records import Document, Message, NewEntry, OpaquePart, freeze, thaw_object
 
 __all__ = ("TurnfoldSessionStore",)
+
 
 _TRANSCRIPT: Final = "claude-transcript"
 _PROVIDER: Final = "claude_agent_sdk"
 _PAGE = 500
-_UNIQUE = re.compile("[0-9a-f]{32}")
+
 _TRIES = 16
-"""Contests with other writers that one append may lose."""
-_LONGEST = 200
-"""Characters of a name that are used as they are; a longer one is named by its digest."""
+"""Times other writers may be first for one append."""
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """Where a transcript is kept, and what is known of it without reading it."""
+class _TranscriptPlace(msgspec.Struct, frozen=True):
+    """Where a transcript is stored, and what is known of it without reading it."""
 
     session_id: str
     home: str
     subpath: str = ""
     modified: int = 0
-    """Milliseconds since 1970 when a line was stored last."""
+    """Time of the last stored line, in milliseconds since 1970."""
     upto: int = 0
-    """The last line that `summary` speaks of."""
+    """The last line that `summary` covers."""
     summary: dict[str, object] | None = None
 
 
@@ -76,21 +73,21 @@ class TurnfoldSessionStore(SessionStore):
                 continue
             try:
                 await self._write(place.home, entries)
-                await self._summarise(key)
+                await self._update_summary(key)
             except (Conflict, IdReused, ConversationDeleted):
-                continue  # another writer was first, or the transcript was just deleted: look again
+                continue  # another writer was first, or the transcript was just deleted: try again
             return
         raise Conflict(
             f"session {key['session_id']!r}: {_TRIES} other writers were first; append again"
         )
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Every line of a transcript, in order; None for one that was never written."""
+        """Return every line of a transcript, in order; None for one that was never written."""
         place, _ = await self._find(key)
         return (await self._lines(place.home, after=0) or None) if place else None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The sessions of a project and when each was written last."""
+        """Return the sessions of a project and when each was last written."""
         return [
             {"session_id": place.session_id, "mtime": place.modified}
             for place in await self._places(project_key)
@@ -98,7 +95,7 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's own running summary of each session of a project."""
+        """Return the SDK's own running summary of each session of a project."""
         return [
             {**cast("SessionSummaryEntry", place.summary), "mtime": place.modified}
             for place in await self._places(project_key)
@@ -115,13 +112,13 @@ class TurnfoldSessionStore(SessionStore):
                 await self._store.delete(self._scope, place.home)
                 await self._store.drop_document(
                     self._scope,
-                    self._shelf(project),
+                    self._index(project),
                     _TRANSCRIPT,
-                    _name_of(place.session_id, place.subpath),
+                    _transcript_key(place.session_id, place.subpath),
                 )
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths under a session."""
+        """Return the subpaths under a session."""
         return [
             place.subpath
             for place in await self._places(key["project_key"])
@@ -133,8 +130,8 @@ class TurnfoldSessionStore(SessionStore):
         new: dict[str, NewEntry] = {}
         for entry in entries:
             uuid = entry.get("uuid")
-            # A line without a uuid is never a repetition; it needs a name all the same, as the others have one.
-            client_id = f"uuid:{_short(uuid)}" if uuid else f"line:{uuid4().hex}"
+            # A line without a uuid is never a repetition; it needs an id all the same, as the others have one.
+            client_id = f"uuid:{short_name(uuid)}" if uuid else f"line:{uuid4().hex}"
             new.setdefault(client_id, NewEntry(_record(entry), client_id))
         found = await self._store.find(self._scope, home, list(new))
         known = {entry.client_id for entry in found}
@@ -142,8 +139,8 @@ class TurnfoldSessionStore(SessionStore):
         if unknown:
             await self._store.append(self._scope, home, unknown)
 
-    async def _summarise(self, key: SessionKey) -> None:
-        """Carry the summary on over the lines it does not speak of yet."""
+    async def _update_summary(self, key: SessionKey) -> None:
+        """Extend the summary over the lines it does not cover yet."""
         for _ in range(_TRIES):
             place, version = await self._find(key)
             if place is None:
@@ -157,71 +154,67 @@ class TurnfoldSessionStore(SessionStore):
                 previous = cast("SessionSummaryEntry | None", summary)
                 summary = cast("dict[str, object]", fold_session_summary(previous, key, lines))
             modified = max(time.time_ns() // 1_000_000, place.modified + 1)
-            told = msgspec.structs.replace(place, summary=summary, upto=head.seq, modified=modified)
+            updated = msgspec.structs.replace(
+                place, summary=summary, upto=head.seq, modified=modified
+            )
             try:
-                await self._put(key["project_key"], told, expect=version)
+                await self._put(key["project_key"], updated, expect=version)
             except Conflict:
                 continue
             return
 
     async def _register(self, key: SessionKey) -> None:
-        """Give a transcript a place that never was another's, even one of the same name that was deleted."""
-        home = f"{self._home_prefix(key['session_id'])}{uuid4().hex}"
+        """Give a transcript a home that was never used before, not even by a deleted one of the same name."""
+        home = new_home(self._home_prefix(key["session_id"]))
         subpath = key.get("subpath", "")
         if "subpath" in key and not subpath:
-            raise InvalidOption("subpath='' names nothing: leave it out for the main transcript")
-        place = _Place(session_id=key["session_id"], home=home, subpath=subpath)
+            raise InvalidOption("subpath='' is empty: leave it out for the main transcript")
+        place = _TranscriptPlace(session_id=key["session_id"], home=home, subpath=subpath)
         try:
             await self._put(key["project_key"], place, expect=0)
         except Conflict:
             return  # another writer gave it one
 
-    async def _find(self, key: SessionKey) -> tuple[_Place | None, int]:
+    async def _find(self, key: SessionKey) -> tuple[_TranscriptPlace | None, int]:
         document = await self._store.get_document(
             self._scope,
-            self._shelf(key["project_key"]),
+            self._index(key["project_key"]),
             _TRANSCRIPT,
-            _name_of(key["session_id"], key.get("subpath", "")),
+            _transcript_key(key["session_id"], key.get("subpath", "")),
         )
         if document is None:
             return None, 0
         return self._place(document), document.version
 
-    async def _places(self, project_key: str) -> list[_Place]:
-        found: list[_Place] = []
-        after = ""
-        while page := await self._store.documents(
-            self._scope, self._shelf(project_key), _TRANSCRIPT, after=after, limit=_PAGE
-        ):
-            found += [self._place(document) for document in page]
-            after = page[-1].key
-        return found
+    async def _places(self, project_key: str) -> list[_TranscriptPlace]:
+        index = self._index(project_key)
+        documents = await all_documents(self._store, self._scope, index, _TRANSCRIPT)
+        return [self._place(document) for document in documents]
 
-    def _place(self, document: Document) -> _Place:
-        """What a document says, if it speaks of a home of its own session: that is erased on its word."""
+    def _place(self, document: Document) -> _TranscriptPlace:
+        """Decode the place of a transcript; refuse a home that is not its own, because it is erased on its word."""
         try:
-            place = msgspec.json.decode(document.body, type=_Place)
+            place = msgspec.json.decode(document.body, type=_TranscriptPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(f"not a stored transcript: {error}", path=document.key) from None
-        home = self._home_prefix(place.session_id)
-        if _name_of(place.session_id, place.subpath) != document.key or not (
-            place.home.startswith(home) and _UNIQUE.fullmatch(place.home, len(home))
+        if _transcript_key(place.session_id, place.subpath) != document.key or not is_home(
+            place.home, self._home_prefix(place.session_id)
         ):
             raise InvalidRecord(
-                f"it is said to be kept in {place.home[:200]!r}, which is no home of this session",
+                f"it names {place.home[:200]!r} as its home, which does not belong to this session",
                 path=document.key,
                 remedy="Restore the store from a backup, or erase the document",
             )
         return place
 
     def _home_prefix(self, session_id: str) -> str:
-        return f"{self._name}:{_short(session_id)}:"
+        return f"{self._name}:{short_name(session_id)}:"
 
-    async def _put(self, project_key: str, place: _Place, *, expect: int) -> None:
-        name = _name_of(place.session_id, place.subpath)
+    async def _put(self, project_key: str, place: _TranscriptPlace, *, expect: int) -> None:
+        name = _transcript_key(place.session_id, place.subpath)
         document = Document(_TRANSCRIPT, name, msgspec.json.encode(place), 0)
         await self._store.put_document(
-            self._scope, self._shelf(project_key), document, expect=expect
+            self._scope, self._index(project_key), document, expect=expect
         )
 
     async def _lines(self, home: str, *, after: int) -> list[SessionStoreEntry]:
@@ -231,22 +224,18 @@ class TurnfoldSessionStore(SessionStore):
             after = page[-1].seq
         return found
 
-    def _shelf(self, project_key: str) -> str:
-        return f"{self._name}:project:{_short(project_key)}"
+    def _index(self, project_key: str) -> str:
+        return f"{self._name}:project:{short_name(project_key)}"
 
 
-def _name_of(session_id: str, subpath: str) -> str:
-    return f"{_short(session_id)}\x1f{_short(subpath)}" if subpath else _short(session_id)
-
-
-def _short(name: str) -> str:
-    if len(name) <= _LONGEST and name.isprintable():
-        return name
-    return f"digest:{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+def _transcript_key(session_id: str, subpath: str) -> str:
+    return (
+        f"{short_name(session_id)}\x1f{short_name(subpath)}" if subpath else short_name(session_id)
+    )
 
 
 def _record(entry: SessionStoreEntry) -> Message:
-    """A line as it is kept: as JSON; where turnfold's JSON could not carry it (a lone surrogate), as its text."""
+    """Return a line as a record: as JSON, or as JSON text where turnfold's JSON cannot carry it (a lone surrogate)."""
     try:
         text = freeze({"line": entry}, path="entry")
     except InvalidRecord:
@@ -257,12 +246,12 @@ def _record(entry: SessionStoreEntry) -> Message:
 def _line(record: Message) -> SessionStoreEntry:
     part = record.parts[0]
     if not isinstance(part, OpaquePart) or part.provider != _PROVIDER:
-        raise InvalidRecord(f"a {type(part).__name__} where a line of a transcript should be")
+        raise InvalidRecord(f"a {type(part).__name__} in place of a transcript line")
     kept = thaw_object(part.json)
     try:
         line = kept["line"] if "line" in kept else json.loads(str(kept["text"]))
     except (ValueError, LookupError, RecursionError) as error:
-        raise InvalidRecord(f"not a stored line of a transcript: {error}") from None
+        raise InvalidRecord(f"not a stored transcript line: {error}") from None
     if not isinstance(line, dict):
-        raise InvalidRecord(f"a line of a transcript that is a {type(line).__name__}")
+        raise InvalidRecord(f"a transcript line is a {type(line).__name__}, not an object")
     return cast("SessionStoreEntry", line)

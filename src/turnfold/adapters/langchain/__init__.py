@@ -14,10 +14,9 @@ except ImportError as missing:
         package="langchain", extra="langchain", purpose="the LangChain adapter"
     ) from missing
 
-from turnfold.adapters.langchain.checkpoints import TurnfoldSaver
+from turnfold.adapters.langchain.checkpoints.saver import TurnfoldSaver
+from turnfold.adapters.langchain.messages import langchain_messages, record_of
 from turnfold.adapters.langchain.middleware import TurnfoldMiddleware, turnfold_middleware
-from turnfold.adapters.langchain.recording import record_of
-from turnfold.adapters.langchain.restoring import langchain_messages
 
 __all__ = (
     "TurnfoldMiddleware",

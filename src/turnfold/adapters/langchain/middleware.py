@@ -1,14 +1,14 @@
-"""The middleware an agent of LangChain is given: memory in one line.
+"""Memory for a LangChain agent in one line, as a middleware.
 
-It shapes the request and watches the run; the state of the graph keeps every message. What is said is in the log before
-a model is asked and before a tool runs. A model's answer is stored when it is acted on, not when it arrives, because
-other middleware (a human who edits a call, a filter) may change it until then.
+It shapes the request and watches the run; the graph's state keeps every message. Messages are in the log before a model
+is called and before a tool runs. A model's answer is stored when it is acted on, not when it arrives, because other
+middleware (a human who edits a call, a filter) may change it until then.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain.agents.middleware.types import (
@@ -21,24 +21,136 @@ from langchain.agents.middleware.types import (
     ToolCallRequest,
 )
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import ToolCall as LangChainCall
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from turnfold.adapters.langchain.talk import Talk
-from turnfold.adapters.langchain.waiting import Waiting
+from turnfold.adapters._common import HookRunner, SizedCache, record_usage
+from turnfold.adapters.langchain.messages import call_of, record_and_shown
+from turnfold.adapters.langchain.run_log import GraphRunLog
+from turnfold.adapters.langchain.view import GraphView, history_of
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-from turnfold.recall.findings import FindingRule
+from turnfold.findings import FindingRule, served_text
+from turnfold.memory import (
+    RECALL_CONTEXT,
+    AsyncMemory,
+    AsyncSession,
+    Memory,
+    RecallTool,
+    Session,
+    recall_parameters,
+)
+from turnfold.records import ToolCall, Usage
+from turnfold.wire import writable
 
-__all__ = ("TurnfoldMiddleware", "turnfold_middleware")
+__all__ = (
+    "ConversationState",
+    "ToolRequest",
+    "TurnfoldMiddleware",
+    "turnfold_middleware",
+)
 
-_MOST_TALKS = 256
-"""Conversations whose place in the log is kept at hand."""
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """A tool call, and where the log stood when it was made."""
+
+    call: ToolCall
+    seq: int = 0
+    """0 where no rule remembers the call."""
+    served: ToolMessage | None = None
+    """The remembered answer, where there is one."""
+
+
+class ConversationState:
+    """The log, view and findings (remembered tool results) of one conversation."""
+
+    def __init__(
+        self, session: AsyncSession, *, recall: bool, findings: Sequence[FindingRule]
+    ) -> None:
+        self._session = session
+        self._log = GraphRunLog(session)
+        self._view = GraphView(session, self._log, recall)
+        self._has_rules = bool(findings)
+        if findings:
+            session.findings.use(findings)
+        self._pending: list[tuple[ToolRequest, str]] = []
+        """Findings not in the log yet; noted with the entry that shows them."""
+
+    async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
+        """Return the request as the model is to see it, and the id of the call."""
+        shaped = await self._view.shape(request)
+        await self._note_findings(request.messages)
+        return shaped
+
+    async def record_usage(self, answers: Sequence[AIMessage], call: str) -> None:
+        """Record the tokens the provider counted."""
+        for answer in answers:
+            if (usage := answer.usage_metadata) is not None:
+                cached = usage.get("input_token_details", {}).get("cache_read", 0)
+                reported = Usage(
+                    input=usage["input_tokens"], output=usage["output_tokens"], cached=cached
+                )
+                await record_usage(self._session, reported, call=call)
+
+    async def before_tool(
+        self, call: LangChainCall, messages: Sequence[BaseMessage]
+    ) -> ToolRequest:
+        """Store the messages up to the call, and look for a remembered answer."""
+        await self._log.catch_up(history_of(messages))
+        named, exact = call_of(call)
+        if not self._has_rules or not exact:
+            return ToolRequest(named)
+        findings = self._session.findings
+        seq = (await self._session.status()).entries
+        known = await findings.serve(named)
+        if known is None:
+            # Invalidated before it runs and after, however it ends: what it may change is not trusted meanwhile.
+            await findings.ran(named.name)
+            return ToolRequest(named, seq)
+        answer = ToolMessage(served_text(known), tool_call_id=named.id, name=named.name)
+        return ToolRequest(named, seq, answer)
+
+    async def after_tool(self, call: LangChainCall) -> None:
+        """Invalidate findings that the tool may have changed."""
+        if self._has_rules:
+            await self._session.findings.ran(call["name"])
+
+    def add_finding(self, tool_request: ToolRequest, result: object) -> None:
+        """Remember what a tool returned, once the log shows it."""
+        rules = self._session.findings.rules if self._has_rules else ()
+        if tool_request.seq and tool_request.call.name in rules and isinstance(result, ToolMessage):
+            _, shown = record_and_shown(result)
+            if shown.content is result.content:  # else it has no text of its own
+                self._pending.append((tool_request, str(writable(str(shown.text)))))
+
+    async def finish(self, messages: Sequence[BaseMessage]) -> None:
+        """Store what a run ended with."""
+        await self._log.catch_up(history_of(messages))
+        await self._note_findings(messages)
+
+    async def _note_findings(self, messages: Sequence[BaseMessage]) -> None:
+        if not self._pending:
+            return
+        shown = {
+            message.tool_call_id: self._log.seq(self._log.name(message))
+            for message in messages
+            if isinstance(message, ToolMessage)
+        }
+        while self._pending:
+            tool_request, text = self._pending.pop(0)
+            seq = shown.get(tool_request.call.id, 0)
+            await self._session.findings.note(
+                tool_request.call, text, seq=seq, asked=tool_request.seq
+            )
+
+
+_MOST_CONVERSATIONS = 256
+"""Conversations whose state is cached."""
 _State = AgentState[Any]
-_Answer = ToolMessage | Command[Any]
+_ToolAnswer = ToolMessage | Command[Any]
 
 
 def turnfold_middleware(
@@ -51,8 +163,8 @@ def turnfold_middleware(
     """Memory for `create_agent(model, tools, middleware=[turnfold_middleware(memory)])`.
 
     A session is the conversation of every run; a memory gives each run the conversation that the `thread_id` of its
-    config names. `recall` brings back what was folded and matches the user's words, and offers the tool
-    `recall_context` (`recall_tokens` at most). `findings` are the rules by which results of tools are remembered.
+    config names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
+    `recall_context` (`recall_tokens` at most). `findings` are the rules by which tool results are remembered.
 
     A `Memory` or `Session` serves `invoke` and `ainvoke`, an `AsyncMemory` or `AsyncSession` `ainvoke`.
     """
@@ -60,7 +172,7 @@ def turnfold_middleware(
 
 
 class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
-    """A run's messages in a session's log, and the session's context in front of its model."""
+    """Stores a run's messages in a session's log, and gives its model the session's context."""
 
     def __init__(
         self,
@@ -72,23 +184,25 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     ) -> None:
         super().__init__()
         blocking = isinstance(memory, Memory | Session)
-        self._waiting = Waiting(blocking=blocking, what="turnfold_middleware")
+        self._runner = HookRunner(blocking=blocking, owner="turnfold_middleware")
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
         self._recall = recall
         self._recall_tokens = recall_tokens
         self._findings = tuple(findings)
-        self._talks: OrderedDict[str, Talk] = OrderedDict()
+        self._conversations: SizedCache[str, ConversationState] = SizedCache(
+            limit=_MOST_CONVERSATIONS
+        )
         parameters = recall_parameters(max_tokens=recall_tokens)
         self.tools: Sequence[BaseTool] = (self._recall_tool(parameters),) if recall else ()
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Store what is new, show the model the session's context, and note what the provider counted."""
-        talk = self._talk()
-        shaped, call = self._waiting.now(talk.shape(request))
+        """Store new messages, show the model the session's context, and record the usage."""
+        conversation = self._conversation()
+        shaped, call = self._runner.block_on(conversation.shape(request))
         response = handler(shaped)
-        self._waiting.now(talk.used(_answers(response), call))
+        self._runner.block_on(conversation.record_usage(_answers(response), call))
         return response
 
     async def awrap_model_call(
@@ -96,64 +210,63 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelCallResult[Any]:
-        """Store what is new, show the model the session's context, and note what the provider counted."""
-        talk = self._talk()
-        shaped, call = await self._waiting.soon(talk.shape(request))
+        """Store new messages, show the model the session's context, and record the usage."""
+        conversation = self._conversation()
+        shaped, call = await self._runner.run(conversation.shape(request))
         response = await handler(shaped)
-        await self._waiting.soon(talk.used(_answers(response), call))
+        await self._runner.run(conversation.record_usage(_answers(response), call))
         return response
 
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _Answer]
-    ) -> _Answer:
-        """Store the call before the tool runs; remember what it found, or give it again, as the rules say."""
-        talk = self._talk()
-        asked = self._waiting.now(talk.before_tool(request.tool_call, _messages(request.state)))
-        if asked.served is not None:
-            return asked.served
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolAnswer]
+    ) -> _ToolAnswer:
+        """Store the call before the tool runs; remember its result, or serve a remembered one, as the rules say."""
+        conversation = self._conversation()
+        tool_request = self._runner.block_on(
+            conversation.before_tool(request.tool_call, _messages(request.state))
+        )
+        if tool_request.served is not None:
+            return tool_request.served
         try:
             result = handler(request)
         finally:
-            self._waiting.now(talk.after_tool(request.tool_call))
-        talk.found(asked, result)
+            self._runner.block_on(conversation.after_tool(request.tool_call))
+        conversation.add_finding(tool_request, result)
         return result
 
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_Answer]]
-    ) -> _Answer:
-        """Store the call before the tool runs; remember what it found, or give it again, as the rules say."""
-        talk = self._talk()
-        asked = await self._waiting.soon(
-            talk.before_tool(request.tool_call, _messages(request.state))
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_ToolAnswer]]
+    ) -> _ToolAnswer:
+        """Store the call before the tool runs; remember its result, or serve a remembered one, as the rules say."""
+        conversation = self._conversation()
+        tool_request = await self._runner.run(
+            conversation.before_tool(request.tool_call, _messages(request.state))
         )
-        if asked.served is not None:
-            return asked.served
+        if tool_request.served is not None:
+            return tool_request.served
         try:
             result = await handler(request)
         finally:
-            await self._waiting.soon(talk.after_tool(request.tool_call))
-        talk.found(asked, result)
+            await self._runner.run(conversation.after_tool(request.tool_call))
+        conversation.add_finding(tool_request, result)
         return result
 
     def after_agent(self, state: _State, runtime: Runtime[Any]) -> None:
         """Store the answer."""
         del runtime
-        self._waiting.now(self._talk().finish(_messages(state)))
+        self._runner.block_on(self._conversation().finish(_messages(state)))
 
     async def aafter_agent(self, state: _State, runtime: Runtime[Any]) -> None:
         """Store the answer."""
         del runtime
-        await self._waiting.soon(self._talk().finish(_messages(state)))
+        await self._runner.run(self._conversation().finish(_messages(state)))
 
-    def _talk(self) -> Talk:
+    def _conversation(self) -> ConversationState:
         session = self._session()
-        known = self._talks.get(session.id)
+        known = self._conversations.get(session.id)
         if known is None:
-            known = Talk(session, recall=self._recall, findings=self._findings)
-            self._talks[session.id] = known
-            while len(self._talks) > _MOST_TALKS:
-                self._talks.popitem(last=False)
-        self._talks.move_to_end(session.id)
+            known = ConversationState(session, recall=self._recall, findings=self._findings)
+            self._conversations.put(session.id, known)
         return known
 
     def _session(self) -> AsyncSession:
@@ -165,36 +278,34 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
             thread = None
         if thread is None:
             raise InvalidOption(
-                "the run names no thread: invoke(..., {'configurable': {'thread_id': ...}}), or give the middleware a "
-                "session"
+                "the run has no thread_id: call invoke(..., {'configurable': {'thread_id': ...}}), or give the "
+                "middleware a session"
             )
         return self._memory.session(str(thread))
 
     def _recall_tool(self, parameters: dict[str, object]) -> BaseTool:
-        def recall_now(**arguments: object) -> str:
+        def recall_blocking(**arguments: object) -> str:
             tool = RecallTool(self._session(), max_tokens=self._recall_tokens)
-            return self._waiting.now(tool.call(arguments))
+            return self._runner.block_on(tool.call(arguments))
 
-        async def recall_soon(**arguments: object) -> str:
+        async def recall_awaiting(**arguments: object) -> str:
             tool = RecallTool(self._session(), max_tokens=self._recall_tokens)
-            return await self._waiting.soon(tool.call(arguments))
+            return await self._runner.run(tool.call(arguments))
 
         return StructuredTool(
             name=RECALL_CONTEXT,
             description=RecallTool.description,
             args_schema=parameters,
-            func=recall_now,
-            coroutine=recall_soon,
+            func=recall_blocking,
+            coroutine=recall_awaiting,
         )
 
 
 def _messages(state: object) -> list[BaseMessage]:
-    """The messages of a state; a tool may also be given the bare list."""
-    found = (
-        cast("Mapping[str, object]", state).get("messages", [])
-        if isinstance(state, Mapping)
-        else state
-    )
+    """Return the messages of a state; a tool may also be given the bare list."""
+    found: object = state
+    if isinstance(state, Mapping):
+        found = cast("Mapping[str, object]", state).get("messages")
     return cast("list[BaseMessage]", found) if isinstance(found, list) else []
 
 

@@ -1,9 +1,9 @@
-"""A conversation's messages, kept in the session's log as a graph's state shows them.
+"""Store the messages of a graph's state in the session's log, each one once.
 
-A state shows all its messages again at every step. Each is recognised by name and stored once, whether it was said in
-this run, in one before it, or is stored by another process meanwhile. A history that a program builds by hand has other
-ids each time; it is recognised by what it says, in the order it says it. Where messages have no ids at all, the first
-that says something is the first that said it before, the second the second, and so on.
+A state shows all its messages again at every step. Each is recognised by name, whether it was said in this run or an
+earlier one, or is being stored by another process. A history that a program builds by hand has other ids each time; it
+is recognised by its content and order. Messages without any ids are matched in order: the first with some content is
+the first that was stored with it, and so on.
 """
 
 from __future__ import annotations
@@ -16,214 +16,228 @@ from typing import Final, NamedTuple
 import msgspec
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from turnfold.adapters.langchain.content import PROVIDER
-from turnfold.adapters.langchain.recording import numbered, recorded, said_again, said_digest
-from turnfold.adapters.langchain.restoring import own_of
+from turnfold.adapters.langchain.messages import (
+    PROVIDER,
+    content_digest,
+    numbered,
+    origin_of,
+    record_and_shown,
+    repeated,
+)
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.memory import AsyncSession
 from turnfold.records import Document, Entry, Message, NewEntry
 
-__all__ = ("RunLog", "newest_question")
+__all__ = ("GraphRunLog", "turn_start")
 
-_LEFT: Final = "left"
+
+_ABANDONED: Final = "left"
+"""Key of the document that names what states have abandoned."""
 _TRIES = 4
-"""Times another run may store the same messages between our looking and our writing."""
+"""Times another run may store the same messages between our read and our write."""
 _MOST = 4096
-"""Messages whose record, or whose name in a history built by hand, is remembered."""
+"""Messages whose record, or whose alias in a history built by hand, is cached."""
 _SLACK = 64
-"""Entries beyond twice its length in which a history built by hand is looked for."""
+"""Entries searched for a history built by hand, beyond twice its length."""
 
 
-class _Made(NamedTuple):
+class _Prepared(NamedTuple):
+    """A message with its record."""
+
     message: BaseMessage
-    """Kept, so that nothing else can have its identity meanwhile."""
+    """Referenced, so that no other object can get its id() meanwhile."""
     shown: BaseMessage
-    """What a model is shown for it: the message, unless a tool's answer could not be written."""
+    """What a model is shown for it: the message, unless a tool result could not be serialized."""
     record: Message
     name: str
     number: int = 1
-    """Which of the messages without an id that say the same it is."""
+    """Its number among the messages without an id that have the same content."""
 
 
-class RunLog:
-    """Stores what is said in one conversation."""
+class GraphRunLog:
+    """Stores the messages of one conversation."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._seqs: dict[str, int] = {}
-        """Name -> entry, of what is known to be stored."""
+        """Name -> seq, of entries known to be stored."""
         self._first: dict[str, int] = {}
-        """Message id -> entry of the oldest version of that message that is known."""
-        self.left: set[str] = set()
-        """Names of what the newest state that was shown had left behind; read when something may depend on it."""
-        self._left_version: int | None = None
-        """Of the document that says so; None where it was not read."""
-        self._made: dict[int, _Made] = {}
-        self._same: dict[str, str] = {}
-        """Name -> name of the entry that says the same, for a history built by hand."""
+        """Message id -> seq of the oldest known version of that message."""
+        self.abandoned: set[str] = set()
+        """Names of messages the newest shown state no longer had; loaded when something may depend on it."""
+        self._abandoned_version: int | None = None
+        """Version of the document that holds them; None where it was not read."""
+        self._prepared: dict[int, _Prepared] = {}
+        self._aliases: dict[str, str] = {}
+        """Name -> name of the entry with the same content, for a history built by hand."""
 
     async def catch_up(self, messages: Sequence[BaseMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
-        made = self._make_all(messages)
-        for left in reversed(range(_TRIES)):
-            unknown = [each for each in made if not self.seq(each.name)]
-            await self._look_for(unknown, made[: newest_question(messages)])
+        prepared = self._prepare_all(messages)
+        for tries_left in reversed(range(_TRIES)):
+            unknown = [each for each in prepared if not self.seq(each.name)]
+            await self._find_stored(unknown, prepared[: turn_start(messages)])
             new = {each.name: each for each in unknown if not self.seq(each.name)}
             if not new:
                 return
             try:
-                done = await self._session.add(
+                added = await self._session.add(
                     [NewEntry(each.record, each.name) for each in new.values()]
                 )
             except (Conflict, IdReused):
-                if not left:
+                if not tries_left:
                     raise
                 continue
             for at, each in enumerate(new.values()):
-                self._stored(each.name, each.message.id, done.first + at)
+                self._remember(each.name, each.message.id, added.first + at)
             return
 
-    async def say_again(self, messages: Sequence[BaseMessage]) -> None:
-        """Store the newest turn once more, at the end of the log: a thread that went back goes on from it."""
+    async def repeat_turn(self, messages: Sequence[BaseMessage]) -> None:
+        """Store the newest turn once more, at the end of the log: a thread that went back in time goes on from it."""
         head = (await self._session.status()).entries
-        turn = [self._make(message) for message in messages[newest_question(messages) :]]
+        turn = [self._prepare(message) for message in messages[turn_start(messages) :]]
         await self._session.add(
-            [NewEntry(said_again(each.record), f"{each.name}:again:{head}") for each in turn]
+            [NewEntry(repeated(each.record), f"{each.name}:again:{head}") for each in turn]
         )
 
     def name(self, message: BaseMessage) -> str:
-        """What a message is called in the log."""
-        name = self._make(message).name
-        return self._same.get(name, name)
+        """Return the name of a message in the log."""
+        name = self._prepare(message).name
+        return self._aliases.get(name, name)
 
     def record(self, message: BaseMessage) -> Message:
-        """The record of a message."""
-        return self._make(message).record
+        """Return the record of a message."""
+        return self._prepare(message).record
 
     def shown(self, message: BaseMessage) -> BaseMessage:
-        """What a model is shown for a message."""
-        return self._make(message).shown
+        """Return what a model is shown for a message."""
+        return self._prepare(message).shown
 
     def seq(self, name: str) -> int:
-        """The entry of this name; 0 where none is known."""
-        return self._seqs.get(self._same.get(name, name), 0)
+        """Return the seq of the entry with this name; 0 where none is known."""
+        return self._seqs.get(self._aliases.get(name, name), 0)
 
-    async def find_left(self, messages: Sequence[BaseMessage]) -> None:
-        """Read what was left behind, if anything was stored before the first of these messages."""
-        begun = min((seq for seq in map(self.first_seq, messages) if seq), default=0)
-        if begun > 1 and self._left_version is None:
-            await self._read_left()
+    async def load_abandoned(self, messages: Sequence[BaseMessage]) -> None:
+        """Load the abandoned names, if anything was stored before the first of these messages."""
+        first = min((seq for seq in map(self.first_seq, messages) if seq), default=0)
+        if first > 1 and self._abandoned_version is None:
+            await self._load_abandoned()
 
-    async def note_left(self, left: AbstractSet[str], messages: Sequence[BaseMessage]) -> None:
-        """Note what a state has left behind, and that what it has is none of it."""
-        alive = {self.name(message) for message in messages}
+    async def note_abandoned(
+        self, abandoned: AbstractSet[str], messages: Sequence[BaseMessage]
+    ) -> None:
+        """Store which messages a state has abandoned, and that none of its own are."""
+        in_state = {self.name(message) for message in messages}
         for _ in range(_TRIES):
-            if self._left_version is None and (left or self.left):
-                await self._read_left()
-            wanted = (self.left - alive) | left
-            if wanted == self.left:
+            if self._abandoned_version is None and (abandoned or self.abandoned):
+                await self._load_abandoned()
+            wanted = (self.abandoned - in_state) | abandoned
+            if wanted == self.abandoned:
                 return
             session = self._session
-            document = Document(PROVIDER, _LEFT, msgspec.json.encode(sorted(wanted)), 0)
+            document = Document(PROVIDER, _ABANDONED, msgspec.json.encode(sorted(wanted)), 0)
             try:
                 stored = await session.store.put_document(
-                    session.scope, session.id, document, expect=self._left_version or 0
+                    session.scope, session.id, document, expect=self._abandoned_version or 0
                 )
             except Conflict:
-                self._left_version = None  # another run noted something meanwhile
+                self._abandoned_version = None  # another run noted something meanwhile
                 continue
-            self.left, self._left_version = wanted, stored.document.version
+            self.abandoned, self._abandoned_version = wanted, stored.document.version
             return
-        raise Conflict(f"what {self._session.id!r} left behind: {_TRIES} other runs were first")
+        raise Conflict(
+            f"conversation {self._session.id!r}: {_TRIES} other runs noted abandoned messages first; try again"
+        )
 
-    async def _read_left(self) -> None:
+    async def _load_abandoned(self) -> None:
         session = self._session
-        document = await session.store.get_document(session.scope, session.id, PROVIDER, _LEFT)
+        document = await session.store.get_document(session.scope, session.id, PROVIDER, _ABANDONED)
         try:
             found = msgspec.json.decode(document.body, type=set[str]) if document else set[str]()
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(
-                f"not a list of names: {error}", path=f"{PROVIDER}/{_LEFT}"
+                f"not a list of names: {error}", path=f"{PROVIDER}/{_ABANDONED}"
             ) from None
-        self.left, self._left_version = found, document.version if document else 0
+        self.abandoned, self._abandoned_version = found, document.version if document else 0
 
     def first_of(self, message_id: str) -> int:
-        """The entry of the oldest known version of the message with this id; 0 where none is known."""
+        """Return the seq of the oldest known version of the message with this id; 0 where none is known."""
         return self._first.get(message_id, 0)
 
     def first_seq(self, message: BaseMessage) -> int:
-        """The entry of the oldest known version of a message; 0 where none is known."""
+        """Return the seq of the oldest known version of a message; 0 where none is known."""
         found = (self.seq(self.name(message)), self.first_of(message.id or ""))
         return min((seq for seq in found if seq), default=0)
 
-    def _make_all(self, messages: Sequence[BaseMessage]) -> list[_Made]:
-        """The records of a history. What its messages are called is kept until it is shown again."""
-        if len(self._made) > _MOST + len(messages):
-            self._made.clear()
-        said: Counter[str] = Counter()
-        made: list[_Made] = []
+    def _prepare_all(self, messages: Sequence[BaseMessage]) -> list[_Prepared]:
+        """Prepare a history, numbering messages without an id that have the same content."""
+        if len(self._prepared) > _MOST + len(messages):
+            self._prepared.clear()
+        counts: Counter[str] = Counter()
+        prepared: list[_Prepared] = []
         for at, message in enumerate(messages):
             try:
-                each = self._make(message)
+                each = self._prepare(message)
             except InvalidRecord as fault:
                 raise fault.within(f"messages[{at}]") from None
             if not message.id:
-                said[words := each.name.partition(".")[0]] += 1
-                if said[words] != each.number:
-                    each = self._make(message, said[words])
-            made.append(each)
-        return made
+                counts[base := each.name.partition(".")[0]] += 1
+                if counts[base] != each.number:
+                    each = self._prepare(message, counts[base])
+            prepared.append(each)
+        return prepared
 
-    def _make(self, message: BaseMessage, number: int = 0) -> _Made:
-        known = self._made.get(id(message))
+    def _prepare(self, message: BaseMessage, number: int = 0) -> _Prepared:
+        known = self._prepared.get(id(message))
         if known is not None and number in (0, known.number):
             return known
-        record, shown = recorded(message)
+        record, shown = record_and_shown(message)
         if number > 1:
             record = numbered(record, number)
-        own = own_of(record)
-        made = _Made(message, shown, record, own.name if own is not None else "", number or 1)
-        self._made[id(message)] = made
-        return made
+        own = origin_of(record)
+        prepared = _Prepared(
+            message, shown, record, own.name if own is not None else "", number or 1
+        )
+        self._prepared[id(message)] = prepared
+        return prepared
 
-    async def _look_for(self, unknown: Sequence[_Made], before: Sequence[_Made]) -> None:
-        """Look which messages are stored; `before` are those of earlier turns."""
+    async def _find_stored(self, unknown: Sequence[_Prepared], before: Sequence[_Prepared]) -> None:
+        """Find which messages are stored; `before` are those of earlier turns."""
         if not unknown:
             return
-        self._know(await self._session.find([each.name for each in unknown]))
+        self._remember_entries(await self._session.find([each.name for each in unknown]))
         if before and not any(self.seq(each.name) for each in before):
             await self._align(before)
 
-    async def _align(self, history: Sequence[_Made]) -> None:
-        """Recognise what was said in earlier turns by its words, from the newest on, where its ids are new."""
+    async def _align(self, history: Sequence[_Prepared]) -> None:
+        """Recognise messages of earlier turns by their content, from the newest back, where their ids are new."""
         head = (await self._session.status()).entries
         reach = 2 * len(history) + _SLACK
         entries = await self._session.history(after=max(0, head - reach), limit=reach)
-        said = [entry for entry in entries if own_of(entry.message) is not None]
-        self._know(said)
-        for old in list(self._same)[
-            :-_MOST
-        ]:  # of runs before: such a history has other names every time
-            self._same.pop(old, None)
+        candidates = [entry for entry in entries if origin_of(entry.message) is not None]
+        self._remember_entries(candidates)
+        # Of runs before: such a history has other names every time.
+        for old in list(self._aliases)[:-_MOST]:
+            self._aliases.pop(old, None)
         for each in reversed(history):
-            digest = said_digest(each.record)
-            at = next((one for one in reversed(said) if said_digest(one.message) == digest), None)
-            if at is not None:
-                self._same[each.name] = at.client_id
-                said = [entry for entry in said if entry.seq < at.seq]
+            digest = content_digest(each.record)
+            same = (one for one in reversed(candidates) if content_digest(one.message) == digest)
+            if (match := next(same, None)) is not None:
+                self._aliases[each.name] = match.client_id
+                candidates = [entry for entry in candidates if entry.seq < match.seq]
 
-    def _know(self, entries: Sequence[Entry]) -> None:
+    def _remember_entries(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            own = own_of(entry.message)
-            self._stored(entry.client_id, own.id if own is not None else None, entry.seq)
+            own = origin_of(entry.message)
+            self._remember(entry.client_id, own.id if own is not None else None, entry.seq)
 
-    def _stored(self, name: str, message_id: str | None, seq: int) -> None:
+    def _remember(self, name: str, message_id: str | None, seq: int) -> None:
         self._seqs[name] = seq
         if message_id:
             self._first[message_id] = min(seq, self._first.get(message_id, seq))
 
 
-def newest_question(messages: Sequence[BaseMessage]) -> int:
-    """Where the newest turn begins."""
+def turn_start(messages: Sequence[BaseMessage]) -> int:
+    """Return the index at which the newest turn begins."""
     at = range(len(messages))
     return next((one for one in reversed(at) if isinstance(messages[one], HumanMessage)), 0)

@@ -1,160 +1,367 @@
-"""What a model is shown of a conversation: the session's context, in LangChain's messages.
+"""Show a model the session's context in LangChain messages, as the graph's state has them.
 
-The state keeps everything; only the request is shaped. What the state shows is shown as the state has it, the very
-objects, unless it had to be shortened. The system messages are the session's system message, so that they are counted
-and shortened with everything else. What a thread has left behind (it went back in time, or a message was removed or
-changed) stays in the log and is not shown.
+The state keeps everything; only the request is shaped. Messages of the state are shown as the very objects it holds,
+unless they had to be shortened. The system messages become the session's system message, so that they are counted and
+shortened with everything else.
+
+The log keeps every version of every message; the state has one. A thread may go back in time, a message may be removed
+or changed, a step may be repeated: then the log holds messages the state has abandoned. The model must see what the
+state says, at the place where it was first said, and each call still with its answer. A state may also begin anew (a
+thread that went back to its very start, a run whose state was not kept): what was said before it is shown as the newest
+state before it said it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Any, NamedTuple, cast
 
 from langchain.agents.middleware.types import ModelRequest
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from turnfold.adapters.langchain.content import Content, JsonObject, parts_of
-from turnfold.adapters.langchain.placing import Placed
-from turnfold.adapters.langchain.restoring import messages_of, own_of
-from turnfold.adapters.langchain.run_log import RunLog
+from turnfold.adapters._common import (
+    added_messages,
+    context_with_system,
+    function_schema,
+    lost_from_window,
+    remaining_tokens,
+    set_system,
+    system_texts,
+)
+from turnfold.adapters.langchain.messages import (
+    Content,
+    JsonObject,
+    messages_of,
+    origin_of,
+    parts_of,
+)
+from turnfold.adapters.langchain.run_log import GraphRunLog, turn_start
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncSession
-from turnfold.memory.one_place import added_to
-from turnfold.memory.told_context import told_context
 from turnfold.records import TextPart
 from turnfold.window import Context, Section
-from turnfold.wire.unwritable import writable
+from turnfold.wire import writable
 
-__all__ = ("View", "history_of", "tool_schemas")
-
-
-class _Body(NamedTuple):
-    """What is shown of a context."""
-
-    messages: list[BaseMessage]
-    grown: int
-    """Tokens more than the context has, because the state has other versions of it."""
-    left: set[str]
-    """Names of what the context has and the state has left behind."""
-    lost: bool
-    """Whether the newest question of the state is behind the window, which shows one that was left instead."""
+__all__ = (
+    "GraphView",
+    "StatePlacement",
+    "history_of",
+)
 
 
 @dataclass(slots=True)
-class View:
-    """Shapes the requests of one conversation."""
+class StatePlacement:
+    """Where the messages of a state stand in a context."""
+
+    current: dict[int, BaseMessage] = field(default_factory=dict[int, BaseMessage])
+    """Index in the context -> the message as the state has it now, whichever version the log shows there."""
+    hidden: set[int] = field(default_factory=set[int])
+    """Indexes of messages that are not shown."""
+    moved: dict[int, int] = field(default_factory=dict[int, int])
+    """Index -> index of the newer version shown in its place, for messages from before the state began."""
+    abandoned: set[str] = field(default_factory=set[str])
+    """Names of messages the log has after the state's first message and the state does not."""
+    _shown: set[int] = field(default_factory=set[int])
+    _repeated: dict[int, int] = field(default_factory=dict[int, int])
+    """id() of a message -> last index at which it was stored again. A turn is repeated whole, in its order."""
+
+    @classmethod
+    def of(
+        cls, context: Context, history: Sequence[BaseMessage], log: GraphRunLog
+    ) -> StatePlacement:
+        """Find the messages of a state in a context."""
+        placed = cls()
+        placed._find_versions(context, history, log)
+        placed._find_answers(context, history)
+        placed._hide_repetitions(context, history)
+        start = placed._state_start(context, history, log)
+        placed._hide_abandoned(context, start)
+        placed._hide_abandoned_before(context, start, log)
+        placed._hide_stand_ins(context)
+        return placed
+
+    def __contains__(self, message: BaseMessage) -> bool:
+        return id(message) in self._shown
+
+    def has_lost_question(self, context: Context, history: Sequence[BaseMessage]) -> bool:
+        """Return True if the window shows an abandoned turn instead of the newest user message."""
+        question = history[turn_start(history)] if history else None
+        if not isinstance(question, HumanMessage) or question in self:
+            return False
+        return any(context.messages[at].role == "user" for at in self.hidden)
+
+    def _find_versions(
+        self, context: Context, history: Sequence[BaseMessage], log: GraphRunLog
+    ) -> None:
+        by_name = {log.name(message): message for message in history}
+        by_id = {message.id: message for message in history if message.id}
+        for at, _ in _places(context):
+            own = origin_of(context.messages[at])
+            found = (by_name.get(own.name) or by_id.get(own.id)) if own is not None else None
+            if own is not None and found is not None:
+                self.current[at] = found
+                self._shown.add(id(found))
+                if own.repeated:
+                    self._repeated[id(found)] = at
+                if own.name not in by_name:
+                    self.abandoned.add(own.name)
+
+    def _find_answers(self, context: Context, history: Sequence[BaseMessage]) -> None:
+        """Match new answers of tools that ran again; the log shows the first answer with the call."""
+        answers = _answers(history)
+        caller: BaseMessage | None = None
+        for at, _ in _places(context) if answers else ():
+            record = context.messages[at]
+            if record.calls:
+                caller = self.current.get(at)
+            for result in record.results if at not in self.current else ():
+                answer = answers.get((id(caller), result.call_id))
+                if answer is not None:
+                    self.current[at] = answer
+                    self._shown.add(id(answer))
+
+    def _hide_repetitions(self, context: Context, history: Sequence[BaseMessage]) -> None:
+        """Hide all versions of a message but the first, or but the last where its turn was repeated.
+
+        An assistant or tool message whose first version was folded (compacted) has its place in the summary: a later
+        version stored behind newer messages would stand apart from its question, its answer or its call. A user message
+        may stand there.
+        """
+        order = {id(message): number for number, message in enumerate(history)}
+        placed: set[int] = set()
+        latest = 0
+        for at, _ in _places(context):
+            current = self.current.get(at)
+            if current is None:
+                continue
+            if self._repeated.get(id(current), at) != at:
+                self.hidden.add(at)
+                continue
+            record, number = context.messages[at], order[id(current)]
+            out_of_order = record.role != "user" and number < latest
+            if id(current) in placed or out_of_order:
+                self.hidden.add(at)
+            placed.add(id(current))
+            latest = max(latest, number)
+
+    def _state_start(
+        self, context: Context, history: Sequence[BaseMessage], log: GraphRunLog
+    ) -> int:
+        """Return the seq at which the state begins: the first version of any of its messages; 0 where none is stored.
+
+        The first message may have been changed: its newest version is stored late, but the state began with the oldest,
+        and what was abandoned right after it lies between the two.
+        """
+        stored = [log.first_seq(message) for message in history]
+        shown = [seq for at, seq in _places(context) if at in self.current]
+        return min((seq for seq in (*stored, *shown) if seq > 0), default=0)
+
+    def _hide_abandoned(self, context: Context, start: int) -> None:
+        """Hide what was stored after the state's first message, at `start`, and is not in the state.
+
+        A state that is kept shows what it began with. What was stored before may be of a run whose state was not kept.
+        """
+        if not start:
+            return
+        for at, seq in _places(context):
+            own = origin_of(context.messages[at]) if at not in self.current else None
+            if own is not None and seq > start:
+                self.hidden.add(at)
+                self.abandoned.add(own.name)
+
+    def _hide_abandoned_before(self, context: Context, start: int, log: GraphRunLog) -> None:
+        """Before the state began, show one version of each message and nothing abandoned by then."""
+        versions: dict[str, list[int]] = {}
+        newest_kept: dict[str, int] = {}
+        folded: set[str] = set()
+        for at, seq in _places(context):
+            own = origin_of(context.messages[at]) if 0 < seq < start else None
+            if own is None or at in self.current:
+                continue
+            message = own.id or own.name
+            if message not in versions and 0 < log.first_of(own.id) < seq:
+                # Its place is in the summary: here it would stand behind what came after it.
+                folded.add(message)
+            versions.setdefault(message, []).append(at)
+            if own.name not in log.abandoned:
+                newest_kept[message] = at
+        for message, places in versions.items():
+            self.hidden.update(places)
+            if message in newest_kept and message not in folded:
+                self.hidden.discard(places[0])
+                if newest_kept[message] != places[0]:
+                    self.moved[places[0]] = newest_kept[message]
+        if versions:
+            self._keep_pairs(context, start)
+
+    def _keep_pairs(self, context: Context, start: int) -> None:
+        """Before the state began, show no answer without its call and no call without an answer."""
+        calls: set[str] = set()
+        answers: dict[str, int] = {}
+        for at, seq in _places(context):
+            if seq >= start:
+                continue
+            record = context.messages[self.moved.get(at, at)]
+            if at not in self.hidden:
+                calls |= {call.id for call in record.calls}
+            for result in record.results:
+                if at in self.hidden:
+                    answers.setdefault(result.call_id, at)
+                elif result.call_id not in calls:
+                    self.hidden.add(at)
+                else:
+                    calls.discard(result.call_id)
+        self.hidden -= {answers[call] for call in calls if call in answers}
+
+    def _hide_stand_ins(self, context: Context) -> None:
+        """Hide what stands for a result that never came together with its call."""
+        gone: set[str] = set()
+        for at, seq in _places(context):
+            record = context.messages[at]
+            calls = {call.id for call in record.calls}
+            gone = gone | calls if at in self.hidden else gone - calls
+            stands_in = seq < 0 and at not in self.current and origin_of(record) is None
+            if stands_in and {result.call_id for result in record.results} <= gone:
+                self.hidden.add(at)
+
+
+def _answers(history: Sequence[BaseMessage]) -> dict[tuple[int, str], ToolMessage]:
+    """Return the answers of a state by (id() of the calling message, call id), as call ids may be used twice."""
+    found: dict[tuple[int, str], ToolMessage] = {}
+    callers: dict[str, BaseMessage] = {}
+    for message in history:
+        if isinstance(message, AIMessage):
+            callers |= {call["id"] or "": message for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.tool_call_id in callers:
+            found[id(callers[message.tool_call_id]), message.tool_call_id] = message
+    return found
+
+
+def _places(context: Context) -> Iterator[tuple[int, int]]:
+    """Yield index and seq of the messages of window and newest turn; seq -1 for what only stands for an entry."""
+    _, begin, end, newest = context.ends
+    at = [*range(begin, end), *range(newest, len(context.messages))]
+    return zip(at, context.positions, strict=True)
+
+
+class _Shown(NamedTuple):
+    """The messages of a context that are shown."""
+
+    messages: list[BaseMessage]
+    extra: int
+    """Tokens more than the context has, because the state has other versions of its messages."""
+    abandoned: set[str]
+    """Names of messages the context has and the state has abandoned."""
+    question_lost: bool
+    """True if the state's newest question is behind the window, which shows an abandoned one instead."""
+
+
+@dataclass(slots=True)
+class GraphView:
+    """Shapes the model requests of one conversation."""
 
     session: AsyncSession
-    log: RunLog
+    log: GraphRunLog
     recall: bool
-    """Whether what was folded and matches the user's words is brought back."""
+    """True to bring back folded content that matches the user's words."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
-        """The request with the session's context instead of the state's messages, and the name of the call."""
+        """Return the request with the session's context instead of the state's messages, and the id of the call."""
         state = cast("list[BaseMessage]", request.state.get("messages", []))
         history = history_of(state)
         leading = cast("list[SystemMessage]", state[: len(state) - len(history)])
         system = [request.system_message] if request.system_message is not None else []
-        told = [*system, *leading]
-        texts = [text for message in told for text in _texts(message)]
-        if texts:
-            await self.session.system([{"type": "text", "text": text} for text in texts])
+        system_messages = [*system, *leading]
+        texts = [text for message in system_messages for text in _texts(message)]
+        await set_system(self.session, texts)
         await self.log.catch_up(history)
-        await self.log.find_left(history)
-        added = added_to(
+        await self.log.load_abandoned(history)
+        added = added_messages(
             state,
             request.messages,
             other="other middleware",
             remedy="let it change the state in before_model, or put it behind turnfold's middleware",
         )
-        room = self._room_beside(added)
-        context, body = await self._fitting_turn(request, history, texts, room=room)
-        await self.log.note_left(body.left, history)
-        told_now = _as_told(told, texts, context)
-        shown = cast("list[AnyMessage]", [*told_now[len(system) :], *body.messages, *added])
-        if not told and context.section(Section.SYSTEM):
-            begun = "\n\n".join(message.text for message in context.section(Section.SYSTEM))
-            shaped = request.override(messages=shown, system_message=SystemMessage(begun))
-        else:
-            kept = told_now[0] if system else None
-            shaped = request.override(messages=shown, system_message=kept)
-        return shaped, self.session.last_call
+        room = remaining_tokens(self.session, added, self._cost, other="other middleware")
+        context, body = await self._context_for_turn(request, history, texts, room=room)
+        await self.log.note_abandoned(body.abandoned, history)
+        fitted = _fitted_system(system_messages, texts, context)
+        shown = cast("list[AnyMessage]", [*fitted[len(system) :], *body.messages, *added])
+        leader = fitted[0] if system else None
+        if not system_messages and context.section(Section.SYSTEM):
+            own = "\n\n".join(message.text for message in context.section(Section.SYSTEM))
+            leader = SystemMessage(own)
+        return request.override(messages=shown, system_message=leader), self.session.last_call
 
-    async def _fitting_turn(
+    async def _context_for_turn(
         self,
         request: ModelRequest[Any],
         history: Sequence[BaseMessage],
-        told: Sequence[str],
+        texts: Sequence[str],
         *,
         room: int,
-    ) -> tuple[Context, _Body]:
-        """The context, and what is shown of it, with the newest turn of the state."""
+    ) -> tuple[Context, _Shown]:
+        """Return the context and what is shown of it, with the newest turn of the state."""
         try:
-            context, body = await self._fitting(request, history, told, room=room)
+            context, body = await self._fitted_context(request, history, texts, room=room)
         except Conflict:
             pass
         else:
-            if not body.lost:
+            if not body.question_lost:
                 return context, body
         # The log has moved on from where this thread is, because it went back in time, or by another run.
-        await self.log.say_again(history)
-        return await self._fitting(request, history, told, room=room)
+        await self.log.repeat_turn(history)
+        return await self._fitted_context(request, history, texts, room=room)
 
-    async def _fitting(
+    async def _fitted_context(
         self,
         request: ModelRequest[Any],
         history: Sequence[BaseMessage],
-        told: Sequence[str],
+        texts: Sequence[str],
         *,
         room: int,
-    ) -> tuple[Context, _Body]:
-        """The context, and what is shown of it; made again with less where changed messages outgrew theirs."""
-        query = _newest_words(history) if self.recall else None
+    ) -> tuple[Context, _Shown]:
+        """Return the context and what is shown of it; rebuilt smaller where changed messages outgrew theirs."""
+        query = _newest_user_text(history) if self.recall else None
         tools = tool_schemas(request)
         limit = room or self.session.budget.tokens
-        context = await told_context(self.session, told, query, tools=tools, max_tokens=room)
-        body = self._messages(context, history)
-        grown = body.grown
-        if context.tokens + grown > limit:
-            if grown >= limit:
-                raise InvalidOption(
-                    f"messages that were changed in the state grew by {grown:,} tokens; a request may have {limit:,}"
-                )
-            less = limit - grown
-            context = await told_context(self.session, told, query, tools=tools, max_tokens=less)
-            body = self._messages(context, history)
-        return context, body
 
-    def _room_beside(self, added: Sequence[BaseMessage]) -> int:
-        """Tokens left beside the messages that other middleware adds to this request; 0 for all of them."""
-        if not added:
-            return 0
-        cost = sum(self._cost(message) for message in added)
-        allowed = self.session.budget.tokens
-        if cost >= allowed:
-            raise InvalidOption(
-                f"other middleware adds {len(added)} messages, {cost:,} tokens, to a request that may have {allowed:,}"
+        async def build(max_tokens: int) -> tuple[Context, _Shown]:
+            context = await context_with_system(
+                self.session, texts, query, tools=tools, max_tokens=max_tokens
             )
-        return allowed - cost
+            return context, self._messages(context, history)
+
+        context, body = await build(room)
+        if context.tokens + body.extra <= limit:
+            return context, body
+        if body.extra >= limit:
+            raise InvalidOption(
+                f"messages that were changed in the state grew by {body.extra:,} tokens; a request may have {limit:,}"
+            )
+        return await build(limit - body.extra)
 
     def _cost(self, message: BaseMessage) -> int:
         return self.session.counter.count_message(self.log.record(message))
 
-    def _messages(self, context: Context, history: Sequence[BaseMessage]) -> _Body:
-        """What is shown of a context."""
-        placed = Placed.of(context, history, self.log)
+    def _messages(self, context: Context, history: Sequence[BaseMessage]) -> _Shown:
+        """Return what is shown of a context."""
+        placed = StatePlacement.of(context, history, self.log)
         if history and history[-1] not in placed:
-            raise Conflict(
-                f"the newest message of this run is no longer in the window of {self.session.id!r}: another run moved "
-                "on meanwhile. Give each run a conversation of its own, or a larger budget"
-            )
+            raise lost_from_window("the newest message of this run is", self.session.id)
         shown: list[BaseMessage] = []
-        grown = 0
+        extra = 0
         for at in range(context.ends[0], len(context.messages)):
             record, current = context.messages[at], placed.current.get(at)
             if at in placed.hidden:
@@ -162,9 +369,9 @@ class View:
             if at in placed.moved:
                 newer = placed.moved[at]
                 shown += messages_of(context.messages[newer])
-                grown += context.costs[newer] - context.costs[at]
+                extra += context.costs[newer] - context.costs[at]
                 continue
-            own = own_of(record)
+            own = origin_of(record)
             if own is None or current is None:
                 shown += messages_of(record)
             elif own.name == self.log.name(current):
@@ -172,14 +379,16 @@ class View:
                 shown += [self.log.shown(current)] if as_it_is else messages_of(record)
             else:
                 shown.append(self.log.shown(current))
-                grown += self._cost(current) - context.costs[at]
-        return _Body(shown, grown, placed.left, lost=placed.has_lost_question(context, history))
+                extra += self._cost(current) - context.costs[at]
+        return _Shown(
+            shown, extra, placed.abandoned, question_lost=placed.has_lost_question(context, history)
+        )
 
 
 def history_of(state: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages of a state behind the system messages it begins with, which belong to no turn.
+    """Return the messages of a state behind the system messages it begins with, which belong to no turn.
 
-    Messages without an id are told apart by identity from here on: one that a program put there twice is two.
+    Messages without an id are told apart by identity from here on, so an object that occurs twice is copied.
     """
     history: list[BaseMessage] = []
     seen: set[int] = set()
@@ -195,41 +404,35 @@ def _texts(message: BaseMessage) -> list[str]:
     return [part.text for part in parts if isinstance(part, TextPart) and part.text.strip()]
 
 
-def _as_told(
-    told: Sequence[SystemMessage], texts: Sequence[str], context: Context
+def _fitted_system(
+    system_messages: Sequence[SystemMessage], texts: Sequence[str], context: Context
 ) -> list[SystemMessage]:
-    """The system messages as they fit: as they are, or with the shortened texts."""
-    parts = [part for message in context.section(Section.SYSTEM) for part in message.parts]
-    fitting = [part.text for part in parts if isinstance(part, TextPart)]
+    """Return the system messages as they are, or with the shortened texts of the context."""
+    fitting = system_texts(context)
     if fitting == list(texts) or len(fitting) != len(texts):
-        return list(told)
-    left = iter(fitting)
+        return list(system_messages)
+    remaining = iter(fitting)
     return [
-        SystemMessage("\n\n".join([next(left) for _ in _texts(message)]), id=message.id)
-        for message in told
+        SystemMessage("\n\n".join([next(remaining) for _ in _texts(message)]), id=message.id)
+        for message in system_messages
     ]
 
 
-def _newest_words(history: Sequence[BaseMessage]) -> str | None:
-    asked = next((one for one in reversed(history) if isinstance(one, HumanMessage)), None)
-    return "\n".join(_texts(asked)) or None if asked is not None else None
+def _newest_user_text(history: Sequence[BaseMessage]) -> str | None:
+    newest = next((one for one in reversed(history) if isinstance(one, HumanMessage)), None)
+    return "\n".join(_texts(newest)) or None if newest is not None else None
 
 
 def tool_schemas(request: ModelRequest[Any]) -> list[JsonObject]:
-    """The tools of a request as OpenAI's Chat interface writes them, to be counted; the form of its answer too."""
+    """Return the tools and the output format of a request as OpenAI's Chat API writes them, to be counted."""
     schemas = [
         tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools
     ]
-    wanted = cast("object", request.response_format)
-    if isinstance(wanted, ProviderStrategy | AutoStrategy):
-        wanted = cast("object", wanted.schema)  # pyright: ignore[reportUnknownMemberType]
-    if wanted is not None and not isinstance(wanted, ToolStrategy):
-        wanted = ToolStrategy(cast("type[object]", wanted))
-    for spec in wanted.schema_specs if wanted is not None else ():
-        described = {
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.json_schema,
-        }
-        schemas.append({"type": "function", "function": described})
-    return schemas
+    output = cast("object", request.response_format)
+    if isinstance(output, ProviderStrategy | AutoStrategy):
+        output = cast("object", output.schema)  # pyright: ignore[reportUnknownMemberType]
+    if output is not None and not isinstance(output, ToolStrategy):
+        output = ToolStrategy(cast("type[object]", output))
+    specs = output.schema_specs if output is not None else ()
+    described = [function_schema(spec.name, spec.description, spec.json_schema) for spec in specs]
+    return schemas + described

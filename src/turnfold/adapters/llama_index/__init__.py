@@ -15,9 +15,8 @@ except ImportError as missing:
     ) from missing
 
 from turnfold.adapters.llama_index.agent import TurnfoldFunctionAgent
-from turnfold.adapters.llama_index.memory import TurnfoldMemory, turnfold_memory
+from turnfold.adapters.llama_index.memory import TurnfoldMemory, recall_tool, turnfold_memory
 from turnfold.adapters.llama_index.messages import chat_messages, record_of
-from turnfold.adapters.llama_index.recall import recall_tool
 
 __all__ = (
     "TurnfoldFunctionAgent",

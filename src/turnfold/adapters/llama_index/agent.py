@@ -1,4 +1,4 @@
-"""A LlamaIndex agent whose running steps are in its memory, not beside it.
+"""A LlamaIndex agent that stores its running steps in its memory.
 
 `FunctionAgent` keeps the steps of a run on a scratchpad that it puts into the memory at the end and sends in full
 until then: a long tool loop outgrows any budget, and a run that fails leaves nothing. Here each step goes to the memory
@@ -29,19 +29,19 @@ class TurnfoldFunctionAgent(FunctionAgent):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
-        """Ask the model, and put its answer into the memory."""
+        """Call the model, and put its answer into the memory."""
         output = await super().take_step(ctx, llm_input, tools, memory)
-        await self._keep(ctx, memory)
+        await self._store_steps(ctx, memory)
         return output
 
     async def handle_tool_call_results(
         self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
     ) -> None:
-        """Put what the tools answered into the memory."""
+        """Put the tool results into the memory."""
         await super().handle_tool_call_results(ctx, results, memory)
-        await self._keep(ctx, memory)
+        await self._store_steps(ctx, memory)
 
-    async def _keep(self, ctx: Context[Any], memory: BaseMemory) -> None:
-        said: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
-        await memory.aput_messages(said)
+    async def _store_steps(self, ctx: Context[Any], memory: BaseMemory) -> None:
+        steps: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
+        await memory.aput_messages(steps)
         await ctx.store.set(self.scratchpad_key, [])

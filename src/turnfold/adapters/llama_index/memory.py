@@ -1,10 +1,10 @@
-"""LlamaIndex's `BaseMemory` over a session: what is put is in the log, what is got fits the budget.
+"""LlamaIndex's `BaseMemory` over a session, and the tool `recall_context` for its agents.
 
-A log only grows. `reset` and `set` therefore take nothing out of it: what was said before is no longer shown, and stays
-in the log for whoever reads that.
+Messages that are put are in the log; messages that are got fit the budget. A log only grows. `reset` and `set`
+therefore remove nothing from it: what was said before is no longer shown, and stays in the log for whoever reads that.
 
-LlamaIndex asks in two ways, with and without await. Over a memory that blocks, what is awaited is done in a thread, so
-that a slow disk holds up no other task, and what is not is done in place.
+LlamaIndex calls with and without await. Over a blocking memory, awaited calls run in a thread, so that a slow disk
+blocks no other task, and the others in place.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from typing import Any, NoReturn, TypeVar, cast
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import BaseTool
+from llama_index.core.tools import BaseTool, FunctionTool
 
+from turnfold.adapters._common import ThreadBridge, VisibleHistory, session_of
 from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-from turnfold.memory.chosen_session import chosen_session
-from turnfold.memory.drive import drive
-from turnfold.memory.off_loop import OffLoop
-from turnfold.memory.shown_log import ShownLog
+from turnfold.memory import RECALL_CONTEXT, AsyncMemory, AsyncSession, Memory, RecallTool, Session
+from turnfold.runtime import drive
 
-__all__ = ("TurnfoldMemory", "turnfold_memory")
+__all__ = (
+    "TurnfoldMemory",
+    "recall_tool",
+    "turnfold_memory",
+)
+
 
 _Result = TypeVar("_Result")
 
@@ -41,16 +44,17 @@ def turnfold_memory(
     """Memory for `agent.run(q, memory=turnfold_memory(memory.session("s1")))`, and for chat engines.
 
     LlamaIndex does not tell a memory what else it sends: name the agent's `tools` to have their schemas counted, and
-    the tokens of its system prompt in `beside`. `recall` brings back what was folded and matches the user's words.
+    the tokens of its system prompt in `beside`. `recall` brings back folded (compacted) content that matches the user's
+    words.
     """
     return TurnfoldMemory.over(memory, conversation, tools=tools, beside=beside, recall=recall)
 
 
 class TurnfoldMemory(BaseMemory):
-    """A conversation as LlamaIndex's memory; over an `AsyncMemory` it serves calls that are awaited, else all."""
+    """A conversation as LlamaIndex's memory; over an `AsyncMemory` only awaited calls work, else all."""
 
     _session: AsyncSession = PrivateAttr()
-    _off_loop: OffLoop = PrivateAttr()
+    _off_loop: ThreadBridge = PrivateAttr()
     _schemas: list[dict[str, Any]] = PrivateAttr()
     _beside: int = PrivateAttr()
     _recall: bool = PrivateAttr()
@@ -65,12 +69,12 @@ class TurnfoldMemory(BaseMemory):
         beside: int = 0,
         recall: bool = True,
     ) -> TurnfoldMemory:
-        """A memory over a conversation; `turnfold_memory` says what the options mean."""
+        """Return a memory over a conversation; `turnfold_memory` documents the options."""
         if beside < 0:
             raise InvalidOption(f"beside={beside} must not be negative")
         made = cls()
-        made._session = chosen_session(memory, conversation)
-        made._off_loop = OffLoop(memory)
+        made._session = session_of(memory, conversation)
+        made._off_loop = ThreadBridge(memory)
         made._schemas = [tool.metadata.to_openai_tool() for tool in tools]
         made._beside = beside
         made._recall = recall
@@ -78,30 +82,30 @@ class TurnfoldMemory(BaseMemory):
 
     @classmethod
     def class_name(cls) -> str:
-        """What LlamaIndex calls it."""
+        """Return LlamaIndex's name of the class."""
         return "TurnfoldMemory"
 
     @classmethod
     def from_defaults(cls, **kwargs: object) -> NoReturn:
-        """Refused: it works over a session that somebody has to open."""
+        """Refuse: the session has to be opened by the caller."""
         raise InvalidOption(
-            f"from_defaults({', '.join(kwargs)}) opens no store: use turnfold_memory(memory.session(id))"
+            f"from_defaults({', '.join(kwargs)}) has no store to open: use turnfold_memory(memory.session(id))"
         )
 
     def tokenizer_fn(self, text: str) -> Sequence[int]:
-        """As many numbers as the text has tokens; chat engines ask for it to count what they put in front."""
+        """Return as many numbers as the text has tokens; chat engines count with it what they put in front."""
         return range(self._session.counter.count_text(text))
 
     async def aget(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002 (its name)
-        """The session's context: the messages of the next call, within the budget.
+        """Return the session's context: the messages of the next call, within the budget.
 
-        `initial_token_count` are tokens the caller puts in front of them; LlamaIndex gives other options to other
-        memories, which mean nothing here and are refused.
+        `initial_token_count` are tokens the caller puts in front of them; options that LlamaIndex gives to other
+        memories are refused.
         """
         return await self._off_loop(self._get(input, kwargs))
 
     async def aget_all(self) -> list[ChatMessage]:
-        """Everything said since the last reset, folded or not."""
+        """Return everything said since the last reset, folded or not."""
         return await self._off_loop(self._all())
 
     async def aput(self, message: ChatMessage) -> None:
@@ -113,7 +117,7 @@ class TurnfoldMemory(BaseMemory):
         await self._off_loop(self._put(messages))
 
     async def aset(self, messages: list[ChatMessage]) -> None:
-        """Make these the messages: what goes on from the present ones is appended, otherwise it is started over."""
+        """Make these the messages: append where they continue the present ones, otherwise start over."""
         await self._off_loop(self._set(messages))
 
     async def areset(self) -> None:
@@ -122,27 +126,27 @@ class TurnfoldMemory(BaseMemory):
 
     def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
         """As `aget`, for programs without an event loop."""
-        return self._driven(self._get(input, kwargs))
+        return self._block_on(self._get(input, kwargs))
 
     def get_all(self) -> list[ChatMessage]:
         """As `aget_all`."""
-        return self._driven(self._all())
+        return self._block_on(self._all())
 
     def put(self, message: ChatMessage) -> None:
         """As `aput`."""
-        self._driven(self._put([message]))
+        self._block_on(self._put([message]))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """As `aput_messages`."""
-        self._driven(self._put(messages))
+        self._block_on(self._put(messages))
 
     def set(self, messages: list[ChatMessage]) -> None:
         """As `aset`."""
-        self._driven(self._set(messages))
+        self._block_on(self._set(messages))
 
     def reset(self) -> None:
         """As `areset`."""
-        self._driven(self._session.clear())
+        self._block_on(self._session.clear())
 
     async def _get(self, query: str | None, options: dict[str, object]) -> list[ChatMessage]:
         spent = self._beside + cast("int", options.pop("initial_token_count", 0))
@@ -151,7 +155,7 @@ class TurnfoldMemory(BaseMemory):
         allowed = self._session.budget.tokens
         if spent >= allowed:
             raise InvalidOption(
-                f"{spent:,} tokens stand beside the messages, of the {allowed:,} a call may have"
+                f"{spent:,} tokens are reserved beside the messages; a call may have {allowed:,} in all"
             )
         context = await self._session.context(
             (query or None) if self._recall else None,
@@ -161,7 +165,7 @@ class TurnfoldMemory(BaseMemory):
         return [sendable(message) for message in chat_messages(context.messages)]
 
     async def _all(self) -> list[ChatMessage]:
-        shown = await ShownLog(self._session).entries()
+        shown = await VisibleHistory(self._session).entries()
         return chat_messages([one.entry.message for one in shown])
 
     async def _put(self, messages: Sequence[ChatMessage]) -> None:
@@ -169,7 +173,7 @@ class TurnfoldMemory(BaseMemory):
             await self._session.add([record_of(message) for message in messages])
 
     async def _set(self, messages: Sequence[ChatMessage]) -> None:
-        present = [one.entry.message for one in await ShownLog(self._session).entries()]
+        present = [one.entry.message for one in await VisibleHistory(self._session).entries()]
         wanted = [record_of(message) for message in messages]
         if wanted[: len(present)] != present:
             await self._session.clear()
@@ -177,11 +181,40 @@ class TurnfoldMemory(BaseMemory):
         if new := wanted[len(present) :]:
             await self._session.add(new)
 
-    def _driven(self, asked: Coroutine[Any, None, _Result]) -> _Result:
+    def _block_on(self, work: Coroutine[Any, None, _Result]) -> _Result:
         if self._off_loop.blocking:
-            return drive(asked)
-        asked.close()
+            return drive(work)
+        work.close()
         raise InvalidOption(
-            "this memory is over an AsyncMemory: await aget, aput, achat ...; for calls without await give "
+            "this memory uses an AsyncMemory: await aget, aput, achat ...; for calls without await give "
             "turnfold_memory a Memory or a Session"
         )
+
+
+def recall_tool(
+    memory: AsyncMemory | Memory | AsyncSession | Session,
+    conversation: str = "",
+    *,
+    max_tokens: int = 2000,
+) -> FunctionTool:
+    """Return the tool for `FunctionAgent(tools=[recall_tool(session)])`: at most `max_tokens` an answer."""
+    off_loop = ThreadBridge(memory)
+    tool = RecallTool(session_of(memory, conversation), max_tokens=max_tokens)
+
+    async def recall_context(
+        query: str | None = None,
+        turn_numbers: list[int] | None = None,
+        first_seq: int | None = None,
+        last_seq: int | None = None,
+    ) -> str:
+        arguments = {
+            "query": query,
+            "turn_numbers": turn_numbers,
+            "first_seq": first_seq,
+            "last_seq": last_seq,
+        }
+        return await off_loop(tool.call(arguments))
+
+    return FunctionTool.from_defaults(
+        async_fn=recall_context, name=RECALL_CONTEXT, description=tool.description
+    )

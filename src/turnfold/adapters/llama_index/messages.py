@@ -1,35 +1,221 @@
-"""LlamaIndex's chat messages as entries of a log, and back.
+"""Convert LlamaIndex chat messages to records of a log and back.
 
-A record holds what was said: text, media, thoughts, calls and results, wherever LlamaIndex wrote them (blocks, or
-`additional_kwargs`). How it was written is kept beside it as the difference from how the record alone would be written,
-so that what comes back is what was put, and a message that had to be shortened still says the same. Two things come
-back otherwise: a file that a block named is its bytes, and what a tool gave and nothing can carry is told as text.
+A record holds the content: text, media, thinking, calls and results, wherever LlamaIndex wrote them (blocks, or
+`additional_kwargs`), where turnfold counts, searches and shortens it. How it was written is kept beside it as the
+difference from how the record alone would be written, so that a message comes back as it was put, and a shortened one
+still has its meaning. A block without a counterpart (a citation, a cache point, a video) is kept whole. Two things come
+back otherwise: a file that a block named becomes its bytes, and tool values that cannot be serialized become text.
+
+A block may name a file of this machine instead of holding its bytes, and LlamaIndex reads that file when the block is
+sent. A live message is the program's own, so its file is read when the message is recorded. Stored messages may have
+been written by anybody: no file they name is read.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import Final, cast
+from pathlib import Path
+from typing import Final, Literal, cast
 
 from llama_index.core.llms import ChatMessage
 
-from turnfold.adapters.llama_index.blocks import (
-    PROVIDER,
-    block_of,
-    part_of,
-    with_files_read,
-    without_local_files,
-)
+from turnfold.adapters._common import can_run, opaque_text, provider_file_note
 from turnfold.errors import InvalidRecord
-from turnfold.records import ContentPart, Message, Origin, Part, TextPart, ToolCall, ToolResult
-from turnfold.records.json_text import freeze, thaw_object
-from turnfold.wire.residue import RESTORE_FAULTS, difference, restored, unreadable_form
-from turnfold.wire.tool_text import ENDING, described, encodable, outcome_of
-from turnfold.wire.unwritable import packed, unpacked, with_numbers, writable
-from turnfold.wire.values import JsonObject, list_at, object_at, object_of, text_at
+from turnfold.records import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Origin,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    freeze,
+    thaw_object,
+)
+from turnfold.wire import (
+    ENDING,
+    RESTORE_FAULTS,
+    JsonObject,
+    data_of,
+    described,
+    difference,
+    encodable,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    outcome_of,
+    packed,
+    restored,
+    text_at,
+    unpacked,
+    unreadable_form,
+    with_numbers,
+    writable,
+)
 
-__all__ = ("chat_messages", "record_of", "sendable")
+__all__ = (
+    "chat_messages",
+    "record_of",
+    "sendable",
+    "without_local_files",
+)
+
+
+PROVIDER: Final = "llama_index"
+_UNKNOWN: Final = "application/octet-stream"
+
+_DATA_KEYS: Final = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
+"""Type of a block -> the field that holds its bytes."""
+_REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
+"""URL schemes that name no file of this machine."""
+
+
+def _part_of(block: JsonObject) -> Part:
+    """Convert a block to a part; kept whole where none is equivalent."""
+    match block.get("block_type"):
+        case "text":
+            return TextPart(text_at(block, "text"))
+        case "thinking":
+            return ThinkingPart(text_at(block, "content"), provider=PROVIDER)
+        case "tool_call" if text_at(block, "tool_call_id") and text_at(block, "tool_name"):
+            return _call(block)
+        case "image" if source := _source(block, "image", text_at(block, "image_mimetype")):
+            return ImagePart(source, detail=_detail(block))
+        case "audio" if text_at(block, "audio") and text_at(block, "format"):
+            return AudioPart(text_at(block, "audio"), text_at(block, "format"))
+        case "document" if source := _source(block, "data", text_at(block, "document_mimetype")):
+            return FilePart(source, filename=text_at(block, "title"))
+        case _:
+            return OpaquePart(freeze(block or {"block_type": ""}, path="block"), PROVIDER)
+
+
+def _block_of(part: Part) -> JsonObject | None:
+    """Convert a part to a block; None for what no message of LlamaIndex holds."""
+    match part:
+        case TextPart():
+            return {"block_type": "text", "text": part.text}
+        case ThinkingPart():
+            return {"block_type": "thinking", "content": part.text}
+        case ToolCall():
+            return {
+                "block_type": "tool_call",
+                "tool_call_id": part.id,
+                "tool_name": part.name,
+                "tool_kwargs": _arguments(part.arguments),
+            }
+        case ImagePart() | FilePart() if part.url.startswith("file:"):
+            return {"block_type": "text", "text": provider_file_note(part)}
+        case ImagePart():
+            return {"block_type": "image", **_media_fields(part.url, "image", "image_mimetype")}
+        case FilePart():
+            found = _media_fields(part.url, "data", "document_mimetype")
+            return {"block_type": "document", **found, "title": part.filename or "input_document"}
+        case AudioPart():
+            return {"block_type": "audio", "audio": part.data, "format": part.format}
+        case OpaquePart():
+            return _opaque_block(part)
+        case ToolResult():
+            return None
+
+
+def _call(block: JsonObject) -> ToolCall:
+    given = block.get("tool_kwargs")
+    text = given if isinstance(given, str) else freeze(given or {}, path="tool_kwargs")
+    return ToolCall(text_at(block, "tool_call_id"), text_at(block, "tool_name"), text)
+
+
+def _detail(block: JsonObject) -> Literal["low", "high", "auto"] | None:
+    detail = text_at(block, "detail")
+    return detail if detail in ("low", "high", "auto") else None
+
+
+def _arguments(text: str) -> object:
+    try:
+        found = cast("object", json.loads(text or "{}"))
+    except ValueError:
+        return text
+    return cast("object", found) if isinstance(found, dict) else text
+
+
+def _source(block: JsonObject, key: str, media_type: str) -> str:
+    """Return the URL of what a block shows; empty where it names a file of this machine."""
+    data = text_at(block, key)
+    if data:
+        return f"data:{media_type or _UNKNOWN};base64,{data}"
+    return text_at(block, "url")
+
+
+def _media_fields(url: str, key: str, media_type: str) -> JsonObject:
+    data = data_of(url)
+    if data is None:
+        return {"url": url}
+    return {key: data.base64, media_type: data.media_type}
+
+
+def _opaque_block(part: OpaquePart) -> JsonObject:
+    block = thaw_object(part.json)
+    if part.provider == PROVIDER and "block_type" in block:
+        return block
+    return {"block_type": "text", "text": opaque_text(part)}
+
+
+# ---------------------------------------------------------------------------------- files of this machine
+
+
+def _with_files_read(value: object) -> object:
+    """Return the fields of a live message with the bytes of every file that its blocks name."""
+    block = object_of(value)
+    if block is None:
+        found = list_of(value)
+        return value if found is None else [_with_files_read(inner) for inner in found]
+    key, path = _DATA_KEYS.get(text_at(block, "block_type")), block.get("path")
+    if key is not None and path and not block.get(key):
+        return {**block, key: _bytes_of(str(path)), "path": None}
+    return {name: _with_files_read(inner) for name, inner in block.items()}
+
+
+def without_local_files(value: object) -> object:
+    """Return the fields of a stored message with a note in place of every block that would read a local file."""
+    block = object_of(value)
+    if block is None:
+        found = list_of(value)
+        return value if found is None else [without_local_files(inner) for inner in found]
+    if "block_type" not in block or not ("path" in block or "url" in block):
+        return {name: without_local_files(inner) for name, inner in block.items()}
+    key = _DATA_KEYS.get(text_at(block, "block_type"), "")
+    local = block.get("path") or (block.get("url") if _is_local(block.get("url")) else None)
+    if local is None:
+        return {**block, "path": None} if "path" in block else block
+    if block.get(key):  # the bytes are there: nothing is read
+        return {name: inner for name, inner in block.items() if name not in ("path", "url")}
+    kind = text_at(block, "block_type") or "block"
+    note = f"[{kind} {local} not shown: a stored message may not have local files read]"
+    return {"block_type": "text", "text": note}
+
+
+def _bytes_of(path: str) -> str:
+    try:
+        return b64encode(Path(path).read_bytes()).decode()
+    except (OSError, ValueError) as error:
+        raise InvalidRecord(
+            f"the file {path!r} of a block cannot be read: {error}",
+            path="blocks",
+            remedy="Give a path that can be read, or the bytes themselves",
+        ) from None
+
+
+def _is_local(url: object) -> bool:
+    """Return True if a URL may name a file of this machine: anything without a scheme known to be remote."""
+    return bool(url) and str(url).strip().partition(":")[0].lower() not in _REMOTE
+
 
 _ROLES: Final = {
     "user": "user",
@@ -44,11 +230,11 @@ _ROLES: Final = {
 
 
 def record_of(message: ChatMessage) -> Message:
-    """A message as a record; `chat_messages` gives it back."""
-    fields = _dumped(message)
+    """Convert a message to a record; `chat_messages` restores it."""
+    fields = _dump(message)
     try:
-        record = _spoken(fields)
-        [base] = _written(record)
+        record = _record_from(fields)
+        [base] = _plain_fields(record)
         form = difference(base, fields)
         if restored(base, form) == fields:
             return _with_form(record, {"difference": form})
@@ -58,34 +244,33 @@ def record_of(message: ChatMessage) -> Message:
 
 
 def sendable(message: ChatMessage) -> ChatMessage:
-    """The message, or for a tool's answer that holds half a character one that says so: no provider takes it."""
+    """Return the message, or an error text for a tool result with a lone surrogate, which no provider takes."""
     if _ROLES[str(message.role.value)] != "tool":
         return message
     text = message.content or ""
-    told = outcome_of(text)
-    if told.text == text:
+    shown = outcome_of(text).text
+    if shown == text:
         return message
     return ChatMessage(
-        role=message.role, content=told.text, additional_kwargs=message.additional_kwargs
+        role=message.role, content=shown, additional_kwargs=message.additional_kwargs
     )
 
 
-def _dumped(message: ChatMessage) -> JsonObject:
+def _dump(message: ChatMessage) -> JsonObject:
     try:
         return _fields_of(message)
-    except InvalidRecord:
-        raise
-    except ENDING:
+    except (InvalidRecord, *ENDING):
         raise
     except BaseException as error:  # a value inside may raise anything while it is written
         fault = described(error)
     if _ROLES[str(message.role.value)] == "tool":
-        beside = {
-            encodable(key): _told_value(value) for key, value in message.additional_kwargs.items()
+        extra = {
+            encodable(key): _value_as_text(value)
+            for key, value in message.additional_kwargs.items()
         }
-        return _fields_of(message.model_copy(update={"additional_kwargs": beside}))
+        return _fields_of(message.model_copy(update={"additional_kwargs": extra}))
     raise InvalidRecord(
-        f"a message of role {message.role.value!r} that LlamaIndex cannot write as JSON: {fault}",
+        f"LlamaIndex cannot write a message of role {message.role.value!r} as JSON: {fault}",
         remedy="Let additional_kwargs and the arguments of calls hold JSON values",
     )
 
@@ -94,27 +279,22 @@ def _fields_of(message: ChatMessage) -> JsonObject:
     written = message.model_dump(mode="json")
     fields = cast("JsonObject", with_numbers(written, message.model_dump()))
     json.dumps(fields)  # refuses an integer of more digits than Python writes
-    return {**fields, "blocks": with_files_read(fields["blocks"])}
+    return {**fields, "blocks": _with_files_read(fields["blocks"])}
 
 
-def _told_value(value: object) -> object:
-    try:
-        _fields_of(ChatMessage(role="tool", additional_kwargs={"value": value}))
-    except ENDING:
-        raise
-    except BaseException:
-        return outcome_of(value).text
-    return value
+def _value_as_text(value: object) -> object:
+    alone = ChatMessage(role="tool", additional_kwargs={"value": value})
+    return value if can_run(lambda: _fields_of(alone)) else outcome_of(value).text
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
-    """Records as the messages they were made from; other records as messages that say the same."""
+    """Convert records to the messages they were made from; other records to messages with the same content."""
     return [message for record in records for message in _restored(record)]
 
 
 def _restored(record: Message) -> list[ChatMessage]:
     try:
-        written = _written(record)
+        written = _plain_fields(record)
         form = _form(record)
         if form is not None and len(written) == 1:
             written = [object_of(restored(written[0], form)) or {}]
@@ -124,7 +304,7 @@ def _restored(record: Message) -> list[ChatMessage]:
 
 
 def _form(record: Message) -> JsonObject | None:
-    """How LlamaIndex wrote the record; None for one it did not write, or that was shortened since."""
+    """Return how LlamaIndex wrote the record; None for one it did not write, or that was shortened since."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
@@ -141,24 +321,24 @@ def _with_form(record: Message, form: JsonObject) -> Message:
     return Message.of(record.role, record.parts, name=record.name, origin=origin)
 
 
-def _spoken(fields: JsonObject) -> Message:
+def _record_from(fields: JsonObject) -> Message:
     role = _ROLES[text_at(fields, "role")]
-    beside = object_at(fields, "additional_kwargs")
-    parts = [part_of(object_of(block) or {}) for block in list_at(fields, "blocks")]
+    extra = object_at(fields, "additional_kwargs")
+    parts = [_part_of(object_of(block) or {}) for block in list_at(fields, "blocks")]
     if role == "assistant":
         known = {part.id for part in parts if isinstance(part, ToolCall)}
-        parts += [call for call in _calls_beside(beside) if call.id not in known]
+        parts += [call for call in _older_calls(extra) if call.id not in known]
     if role == "tool":
         content = tuple(part for part in parts if isinstance(part, ContentPart))
-        parts = [ToolResult(text_at(beside, "tool_call_id"), content)]
-        return Message.of(role, parts, name=text_at(beside, "name") or None)
+        parts = [ToolResult(text_at(extra, "tool_call_id"), content)]
+        return Message.of(role, parts, name=text_at(extra, "name") or None)
     return Message.of(role, parts)
 
 
-def _calls_beside(beside: JsonObject) -> list[ToolCall]:
-    """Calls as older integrations carry them: OpenAI's own form in `additional_kwargs`."""
+def _older_calls(extra: JsonObject) -> list[ToolCall]:
+    """Return calls as older integrations carry them: OpenAI's own form in `additional_kwargs`."""
     found: list[ToolCall] = []
-    for value in list_at(beside, "tool_calls"):
+    for value in list_at(extra, "tool_calls"):
         call = object_of(value) or {}
         function = object_at(call, "function")
         name = text_at(function, "name")
@@ -168,36 +348,33 @@ def _calls_beside(beside: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """A message that the lean form would not give back, with all of it beside; `plain` is what JSON can carry of it."""
+    """Return a record that holds the whole message in its form; `plain` is what JSON can carry of it."""
     if plain == fields:
-        return _with_form(_words(plain), {"whole": json.dumps(fields)})
+        return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:
-        said = _spoken(plain)
+        record = _record_from(plain)
     except (InvalidRecord, ValueError):
-        said = _words(plain)
-    return _with_form(said, {"packed": packed(fields)})
+        record = _text_only(plain)
+    return _with_form(record, {"packed": packed(fields)})
 
 
-def _words(fields: JsonObject) -> Message:
+def _text_only(fields: JsonObject) -> Message:
     blocks = [object_of(block) or {} for block in list_at(fields, "blocks")]
     words = "\n".join(text for block in blocks if (text := text_at(block, "text")))
     return Message.of("user", (TextPart(words),))
 
 
-def _written(record: Message) -> list[JsonObject]:
-    """A record the way LlamaIndex would write it: one message, or one per result."""
+def _plain_fields(record: Message) -> list[JsonObject]:
+    """Return a record the way LlamaIndex would write it: one message, or one per result."""
     if not record.results:
         return [_fields(record.role, record.parts, {})]
+    name = {"name": record.name} if record.name else {}
     return [
-        _fields("tool", result.content, {"tool_call_id": result.call_id, **_named(record)})
+        _fields("tool", result.content, {"tool_call_id": result.call_id, **name})
         for result in record.results
     ]
 
 
-def _named(record: Message) -> JsonObject:
-    return {"name": record.name} if record.name else {}
-
-
-def _fields(role: str, parts: Sequence[Part], beside: JsonObject) -> JsonObject:
-    blocks = [block for part in parts if (block := block_of(part)) is not None]
-    return {"role": role, "additional_kwargs": beside, "blocks": blocks}
+def _fields(role: str, parts: Sequence[Part], extra: JsonObject) -> JsonObject:
+    blocks = [block for part in parts if (block := _block_of(part)) is not None]
+    return {"role": role, "additional_kwargs": extra, "blocks": blocks}

@@ -14,8 +14,12 @@ except ImportError as missing:
         package="openai-agents", extra="openai-agents", purpose="the OpenAI Agents SDK adapter"
     ) from missing
 
-from turnfold.adapters.openai_agents.recall import recall_tool
-from turnfold.adapters.openai_agents.run import TurnfoldHooks, TurnfoldRun, turnfold_run
+from turnfold.adapters.openai_agents.run import (
+    TurnfoldHooks,
+    TurnfoldRun,
+    recall_tool,
+    turnfold_run,
+)
 from turnfold.adapters.openai_agents.session import TurnfoldSession
 
 __all__ = ("TurnfoldHooks", "TurnfoldRun", "TurnfoldSession", "recall_tool", "turnfold_run")

@@ -1,22 +1,30 @@
-"""Items of the OpenAI Agents SDK as entries of a log, and back.
+"""Convert items of the OpenAI Agents SDK to records of a log and back, and track which items of a run are stored.
 
-The SDK speaks in items of the Responses API, and the wire format for it reads and writes every kind, so that the same
-log can be sent by any other client. What a model produced in one go is one record, because reasoning must stay with
-what it led to and a call with its result; every item is read back the moment it is recorded, and where the lean form
-would not give it back, all of it is kept.
+The SDK uses items of the Responses API, and turnfold's wire format for it reads and writes every kind, so any other
+client can send the same log. What a model produced in one go is one record, because reasoning must stay with what it
+led to and a call with its result. Every item is read back when it is recorded; where the lean form would not restore
+it, all of it is kept.
+
+A run gets the items of its session, sends a model that list with its own input behind it, and adds what was said to the
+session later than turnfold needs it in the log. So turnfold stores an item when it first sees it and keeps a claim on
+it, which the SDK redeems by adding it. Items of some providers have no ids: they are counted by their content, so that
+the same words a second time are another item.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from agents import TResponseInputItem
 
-from turnfold.errors import InvalidRecord
+from turnfold import wire
+from turnfold.adapters._common import can_run
+from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import (
     Message,
     OpaquePart,
@@ -25,48 +33,63 @@ from turnfold.records import (
     TextPart,
     ToolResult,
     encode_message,
+    freeze,
 )
-from turnfold.records.json_text import freeze
-from turnfold.wire import openai_responses
-from turnfold.wire.residue import RESTORE_FAULTS, unreadable_form
-from turnfold.wire.tool_text import ENDING, outcome_of
-from turnfold.wire.unwritable import writable
-from turnfold.wire.values import JsonObject, list_of, object_of, plain_object, text_at
+from turnfold.wire import (
+    RESTORE_FAULTS,
+    JsonObject,
+    list_of,
+    object_of,
+    outcome_of,
+    plain_object,
+    text_at,
+    unreadable_form,
+    writable,
+)
 
-__all__ = ("as_sent", "item_key", "items_of", "name_of", "records_of", "text_of")
+__all__ = (
+    "RunItems",
+    "as_sent",
+    "item_key",
+    "items_of",
+    "name_of",
+    "records_of",
+    "text_of",
+)
 
-PROVIDER: Final = openai_responses.PROVIDER
+
+PROVIDER: Final = wire.openai_responses.PROVIDER
 _ESCAPED: Final = "escaped"
-"""Type of the block that holds an item turnfold's JSON cannot carry (a lone surrogate), as its text."""
+"""Type of the block that holds, as JSON text, an item turnfold's JSON cannot carry (a lone surrogate)."""
 _PLACEHOLDER_ID: Final = "__fake_id__"
 """The SDK's own id for items of providers that give none."""
 _PRIVATE: Final = "_agents_"
-"""How the SDK's own marks on a stored item begin: they are never sent."""
+"""Prefix of the SDK's own marks on a stored item, which are never sent."""
 
 
 def records_of(items: Iterable[object]) -> list[Message]:
-    """Items as records; `items_of` of each gives them back, in order."""
-    given = [_told(plain_object(item)) for item in items]
-    return _split(given, _speaks_as_system, _together)
+    """Convert items to records; `items_of` of each restores them, in order."""
+    read = [_with_text_output(plain_object(item)) for item in items]
+    return _split(read, _speaks_as_system, _grouped_records)
 
 
 def items_of(record: Message) -> list[TResponseInputItem]:
-    """The items a record was made from; of any other record, items that say the same. None of a system message."""
+    """Return the items a record was made from, or equivalent ones; none for a system message."""
     if record.role == "system":
         return []
     try:
-        written = openai_responses.request([record], repair=False).kwargs["input"]
+        written = wire.openai_responses.request([record], repair=False).kwargs["input"]
         return [cast("TResponseInputItem", _unescaped(item)) for item in list_of(written) or []]
     except RESTORE_FAULTS as error:
         raise unreadable_form("the OpenAI Agents SDK", error) from None
 
 
 def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
-    """An item as it goes to a model: without what only the SDK's stores need, and reasoning ids if so wanted."""
-    given = object_of(item) or {}
-    fields = _unescaped(given)
-    if given.get("type") == _ESCAPED and text_at(fields, "type").endswith("_output"):
-        fields = {**fields, "output": _told_output(fields.get("output"))}
+    """Return an item as it goes to a model: without the SDK's own fields, and without reasoning ids on request."""
+    stored = object_of(item) or {}
+    fields = _unescaped(stored)
+    if stored.get("type") == _ESCAPED and text_at(fields, "type").endswith("_output"):
+        fields = {**fields, "output": outcome_of(fields.get("output")).text}
     left = (
         {"created_by", "id"} if omit_ids and fields.get("type") == "reasoning" else {"created_by"}
     )
@@ -79,7 +102,7 @@ def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
 
 
 def text_of(item: Mapping[str, object]) -> str:
-    """The words of a message."""
+    """Return the text of a message."""
     content = item.get("content")
     if isinstance(content, str):
         return content
@@ -88,7 +111,7 @@ def text_of(item: Mapping[str, object]) -> str:
 
 
 def item_key(item: Mapping[str, object]) -> str:
-    """What an item is recognised by, whichever way the SDK has tidied it meanwhile."""
+    """Return what an item is recognised by, whichever way the SDK has normalized it meanwhile."""
     fields = cast("JsonObject", as_sent(item))
     kind, call_id, own_id = (text_at(fields, name) for name in ("type", "call_id", "id"))
     if "role" not in fields and kind != "message":
@@ -97,37 +120,27 @@ def item_key(item: Mapping[str, object]) -> str:
         if kind != "reasoning" and own_id and own_id != _PLACEHOLDER_ID:
             return f"{kind}\x1f{own_id}"
     ignored = {"id"} if kind == "reasoning" else set[str]()
-    told = {
+    content = {
         key: value
         for key, value in fields.items()
         if key not in ignored and (key != "status" or value is not None)
     }
-    return _digest(json.dumps(told, sort_keys=True, default=str))
+    return _digest(json.dumps(content, sort_keys=True, default=str))
 
 
 def name_of(record: Message) -> str:
-    """What a record is called in the log: a digest of what it says and how it was written."""
+    """Return the name of a record in the log: a digest of its content and form."""
     return _digest(encode_message(record).decode())
 
 
-def _told(item: JsonObject) -> JsonObject:
-    """The item, with a text for a tool's output that nothing can carry: the run goes on and the model is told."""
+def _with_text_output(item: JsonObject) -> JsonObject:
+    """Return the item, with a text for a tool output that cannot be serialized, so that the run goes on."""
     output = item.get("output")
     if output is None or type(output) is str or not text_at(item, "type").endswith("_output"):
         return item
-    return item if _is_json(output) else {**item, "output": _told_output(output)}
-
-
-def _is_json(output: object) -> bool:
-    if issubclass(type(output), str):  # a subclass, whose methods may be anything
-        return False
-    try:
-        json.dumps(output)
-    except ENDING:
-        raise
-    except BaseException:  # a value of a tool may raise anything while it is written
-        return False
-    return True
+    # A subclass of str has methods that may do anything.
+    writable_output = not issubclass(type(output), str) and can_run(lambda: json.dumps(output))
+    return item if writable_output else {**item, "output": outcome_of(output).text}
 
 
 def _split(
@@ -135,7 +148,7 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """The records of items in order: some are kept whole, alone; the stretches between them are read together."""
+    """Return the records of items in order: `alone` ones are kept whole, the stretches between them read together."""
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
@@ -143,15 +156,15 @@ def _split(
     return found
 
 
-def _together(items: list[JsonObject]) -> list[Message]:
-    """Items that a model produced in one go as one record; what nobody can read is kept whole."""
+def _grouped_records(items: list[JsonObject]) -> list[Message]:
+    """Read items that a model produced in one go as one record; keep unreadable ones whole."""
     found = _read_back(items)
     if found is not None:
         return found
-    return _split(items, lambda item: _read_back([item]) is None, _readable)
+    return _split(items, lambda item: _read_back([item]) is None, _grouped_or_single)
 
 
-def _readable(items: list[JsonObject]) -> list[Message]:
+def _grouped_or_single(items: list[JsonObject]) -> list[Message]:
     found = _read_back(items)
     if found is not None:
         return found
@@ -159,17 +172,17 @@ def _readable(items: list[JsonObject]) -> list[Message]:
 
 
 def _read_back(items: list[JsonObject]) -> list[Message] | None:
-    """The records of items; None where they would not give every item back."""
+    """Return the records of items; None where they would not restore every item."""
     try:
-        found = openai_responses.accept_all(items)
+        found = wire.openai_responses.accept_all(items)
         back = [item for record in found for item in items_of(record)]
-    except (InvalidRecord, TypeError):  # one of them is no item that anybody knows
+    except (InvalidRecord, TypeError):  # one of them is of an unknown kind
         return None
     return found if back == items else None
 
 
 def _speaks_as_system(item: JsonObject) -> bool:
-    """Whether it is a message with a standing above the user's: it keeps its place, unlike the instructions."""
+    """Return True for a message that ranks above the user's: unlike the instructions, it keeps its place."""
     return text_at(item, "role") in ("system", "developer") and item.get("type") in (
         None,
         "message",
@@ -177,7 +190,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """An item as one record that holds all of it beside its words."""
+    """Return an item as one record that holds all of it beside its text."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -185,30 +198,19 @@ def _kept_whole(item: JsonObject) -> Message:
         form = freeze({"=": [block]}, path="form")
         if item.get("type") == "function_call_output" and text_at(item, "call_id"):
             return _escaped_result(item, form)
-        return Message.of(
-            "user", (OpaquePart(freeze(block, path="item"), PROVIDER),), origin=_origin(form)
-        )
+        part = OpaquePart(freeze(block, path="item"), PROVIDER)
+        return Message.of("user", (part,), origin=Origin(PROVIDER, form=form))
     words = text_of(item) if _speaks_as_system(item) else ""
     whole = freeze(item or {"type": ""}, path="item")
-    said: Part = TextPart(words) if words else OpaquePart(whole, PROVIDER)
-    return Message.of("user", (said,), origin=_origin(form))
+    part: Part = TextPart(words) if words else OpaquePart(whole, PROVIDER)
+    return Message.of("user", (part,), origin=Origin(PROVIDER, form=form))
 
 
 def _escaped_result(item: JsonObject, form: str) -> Message:
-    """A tool's output with half a character in it, as the result of its call."""
-    said = cast("JsonObject", writable(item))
-    told = TextPart(_told_output(item.get("output")))
-    result = ToolResult(text_at(said, "call_id"), (told,), is_error=True)
-    return Message.of("tool", (result,), origin=_origin(form))
-
-
-def _told_output(output: object) -> str:
-    """What a model is told in place of an output that no provider takes."""
-    return outcome_of(output).text
-
-
-def _origin(form: str) -> Origin:
-    return Origin(PROVIDER, form=form)
+    """Return a tool output with a lone surrogate as the result of its call."""
+    call_id = text_at(cast("JsonObject", writable(item)), "call_id")
+    result = ToolResult(call_id, (TextPart(outcome_of(item.get("output")).text),), is_error=True)
+    return Message.of("tool", (result,), origin=Origin(PROVIDER, form=form))
 
 
 def _unescaped(item: object) -> JsonObject:
@@ -217,9 +219,118 @@ def _unescaped(item: object) -> JsonObject:
         return fields
     found = object_of(json.loads(text_at(fields, "text")))
     if found is None:
-        raise InvalidRecord("an escaped item that is no object", path="origin.form")
+        raise InvalidRecord("an escaped item is not an object", path="origin.form")
     return found
 
 
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+_Items: TypeAlias = Sequence[TResponseInputItem]
+
+
+class RunItems:
+    """Tracks the items of the run that uses a session now."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        """True if the run was given the items there are."""
+        self.own: set[int] = set()
+        """Seqs of the entries that the run added."""
+        self._stored: Counter[str] = Counter()
+        """What the run was given, and what of its own is in the log."""
+        self._claims_on_input: Counter[str] = Counter()
+        self._claims_on_response: Counter[str] = Counter()
+        self._sent: list[TResponseInputItem] = []
+        """What the SDK was about to send a model last time; all of it is stored."""
+        self._sent_keys: Counter[str] = Counter()
+
+    def begin(self, items: _Items) -> None:
+        """Note that a run was given the items of the session."""
+        self.begun = True
+        self.own = set()
+        self._stored = _counted(items)
+        self._claims_on_input.clear()
+        self._sent, self._sent_keys = [], Counter()
+
+    def stored(self, items: _Items) -> None:
+        """Note that items the SDK added are in the log."""
+        self._stored.update(_counted(items))
+
+    def stored_input(self, items: _Items) -> None:
+        """Note that input is in the log that the SDK will add in a moment."""
+        self._forget_failed(items)
+        self._claims_on_input.update(_counted(items))
+        self.stored(items)
+
+    def stored_response(self, items: _Items) -> None:
+        """Note that a response is in the log that the SDK will add once its tools have run."""
+        self._claims_on_response = _counted(items)
+
+    def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
+        """Return the items the SDK adds that are not stored; claims on the others are redeemed."""
+        self._forget_failed(items)
+        return [item for item in items if not self._redeem(_key(item))]
+
+    def unstored(self, items: _Items) -> list[TResponseInputItem]:
+        """Return the items at the end of what the SDK wants to send that are not stored."""
+        first = self._unchanged_prefix(items)
+        if not first:
+            self._check_whole(items)
+        seen = self._sent_keys.copy() if first else Counter[str]()
+        flags: list[bool] = []
+        for key in map(_key, items[first:]):
+            seen[key] += 1
+            flags.append(seen[key] > self._stored[key])
+        if True not in flags:
+            return []
+        new = flags.index(True)
+        if not all(flags[new:]):
+            raise InvalidOption(
+                f"item {first + new + 1} of {len(items)} of this run is not in the log, but later ones are: the run "
+                "began without this session, or another component rewrote its input first"
+            )
+        return list(items[first + new :])
+
+    def sent(self, items: _Items) -> None:
+        """Note that all these items are in the log and about to be sent."""
+        first = self._unchanged_prefix(items)
+        if not first:
+            self._sent_keys.clear()
+        self._sent_keys.update(_counted(items[first:]))
+        self._sent = list(items)
+
+    def _unchanged_prefix(self, items: _Items) -> int:
+        """Return how many items need no further check: those sent before, unless the SDK has normalized them since."""
+        first = len(self._sent)
+        return first if items[:first] == self._sent else 0
+
+    def _check_whole(self, items: _Items) -> None:
+        missing = self._sent_keys.keys() - _counted(items).keys()
+        if missing:
+            raise InvalidOption(
+                f"{len(missing)} of the {len(self._sent)} items of this run's last call are gone: a handoff's "
+                "input_filter removed them. Only one component may edit the history: let call_model_input_filter do "
+                "it, which turnfold_run(run_config=...) calls last"
+            )
+
+    def _forget_failed(self, items: _Items) -> None:
+        """Drop claims on a response when a user message begins another run: a failed run will not add it."""
+        if any((object_of(item) or {}).get("role") == "user" for item in items):
+            self._claims_on_response.clear()
+
+    def _redeem(self, key: str) -> bool:
+        for claims in (self._claims_on_input, self._claims_on_response):
+            if claims[key] > 0:
+                claims[key] -= 1
+                return True
+        return False
+
+
+def _counted(items: Iterable[TResponseInputItem]) -> Counter[str]:
+    return Counter(map(_key, items))
+
+
+def _key(item: TResponseInputItem) -> str:
+    return item_key(cast("Mapping[str, object]", item))

@@ -1,9 +1,9 @@
-"""The SDK's `Session` over a conversation: what is added to it is in the log, and comes back as it was.
+"""The SDK's `Session` over a conversation: items that are added are in the log, and come back as they were.
 
-A log only grows. `pop_item` and `clear_session` therefore take nothing out of it: what was popped or cleared is no
+A log only grows. `pop_item` and `clear_session` therefore remove nothing from it: what was popped or cleared is no
 longer among the items and no longer shown to a model, and stays in the log for whoever reads that.
 
-Over a memory that blocks the work is done in a thread, so that a slow disk holds up no other task of the SDK's loop.
+Over a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from typing import Final, cast
 
 from agents import SessionSettings, TResponseInputItem
 
-from turnfold.adapters.openai_agents.items import items_of, name_of, records_of
-from turnfold.adapters.openai_agents.run_items import RunItems
+from turnfold.adapters._common import ThreadBridge, VisibleEntry, VisibleHistory, session_of
+from turnfold.adapters.openai_agents.items import RunItems, items_of, name_of, records_of
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-from turnfold.memory.chosen_session import chosen_session
-from turnfold.memory.off_loop import OffLoop
-from turnfold.memory.shown_log import Shown, ShownLog
 from turnfold.records import Message, NewEntry
 
 __all__ = ("TurnfoldSession",)
 
-_AHEAD: Final = "openai_agents:"
-"""How the names of responses begin that were stored before the SDK added them."""
+
+_STORED_AHEAD: Final = "openai_agents:"
+"""Prefix of the names of responses that were stored before the SDK added them."""
 
 
 class TurnfoldSession:
     """A conversation as the SDK's `Session`: for `Runner.run(..., session=TurnfoldSession(memory.session("s1")))`.
 
-    On its own it only keeps items; `turnfold_run` also shapes what a model sees. Items may be of any kind, known or
+    On its own it only stores items; `turnfold_run` also shapes what a model sees. Items may be of any kind, known or
     not, and two processes may use one conversation.
     """
 
@@ -42,18 +40,18 @@ class TurnfoldSession:
         *,
         session_settings: SessionSettings | None = None,
     ) -> None:
-        self.awaiting = chosen_session(memory, conversation)
-        """The session whose log it is."""
+        self.awaiting = session_of(memory, conversation)
+        """The session that holds the log."""
         self.session_id = self.awaiting.id
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
         self.run = RunItems()
-        """What the log has of the run that uses it now."""
-        self.off_loop = OffLoop(memory)
-        """Awaits what works on `awaiting`."""
-        self._log = ShownLog(self.awaiting)
+        """Which items of the current run are in the log."""
+        self.off_loop = ThreadBridge(memory)
+        """Runs coroutines of `awaiting`, in a thread where they block."""
+        self._log = VisibleHistory(self.awaiting)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Every item, oldest first, folded or not; with `limit` the newest of them.
+        """Return every item, oldest first, folded (compacted) or not; with `limit` the newest of them.
 
         Without those that were popped or cleared, and without calls whose run failed before the SDK added them.
         """
@@ -66,27 +64,27 @@ class TurnfoldSession:
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all of them or none; durable on return. What was stored ahead of time is not stored again."""
+        """Append items, all of them or none; durable on return. What was stored ahead is not stored again."""
         new = records_of(self.run.unclaimed(items))
         await self.off_loop(self._append_unstored(new))
         self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item back, and return it; None where there is none.
+        """Retract the newest item and return it; None where there is none.
 
         It stays in the log, is not among the items any more, and no model is shown it; a summary made later or a recall
-        may still speak of it.
+        may still mention it.
         """
-        visible = _Visible()
+        visible = _VisibleItems()
         shown = await self.off_loop(self._log.take_back(visible.end))
         return visible.items(shown)[-1] if shown else None
 
     async def clear_session(self) -> None:
-        """Start over: nothing so far is an item any more or is shown to a model; it stays in the log."""
+        """Start over: nothing so far is an item or shown to a model any more; it stays in the log."""
         await self.off_loop(self.awaiting.clear())
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
-        """Store input that the SDK will add in a moment: a model must not be asked before it is in the log."""
+        """Store input that the SDK will add in a moment: it must be in the log before a model is called."""
         await self.off_loop(self._append(records_of(items)))
         self.run.stored_input(items)
 
@@ -96,13 +94,15 @@ class TurnfoldSession:
         self.run.stored_response(items)
 
     async def hidden(self) -> Mapping[int, int]:
-        """Seq -> items kept, of the entries of which something was popped. To be awaited off the loop."""
-        taken = await self._log.taken_back()
-        whole = {seq: 0 for first, last in taken.note.stretches for seq in range(first, last + 1)}
-        return {**whole, **dict(taken.note.shortened)}
+        """Return seq -> items kept, of the entries of which something was popped. To be awaited off the loop."""
+        retraction = await self._log.retraction()
+        whole = {
+            seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
+        }
+        return {**whole, **dict(retraction.note.shortened)}
 
     async def _newest(self, most: int | None) -> list[TResponseInputItem]:
-        visible = _Visible()
+        visible = _VisibleItems()
         wanted = sys.maxsize if most is None else most
         shown = await self._log.newest(wanted, lambda one: len(visible.items(one)))
         items = [item for one in shown for item in visible.items(one)]
@@ -117,7 +117,7 @@ class TurnfoldSession:
         await self._append(await self._unstored(records))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append what another process that goes on with the run will recognise."""
+        """Append records under names by which another process that continues the run recognises them."""
         turns = await self._turns()
         for record in records:
             name, number = _client_id(record, turns), 1
@@ -128,16 +128,16 @@ class TurnfoldSession:
             self.run.own.add(done.first)
 
     async def _unstored(self, records: list[Message]) -> list[Message]:
-        """The records that no other process stored ahead in this turn."""
+        """Return the records that no other process stored ahead in this turn."""
         calling = [record for record in records if record.calls]
         if not calling:
             return records
-        turns, taken = await self._turns(), await self._log.taken_back()
+        turns, retraction = await self._turns(), await self._log.retraction()
         found = await self.awaiting.find([_client_id(record, turns) for record in calling])
         stored = {
             entry.client_id
             for entry in found
-            if entry.seq > taken.cleared and taken.kept(entry.seq) is None
+            if entry.seq > retraction.cleared and retraction.kept(entry.seq) is None
         }
         return [record for record in records if _client_id(record, turns) not in stored]
 
@@ -146,28 +146,28 @@ class TurnfoldSession:
         return (await session.store.head(session.scope, session.id)).turns
 
 
-class _Visible:
-    """The items of entries that are asked for from the newest back."""
+class _VisibleItems:
+    """The visible items of entries, which are read from the newest back."""
 
     def __init__(self) -> None:
         self._answered: set[str] = set()
         self._known: dict[int, dict[int, TResponseInputItem]] = {}
 
-    def items(self, shown: Shown) -> list[TResponseInputItem]:
+    def items(self, shown: VisibleEntry) -> list[TResponseInputItem]:
         return list(self._of(shown).values())
 
-    def end(self, shown: Shown) -> int:
+    def end(self, shown: VisibleEntry) -> int:
         return max(self._of(shown), default=-1) + 1
 
-    def _of(self, shown: Shown) -> dict[int, TResponseInputItem]:
-        """Item by its place in the record."""
+    def _of(self, shown: VisibleEntry) -> dict[int, TResponseInputItem]:
+        """Return the items by their place in the record."""
         entry = shown.entry
         known = self._known.get(entry.seq)
         if known is None:
             self._answered.update(result.call_id for result in entry.message.results)
             items = dict(enumerate(items_of(entry.message)[: shown.kept]))
             open_calls = {call.id for call in entry.message.calls} - self._answered
-            if open_calls and entry.client_id.startswith(_AHEAD):
+            if open_calls and entry.client_id.startswith(_STORED_AHEAD):
                 items = _without_calls(items, open_calls)
             self._known[entry.seq] = known = items
         return known
@@ -176,7 +176,7 @@ class _Visible:
 def _without_calls(
     items: dict[int, TResponseInputItem], calls: set[str]
 ) -> dict[int, TResponseInputItem]:
-    """The items of a response without some of its calls, and without the reasoning that led to nothing else."""
+    """Return the items of a response without some of its calls, and without reasoning that led to nothing else."""
     kept: dict[int, TResponseInputItem] = {}
     for place, item in reversed(items.items()):
         fields = cast("Mapping[str, object]", item)
@@ -187,5 +187,5 @@ def _without_calls(
 
 
 def _client_id(record: Message, turns: int) -> str:
-    """Of what was said and in which turn: another process that goes on with the run finds it."""
-    return f"{_AHEAD}{name_of(record)}:{turns}"
+    """Return the name of a record by its content and turn, so that a process that continues the run finds it."""
+    return f"{_STORED_AHEAD}{name_of(record)}:{turns}"

@@ -15,8 +15,7 @@ except ImportError as missing:
     ) from missing
 
 from turnfold.adapters.pydantic_ai.capability import TurnfoldCapability, turnfold_capability
-from turnfold.adapters.pydantic_ai.recording import records_of
-from turnfold.adapters.pydantic_ai.restoring import model_messages
+from turnfold.adapters.pydantic_ai.entries import model_messages, records_of
 
 __all__ = ("TurnfoldCapability", "model_messages", "records_of", "turnfold_capability")
 

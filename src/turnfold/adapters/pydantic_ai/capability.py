@@ -1,7 +1,7 @@
-"""The capability a PydanticAI agent is given: memory in one line.
+"""Memory for a PydanticAI agent in one line, as a capability.
 
-It only uses hooks that shape the request and watch the run, so `all_messages()` keeps everything. What is said is in
-the log before a model is asked and before a tool runs; a run that is cancelled or fails leaves what it said.
+It only uses hooks that shape the request and watch the run, so `all_messages()` keeps everything. Messages are in the
+log before a model is called and before a tool runs; a run that is cancelled or fails leaves what it said.
 """
 
 from __future__ import annotations
@@ -23,16 +23,28 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
-from turnfold.adapters.pydantic_ai.recording import records_of
-from turnfold.adapters.pydantic_ai.restoring import Restorer
-from turnfold.adapters.pydantic_ai.run_log import RunLog
-from turnfold.adapters.pydantic_ai.view import View
+from turnfold.adapters._common import ThreadBridge, record_usage
+from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
+from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
+from turnfold.adapters.pydantic_ai.view import RunView
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-from turnfold.memory.off_loop import OffLoop
-from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-from turnfold.recall.findings import FindingRule, served_text
+from turnfold.findings import FindingRule, served_text
+from turnfold.memory import (
+    RECALL_CONTEXT,
+    AsyncMemory,
+    AsyncSession,
+    Memory,
+    RecallTool,
+    Session,
+    recall_parameters,
+)
 from turnfold.records import ToolCall, ToolResult, Usage
+
+__all__ = (
+    "TurnfoldCapability",
+    "turnfold_capability",
+)
+
 
 if TYPE_CHECKING:
     from pydantic_ai.capabilities import (
@@ -44,7 +56,6 @@ if TYPE_CHECKING:
     )
     from pydantic_ai.run import AgentRunResult
 
-__all__ = ("TurnfoldCapability", "turnfold_capability")
 
 _INSTRUCTIONS = (
     "Earlier parts of this conversation may be summarised or left out. Nothing is lost: call recall_context to see "
@@ -63,9 +74,9 @@ def turnfold_capability(
     """Memory for `Agent(..., capabilities=[turnfold_capability(memory)])`.
 
     A session is the conversation of every run; a memory gives each run the conversation that its `conversation_id`
-    names. `recall` brings back what was folded and matches the user's words, and offers the tool `recall_context`
-    (`recall_tokens` at most); `instructions` tell the model about it (None: a short default; empty: none). `findings`
-    are the rules by which results of tools are remembered.
+    names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
+    `recall_context` (`recall_tokens` at most); `instructions` tell the model about it (None: a short default; empty:
+    none). `findings` are the rules by which tool results are remembered.
     """
     return TurnfoldCapability(
         memory,
@@ -77,7 +88,7 @@ def turnfold_capability(
 
 
 class TurnfoldCapability(AbstractCapability[Any]):
-    """A run's messages in a session's log, and the session's context in front of its model."""
+    """Stores a run's messages in a session's log, and gives its model the session's context."""
 
     def __init__(
         self,
@@ -89,29 +100,29 @@ class TurnfoldCapability(AbstractCapability[Any]):
         findings: Sequence[FindingRule] = (),
     ) -> None:
         self.id = "turnfold"
-        """An agent has one of them: one given to a run takes the place of the agent's."""
-        self._given = memory
+        """An agent has only one capability of an id: one given to a run replaces the agent's."""
+        self._memory_given = memory
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
-        self._off_loop = OffLoop(memory)
+        self._off_loop = ThreadBridge(memory)
         self._recall = recall
         self._recall_tokens = recall_tokens
         default = _INSTRUCTIONS if recall else ""
         self._instructions = default if instructions is None else instructions
         self._findings = tuple(findings)
-        self._bound: _Run | None = None
+        self._run_state: _Run | None = None
         recall_parameters(max_tokens=recall_tokens)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """None: it holds an open store, which no specification can name."""
+        """Return None: it holds an open store, which no specification can name."""
         return None
 
     def get_instructions(self) -> str | None:
-        """What the model is told about its memory; never changes, so that the prompt cache holds."""
+        """Return what the model is told about its memory; constant, so that the prompt cache holds."""
         return self._instructions or None
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
-        """The tool `recall_context`."""
+        """Return the tool `recall_context`."""
         if not self._recall:
             return None
 
@@ -126,18 +137,18 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return FunctionToolset[Any]([tool])
 
     async def for_run(self, ctx: RunContext[Any]) -> Self:
-        """The capability of one run, with its own place in the log."""
+        """Return the capability of one run, with its own place in the log."""
         session = self._session(ctx)
         if self._findings:
             session.findings.use(self._findings)
         bound = type(self)(
-            self._given,
+            self._memory_given,
             recall=self._recall,
             recall_tokens=self._recall_tokens,
             instructions=self._instructions,
             findings=self._findings,
         )
-        bound._bound = _Run(  # noqa: SLF001 (its own)
+        bound._run_state = _Run(  # noqa: SLF001 (its own)
             session,
             bound._off_loop,  # noqa: SLF001
             recall=self._recall,
@@ -148,8 +159,8 @@ class TurnfoldCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Store what is new, and show the model the session's context."""
-        return await self._off_loop(self._run.prepare(ctx.messages, request_context))
+        """Store new messages, and show the model the session's context."""
+        return await self._off_loop(self._active_run.prepare(ctx.messages, request_context))
 
     async def after_model_request(
         self,
@@ -158,16 +169,16 @@ class TurnfoldCapability(AbstractCapability[Any]):
         request_context: ModelRequestContext,  # noqa: ARG002
         response: ModelResponse,
     ) -> ModelResponse:
-        """Note what the provider counted; the response itself is stored once PydanticAI has taken it."""
-        await self._off_loop(self._run.used(response))
+        """Record the usage; the response itself is stored once PydanticAI has accepted it."""
+        await self._off_loop(self._active_run.record_usage(response))
         return response
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: AgentNode[Any], result: NodeResult[Any]
     ) -> NodeResult[Any]:
-        """Store what a step said before the next step acts on it."""
+        """Store the messages of a step before the next step acts on them."""
         del node
-        await self._off_loop(self._run.catch_up(ctx.messages))
+        await self._off_loop(self._active_run.catch_up(ctx.messages))
         return result
 
     async def wrap_tool_execute(
@@ -179,59 +190,59 @@ class TurnfoldCapability(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
-        """Remember what a tool found, or give it again, as the rules say."""
+        """Remember the result of a tool, or serve a remembered one, as the rules say."""
         del tool_def
         if not self._findings:
             return await handler(args)
-        return await self._run.found(call, args, handler)
+        return await self._active_run.run_tool(call, args, handler)
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Store what a run said, however it ends."""
+        """Store the messages of a run, however it ends."""
         del ctx
         try:
             return await handler()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._off_loop(self._run.finish())
+                await self._off_loop(self._active_run.finish())
 
     @property
-    def _run(self) -> _Run:
-        if self._bound is None:
-            raise InvalidOption("a capability works within a run: give it to an Agent")
-        return self._bound
+    def _active_run(self) -> _Run:
+        if self._run_state is None:
+            raise InvalidOption("this capability is not in a run: give it to an Agent")
+        return self._run_state
 
     def _session(self, ctx: RunContext[Any]) -> AsyncSession:
         if isinstance(self._memory, AsyncSession):
             return self._memory
         if not ctx.conversation_id:
-            raise InvalidOption("the run names no conversation: give run(conversation_id=...)")
+            raise InvalidOption("the run has no conversation_id: give run(conversation_id=...)")
         return self._memory.session(ctx.conversation_id)
 
 
 class _Run:
-    """What one run has of its session."""
+    """The log, view and findings (remembered tool results) of one run."""
 
     def __init__(
-        self, session: AsyncSession, off_loop: OffLoop, *, recall: bool, run_id: str | None
+        self, session: AsyncSession, off_loop: ThreadBridge, *, recall: bool, run_id: str | None
     ) -> None:
         self._session = session
         self._off_loop = off_loop
-        self._log = RunLog(session)
-        self._view = View(session, self._log, Restorer(), recall=recall, run_id=run_id)
+        self._log = AgentRunLog(session)
+        self._view = RunView(session, self._log, Restorer(), recall=recall, run_id=run_id)
         self._messages: Sequence[ModelMessage] = ()
-        """The run's history: PydanticAI's own list, which goes on growing."""
+        """The run's history: PydanticAI's own list, which keeps growing."""
         self._call = ""
-        self._unnoted: list[tuple[ToolCall, object, int]] = []
-        """Calls with what they returned and the newest seq before them; noted once the log holds the results."""
+        self._pending: list[tuple[ToolCall, object, int]] = []
+        """Calls with their results and the newest seq before them; noted once the log holds the results."""
 
     async def prepare(
         self, messages: Sequence[ModelMessage], request: ModelRequestContext
     ) -> ModelRequestContext:
         self._messages = messages
         shaped, self._call = await self._view.shape(request, messages)
-        await self._note()
+        await self._note_findings()
         return shaped
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
@@ -240,47 +251,46 @@ class _Run:
 
     async def finish(self) -> None:
         await self._log.catch_up(self._messages)
-        await self._note()
+        await self._note_findings()
 
-    async def used(self, response: ModelResponse) -> None:
+    async def record_usage(self, response: ModelResponse) -> None:
         usage = response.usage
-        if self._call and usage.input_tokens:
-            reported = Usage(
-                input=usage.input_tokens, output=usage.output_tokens, cached=usage.cache_read_tokens
-            )
-            await self._session.record_usage(reported, call=self._call)
+        reported = Usage(
+            input=usage.input_tokens, output=usage.output_tokens, cached=usage.cache_read_tokens
+        )
+        await record_usage(self._session, reported, call=self._call)
 
-    async def found(
+    async def run_tool(
         self, call: ToolCallPart, args: Mapping[str, object], handler: WrapToolExecuteHandler
     ) -> object:
         findings, off_loop = self._session.findings, self._off_loop
-        asked = (await off_loop(self._session.status())).entries
-        named = ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str())
-        known = await off_loop(findings.serve(named))
+        seq_before = (await off_loop(self._session.status())).entries
+        record = ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str())
+        known = await off_loop(findings.serve(record))
         if known is not None:
             return served_text(known)
-        # Told before it runs and after, however it ends: what it may have changed is not trusted meanwhile.
+        # Invalidated before it runs and after, however it ends: what it may change is not trusted meanwhile.
         await off_loop(findings.ran(call.tool_name))
         try:
             result = await handler(dict(args))
         finally:
             await off_loop(findings.ran(call.tool_name))
         if call.tool_name in findings.rules:
-            self._unnoted.append((named, result, asked))
+            self._pending.append((record, result, seq_before))
         return result
 
-    async def _note(self) -> None:
-        """Remember what was found, with the entry that shows it: nothing is then shown twice."""
-        while self._unnoted:
-            call, result, asked = self._unnoted.pop(0)
+    async def _note_findings(self) -> None:
+        """Note the findings with the entries that show them, so that nothing is shown twice."""
+        while self._pending:
+            call, result, seq_before = self._pending.pop(0)
             seq = await self._log.result_seq(call.id)
             shown = self._log.result(call.id) or _written_result(call, result)
             if not shown.is_error:
-                await self._session.findings.note(call, shown.text, seq=seq, asked=asked)
+                await self._session.findings.note(call, shown.text, seq=seq, asked=seq_before)
 
 
 def _written_result(call: ToolCall, result: object) -> ToolResult:
-    """A result that the run ended too early to show."""
+    """Return the result of a call that the run ended too early to show."""
     value = result
     if issubclass(type(result), ToolReturn):
         value = cast("ToolReturn[object]", result).return_value

@@ -1,24 +1,19 @@
-"""One part of a PydanticAI message as what turnfold records, and back.
+"""Convert parts of PydanticAI messages to parts of records and back.
 
-A record holds what was said; the residue, JSON beside it, holds how PydanticAI wrote it (timestamps, ids, provider
-details, whether arguments were an object or text). Both together give the part back; the record alone still gives one
-that means the same, which is what a model sees of a message that had to be shortened.
+Works on PydanticAI's own JSON form, so that whatever it can store is kept. A record holds the content: text and media
+go where turnfold counts, searches and shortens them. The residue, JSON beside it, holds how PydanticAI wrote it
+(timestamps, ids, provider details, whether arguments were an object or text). Both together restore the part; the
+record alone still gives an equivalent one, which is what a model sees of a shortened message. An item without a
+counterpart is kept whole as an opaque part.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
-from turnfold.adapters.pydantic_ai.content import (
-    PROVIDER,
-    JsonObject,
-    items_of,
-    opaque,
-    part_of_item,
-    present,
-)
+from turnfold.adapters._common import is_valid_part
 from turnfold.errors import InvalidRecord
 from turnfold.records import (
     ContentPart,
@@ -32,20 +27,116 @@ from turnfold.records import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    freeze,
+    thaw_object,
 )
-from turnfold.records.json_text import freeze, thaw_object
 
-__all__ = ("Spoken", "answered", "restored_answer", "restored_request_part", "spoken")
+__all__ = (
+    "PROVIDER",
+    "JsonObject",
+    "RequestPart",
+    "present",
+    "request_part_record",
+    "response_part",
+    "restored_request_part",
+    "restored_response_part",
+)
+
+
+JsonObject: TypeAlias = dict[str, object]
+
+PROVIDER = "pydantic_ai"
+_FILE_KINDS = frozenset({"audio-url", "document-url", "video-url"})
+_STANDARD = str.maketrans("-_", "+/")
+"""PydanticAI writes bytes in the URL-safe base64 alphabet; a `data:` URL wants the standard one."""
+_FOR_ADDRESSES = str.maketrans("+/", "-_")
+_UNKNOWN = "application/octet-stream"
+
+
+def present(fields: JsonObject) -> JsonObject:
+    """Return the fields that are not None: PydanticAI writes every field it has."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _opaque(fields: JsonObject) -> OpaquePart:
+    """Return an opaque part that holds an item without a counterpart."""
+    return OpaquePart(freeze(fields, path="part"), PROVIDER)
+
+
+def _part_of_item(item: object) -> tuple[ContentPart, object]:
+    """Return an item of a prompt or a tool result as a part, and its residue."""
+    if isinstance(item, str):
+        return TextPart(item), None
+    if not isinstance(item, dict) or not item:  # an opaque part may not be empty
+        return TextPart(freeze(cast("object", item), path="item")), {"kind": "json"}
+    fields = present(cast("JsonObject", item))
+    part = _known_part(fields)
+    if part is not None and is_valid_part(part):
+        return part, {
+            key: value for key, value in fields.items() if key not in _PART_FIELDS[type(part)]
+        }
+    return _opaque(cast("JsonObject", item)), {"kind": "opaque"}
+
+
+def _item_of(part: ContentPart, residue: object) -> object:
+    """Return the item a part was made from."""
+    if residue is None:
+        return part.text if isinstance(part, TextPart) else ""
+    rest = cast("JsonObject", residue)
+    match part, rest.get("kind"):
+        case TextPart(), "json":
+            return cast("object", json.loads(part.text))
+        case TextPart(), _:
+            return {**rest, "content": part.text}
+        case OpaquePart(), _:
+            return thaw_object(part.json)
+        case ((ImagePart() | FilePart()), "binary"):
+            data = part.url.partition(",")[2].translate(_FOR_ADDRESSES)
+            return {**rest, "data": data}
+        case ((ImagePart() | FilePart()), _):
+            return {**rest, "url": part.url}
+        case _:
+            raise InvalidRecord(f"a PydanticAI message cannot hold a {type(part).__name__}")
+
+
+def _items_of(parts: Sequence[ContentPart], residues: Sequence[object]) -> list[object]:
+    """Return the items that several parts were made from."""
+    return [_item_of(part, residue) for part, residue in zip(parts, residues, strict=True)]
+
+
+_PART_FIELDS: dict[type[object], frozenset[str]] = {
+    TextPart: frozenset({"content"}),
+    ImagePart: frozenset({"url", "data"}),
+    FilePart: frozenset({"url", "data"}),
+}
+"""The fields of an item that its part holds."""
+
+
+def _known_part(fields: JsonObject) -> ContentPart | None:
+    kind, media_type = fields.get("kind"), str(fields.get("media_type") or _UNKNOWN)
+    match kind:
+        case "text-content" if isinstance(fields.get("content"), str):
+            return TextPart(str(fields["content"]))
+        case "image-url":
+            return ImagePart(str(fields.get("url")))
+        case "binary" if isinstance(fields.get("data"), str):
+            url = f"data:{media_type};base64,{str(fields['data']).translate(_STANDARD)}"
+            return ImagePart(url) if media_type.startswith("image/") else FilePart(url, media_type)
+        case str() if kind in _FILE_KINDS:
+            return FilePart(str(fields.get("url")), media_type)
+        case _:
+            return None
+
 
 _ERRORS = frozenset({"failed", "retried"})
 _WHOLE = "whole"
-"""Key of a residue that holds the entire part, where the parts of the record could not give it back."""
+"""Key of a residue that holds the entire part, where the parts of the record could not restore it."""
 _MEDIA = frozenset(
     {"image-url", "audio-url", "document-url", "video-url", "binary", "uploaded-file"}
 )
 
 
-class Spoken(NamedTuple):
+class RequestPart(NamedTuple):
     """One part of a request as a message of its own."""
 
     role: Role
@@ -57,28 +148,28 @@ class Spoken(NamedTuple):
 # ---------------------------------------------------------------------------------- requests
 
 
-def spoken(fields: JsonObject, *, text: str = "", whole: bool = False) -> Spoken:
-    """A part of a request; `text` is what a model is shown where the fields do not say it, `whole` keeps them all."""
-    said = _spoken(fields, text)
-    return said._replace(residue={_WHOLE: fields}) if whole else said
+def request_part_record(fields: JsonObject, *, text: str = "", whole: bool = False) -> RequestPart:
+    """Read a request part; `text` is what a model is shown where the fields do not say it, `whole` keeps them all."""
+    read = _read_request_part(fields, text)
+    return read._replace(residue={_WHOLE: fields}) if whole else read
 
 
-def _spoken(given: JsonObject, text: str) -> Spoken:
+def _read_request_part(given: JsonObject, text: str) -> RequestPart:
     fields = present(given)
     match fields.get("part_kind"):
         case "user-prompt":
             parts, rest = _content(fields, text)
-            return Spoken("user", parts, rest)
+            return RequestPart("user", parts, rest)
         case "tool-return" | "retry-prompt" if fields.get("tool_name"):
             parts, rest = _content(fields, text)
             result = ToolResult(
                 str(rest.pop("tool_call_id", "")), parts, fields.get("outcome") in _ERRORS
             )
-            return Spoken("tool", (result,), rest, str(rest.pop("tool_name")))
+            return RequestPart("tool", (result,), rest, str(rest.pop("tool_name")))
         case "retry-feedback" | "retry-prompt" | "compaction" if text:
-            return Spoken("user", (TextPart(text),), {_WHOLE: given})
+            return RequestPart("user", (TextPart(text),), {_WHOLE: given})
         case _:
-            return Spoken("user", (opaque(given),), {_WHOLE: {}})
+            return RequestPart("user", (_opaque(given),), {_WHOLE: {}})
 
 
 def _content(fields: JsonObject, text: str) -> tuple[tuple[ContentPart, ...], JsonObject]:
@@ -88,17 +179,17 @@ def _content(fields: JsonObject, text: str) -> tuple[tuple[ContentPart, ...], Js
         return (TextPart(content),), rest
     items = cast("list[object]", content) if isinstance(content, list) else [content]
     if fields.get("part_kind") != "user-prompt" and not any(map(_is_media, items)):
-        return _value(cast("object", content), text, rest)
-    pairs = [part_of_item(item) for item in items]
+        return _value_content(cast("object", content), text, rest)
+    pairs = [_part_of_item(item) for item in items]
     form = "items" if isinstance(content, list) else "item"
     rest["content"] = {form: [residue for _, residue in pairs]}
     return tuple(part for part, _ in pairs), rest
 
 
-def _value(
+def _value_content(
     content: object, text: str, rest: JsonObject
 ) -> tuple[tuple[ContentPart, ...], JsonObject]:
-    """A tool's answer that is no text: what the model is shown of it, and how to get the value back."""
+    """Return what a model is shown of a tool result that is not text, and how to restore the value."""
     shown = text or freeze(content, path="content")
     try:
         same = json.loads(shown) == content and freeze(json.loads(shown), path="") == freeze(
@@ -115,7 +206,7 @@ def _is_media(item: object) -> bool:
 
 
 def restored_request_part(record: Message, residue: JsonObject) -> JsonObject:
-    """The JSON form of the part of a request that a record and its residue were made from."""
+    """Return the JSON form of the request part that a record and its residue were made from."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", record.parts[0]).json)
@@ -139,24 +230,26 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
     if "json" in how:
         return cast("object", json.loads(cast("TextPart", parts[0]).text))
     if "item" in how:
-        return items_of(parts, cast("list[object]", how["item"]))[0]
-    return items_of(parts, cast("list[object]", how["items"]))
+        return _items_of(parts, cast("list[object]", how["item"]))[0]
+    return _items_of(parts, cast("list[object]", how["items"]))
 
 
 # ---------------------------------------------------------------------------------- responses
 
 
-def answered(fields: JsonObject, *, model: str, whole: bool = False) -> tuple[Part, JsonObject]:
-    """A part of a response, and its residue; `whole` keeps all of it in the residue."""
-    part, rest = _answered(fields, model)
+def response_part(
+    fields: JsonObject, *, model: str, whole: bool = False
+) -> tuple[Part, JsonObject]:
+    """Read a response part and its residue; `whole` keeps all of it in the residue."""
+    part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))
     except InvalidRecord:
-        return opaque(fields), {_WHOLE: {}}
+        return _opaque(fields), {_WHOLE: {}}
     return part, ({_WHOLE: fields} if whole and not isinstance(part, OpaquePart) else rest)
 
 
-def _answered(fields: JsonObject, model: str) -> tuple[Part, JsonObject]:
+def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObject]:
     rest = present(fields)
     match rest.get("part_kind"):
         case "text":
@@ -167,17 +260,17 @@ def _answered(fields: JsonObject, model: str) -> tuple[Part, JsonObject]:
             text = str(rest.pop("content", ""))
             return ThinkingPart(text, signature, provider=provider, model=model), rest
         case "tool-call":
-            return _call(rest), rest
+            return _tool_call(rest), rest
         case "file":
-            part, residue = part_of_item(rest.pop("content", None))
+            part, residue = _part_of_item(rest.pop("content", None))
             rest["content"] = residue
             return part, rest
         case _:
-            return opaque(fields), {_WHOLE: {}}
+            return _opaque(fields), {_WHOLE: {}}
 
 
-def _call(rest: JsonObject) -> ToolCall:
-    """A tool call; takes what it holds out of `rest` and leaves how the arguments were written."""
+def _tool_call(rest: JsonObject) -> ToolCall:
+    """Return a tool call; moves its fields out of `rest` and leaves how the arguments were written."""
     args = rest.pop("args", None)
     if not isinstance(args, str):
         rest["args"] = "none" if args is None else "object"
@@ -185,8 +278,8 @@ def _call(rest: JsonObject) -> ToolCall:
     return ToolCall(str(rest.pop("tool_call_id")), str(rest.pop("tool_name")), text)
 
 
-def restored_answer(part: Part, residue: JsonObject) -> JsonObject:
-    """The JSON form of the part of a response that a part and its residue were made from."""
+def restored_response_part(part: Part, residue: JsonObject) -> JsonObject:
+    """Return the JSON form of the response part that a part and its residue were made from."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", part).json)
@@ -198,12 +291,12 @@ def restored_answer(part: Part, residue: JsonObject) -> JsonObject:
             fields |= {"content": part.text, "signature": part.signature or None}
             fields["provider_name"] = part.provider or None
         case ToolCall():
-            how = fields.pop("args", None)
-            value = part.arguments if how is None else cast("object", json.loads(part.arguments))
+            form = fields.pop("args", None)
+            value = part.arguments if form is None else cast("object", json.loads(part.arguments))
             fields |= {"tool_name": part.name, "tool_call_id": part.id}
-            fields["args"] = None if how == "none" else value
+            fields["args"] = None if form == "none" else value
         case TextPart() | ImagePart() | FilePart() | OpaquePart():
-            [fields["content"]] = items_of([part], [fields.get("content")])
+            fields["content"] = _item_of(part, fields.get("content"))
         case _:
-            raise InvalidRecord(f"{type(part).__name__} is no part of an answer of {PROVIDER}")
+            raise InvalidRecord(f"a PydanticAI response cannot hold a {type(part).__name__}")
     return fields

@@ -1,6 +1,6 @@
-"""What a model is shown of a run: the session's context, in PydanticAI's messages.
+"""Show a model the session's context in PydanticAI's messages.
 
-The run keeps its history whole; only the request is shaped. The system prompts and instructions of the run are the
+The run keeps its history whole; only the request is shaped. The system prompts and instructions of the run become the
 session's system message, so that they are counted and shortened with everything else. Two runs on one conversation see
 each other's messages, each with its own turn last, because that is the one it must go on with.
 """
@@ -19,74 +19,75 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
-from pydantic_ai.tools import ToolDefinition
 
-from turnfold.adapters.pydantic_ai.restoring import Restorer
-from turnfold.adapters.pydantic_ai.run_log import RunLog
-from turnfold.errors import Conflict, InvalidOption
-from turnfold.memory.one_place import added_to
-from turnfold.memory.session import AsyncSession
-from turnfold.memory.told_context import told_context
+from turnfold.adapters._common import (
+    added_messages,
+    context_with_system,
+    function_schema,
+    lost_from_window,
+    own_groups_last,
+    remaining_tokens,
+    set_system,
+    system_texts,
+)
+from turnfold.adapters.pydantic_ai.entries import Restorer
+from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
+from turnfold.memory import AsyncSession
 from turnfold.records import Message
 from turnfold.window import Context, Section
 
-__all__ = ("View", "tool_schemas")
+__all__ = (
+    "RunView",
+    "tool_schemas",
+)
+
+
+_OTHER = "another capability"
 
 
 @dataclass(slots=True)
-class View:
-    """Shapes the requests of one run."""
+class RunView:
+    """Shapes the model requests of one run."""
 
     session: AsyncSession
-    log: RunLog
+    log: AgentRunLog
     restorer: Restorer
     recall: bool
-    """Whether what was folded and matches the user's words is brought back."""
+    """True to bring back folded (compacted) content that matches the user's words."""
     run_id: str | None
 
     async def shape(
         self, request: ModelRequestContext, history: Sequence[ModelMessage]
     ) -> tuple[ModelRequestContext, str]:
-        """The request with the session's context instead of the run's history, and the name of the call."""
-        added = added_to(
+        """Return the request with the session's context instead of the run's history, and the id of the call."""
+        added = added_messages(
             history,
             request.messages,
-            other="another capability",
+            other=_OTHER,
             remedy="let it work on RunContext.messages, or in prepare_model_request behind turnfold's capability",
         )
         prompts = _system_prompts(history)
         parameters = request.model_request_parameters
         instructions = [part for part in parameters.instruction_parts or () if part.content.strip()]
         texts = [*prompts, *(part.content for part in instructions)]
-        if texts:
-            await self.session.system([{"type": "text", "text": text} for text in texts])
+        await set_system(self.session, texts)
         await self.log.catch_up(history)
-        context = await told_context(
+        context = await context_with_system(
             self.session,
             texts,
             _newest_prompt(history) if self.recall else None,
             tools=tool_schemas(parameters),
-            max_tokens=self._room_beside(added),
+            max_tokens=remaining_tokens(self.session, added, self._cost, other=_OTHER),
         )
         call = self.session.last_call
-        told = _told(context, texts)
-        shown = self._messages(context, history, told[: len(prompts)] if texts else None)
-        kept = _with_texts(parameters, instructions, told[len(prompts) :])
+        fitted = _fitted_texts(context, texts)
+        shown = self._messages(context, history, fitted[: len(prompts)] if texts else None)
+        fitted_parameters = _with_texts(parameters, instructions, fitted[len(prompts) :])
         messages = [*shown, *added]
-        return replace(request, messages=messages, model_request_parameters=kept), call
+        return replace(request, messages=messages, model_request_parameters=fitted_parameters), call
 
-    def _room_beside(self, added: Sequence[ModelMessage]) -> int:
-        """Tokens left beside the messages that other capabilities add to this request; 0 for all of them."""
-        if not added:
-            return 0
-        count = self.session.counter.count_message
-        cost = sum(count(record) for message in added for record in self.log.records(message))
-        allowed = self.session.budget.tokens
-        if cost >= allowed:
-            raise InvalidOption(
-                f"other capabilities add {len(added)} messages, {cost:,} tokens, to a request that may have {allowed:,}"
-            )
-        return allowed - cost
+    def _cost(self, message: ModelMessage) -> int:
+        return sum(map(self.session.counter.count_message, self.log.records(message)))
 
     def _messages(
         self, context: Context, history: Sequence[ModelMessage], prompts: Sequence[str] | None
@@ -94,13 +95,11 @@ class View:
         newest = history[-1]
         instructions = newest.instructions if isinstance(newest, ModelRequest) else None
         last = self.log.names(newest)
-        body = self._own_last(context, self._own(history))
+        body = self._own_last(context, self._own_names(history))
         missing = last - {self.restorer.name(record) for record in body}
         if missing:
-            raise Conflict(
-                f"{len(missing)} of the {len(last)} newest parts of this run are no longer in the window of "
-                f"{self.session.id!r}: another run moved on meanwhile. Give each run a conversation of its own, or a "
-                "larger budget"
+            raise lost_from_window(
+                f"{len(missing)} of the {len(last)} newest parts of this run are", self.session.id
             )
         shown = self.restorer.view(body, instructions=instructions)
         if not last:
@@ -108,29 +107,24 @@ class View:
         system = _system(context, prompts)
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown
 
-    def _own(self, history: Sequence[ModelMessage]) -> set[str]:
-        """The names of what this run said."""
+    def _own_names(self, history: Sequence[ModelMessage]) -> set[str]:
+        """Return the names of this run's records."""
         mine = [message for message in history if message.run_id == self.run_id]
         return {name for message in mine or history[-1:] for name in self.log.names(message)}
 
     def _own_last(self, context: Context, own: set[str]) -> list[Message]:
-        """Everything but the system message; the groups of this run behind those of others where runs interleave."""
-        name = self.restorer.name
+        """Return everything but the system message; this run's messages last where runs interleave."""
         body = list(context.messages[context.ends[0] :])
-        if not body or name(_head(body)) in own:
-            return body
-        others: list[Message] = []
-        mine: list[Message] = []
-        into = others
-        for record in body:
-            if record.role != "tool":  # a tool's answer stays with its call
-                into = mine if name(record) in own else others
-            into.append(record)
-        return others + mine
+        ordered = own_groups_last(
+            body,
+            is_result=lambda record: record.role == "tool",
+            is_own=lambda group: group[0].role != "tool" and self.restorer.name(group[0]) in own,
+        )
+        return ordered if ordered is not None else body
 
 
 def _prompt_text(content: object) -> str:
-    """The words of a prompt, without its pictures and files."""
+    """Return the text of a prompt, without its images and files."""
     if isinstance(content, str):
         return content
     items = cast("Sequence[object]", content) if isinstance(content, Sequence) else ()
@@ -140,21 +134,15 @@ def _prompt_text(content: object) -> str:
 
 
 def tool_schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
-    """The tools of a request as OpenAI's Chat interface writes them, to be counted."""
-    return [_schema(tool) for tool in (*parameters.function_tools, *parameters.output_tools)]
-
-
-def _schema(tool: ToolDefinition) -> dict[str, object]:
-    function = {
-        "name": tool.name,
-        "description": tool.description or "",
-        "parameters": tool.parameters_json_schema,
-    }
-    return {"type": "function", "function": function}
+    """Return the tools of a request as OpenAI's Chat API writes them, to be counted."""
+    return [
+        function_schema(tool.name, tool.description or "", tool.parameters_json_schema)
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    ]
 
 
 def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
-    """The lasting system prompts of a history, each text once."""
+    """Return the lasting system prompts of a history, each text once."""
     texts = [
         part.content
         for message in history
@@ -176,12 +164,9 @@ def _newest_prompt(history: Sequence[ModelMessage]) -> str | None:
     return None
 
 
-def _told(context: Context, texts: list[str]) -> list[str]:
-    """The system texts as they fit: shortened where the system message had to be."""
-    if not texts:
-        return []
-    parts = [part for message in context.section(Section.SYSTEM) for part in message.parts]
-    shown = [str(getattr(part, "text", "")) for part in parts]
+def _fitted_texts(context: Context, texts: list[str]) -> list[str]:
+    """Return the system texts, shortened where the system message had to be."""
+    shown = system_texts(context)
     return shown if len(shown) == len(texts) else texts
 
 
@@ -197,12 +182,7 @@ def _with_texts(
 
 
 def _system(context: Context, prompts: Sequence[str] | None) -> list[SystemPromptPart]:
-    """What leads the request: the run's own system prompts, or what the session was told to begin with."""
+    """Return what leads the request: the run's own system prompts, or the session's system message."""
     if prompts is None:
         prompts = [message.text for message in context.section(Section.SYSTEM)]
     return [SystemPromptPart(text) for text in prompts]
-
-
-def _head(body: Sequence[Message]) -> Message:
-    """The message that the last group begins with."""
-    return next((record for record in reversed(body) if record.role != "tool"), body[-1])

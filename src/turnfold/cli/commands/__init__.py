@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from turnfold.cli.commands import changing, finding, health, looking, moving
+from turnfold.cli.commands import change, find, health, look, transfer
 
 __all__ = ("add_commands",)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register every command of this folder."""
-    for family in (looking, finding, changing, moving, health):
+    for family in (look, find, change, transfer, health):
         family.add(app)

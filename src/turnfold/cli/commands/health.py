@@ -1,4 +1,4 @@
-"""Commands about the store itself and the machine: audit, db, doctor."""
+"""Commands for the store and the environment: audit, db, doctor."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 
 from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
-from turnfold.cli.exit_codes import ExitCode, telling
-from turnfold.cli.spoken import SpokenGroup
+from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.cli.language import TranslatedGroup
 
 __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register them."""
+    """Register the commands."""
     app.command()(audit)
     app.command()(doctor)
     database = typer.Typer(
-        help="The store: where it is, what it holds, its schema, a copy.",
-        cls=SpokenGroup,
+        help="The store: its location, status, schema and backup.",
+        cls=TranslatedGroup,
         no_args_is_help=True,
     )
     database.command("path")(database_path)
@@ -39,12 +39,12 @@ def audit(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Account for every entry of the stored sessions; code 1 when one is lost or doubled.
+    """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated.
 
     审计会话。
     """
-    with telling():
-        from turnfold.cli.auditing_run import audit_sessions, show_audit
+    with report_errors():
+        from turnfold.cli.audit import audit_sessions, show_audit
 
         found = audit_sessions(store, tenant, sessions or [])
         show_audit(found, json=as_json)
@@ -55,30 +55,30 @@ def audit(
 def doctor(
     *,
     cache: Annotated[
-        str | None, typer.Option(help="A Redis in front of the store.", metavar="URL")
+        str | None, typer.Option(help="Redis cache in front of the store.", metavar="URL")
     ] = None,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Check versions, extras, tokenizers, store and terminal; code 1 when something needs mending.
+    """Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing.
 
     检查环境。
     """
-    with telling():
+    with report_errors():
         from turnfold.cli.doctor import examine, show_findings
 
-        well = show_findings(examine(store, tenant, cache), json=as_json)
-    if not well:
+        ok = show_findings(examine(store, tenant, cache), json=as_json)
+    if not ok:
         raise typer.Exit(ExitCode.PROBLEMS)
 
 
 def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Print where the store is, whether it exists or not."""
-    with telling():
-        from turnfold.cli.screen import as_json as to_json
-        from turnfold.cli.store_address import address_of, file_of
-        from turnfold.stores.addresses import shown_address
+    """Print the location of the store, existing or not."""
+    with report_errors():
+        from turnfold.cli.output import as_json as to_json
+        from turnfold.cli.store import address_of, file_of
+        from turnfold.stores import shown_address
 
         address = address_of(store)
         path = file_of(address)
@@ -92,9 +92,9 @@ def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> 
 def status(
     *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
 ) -> None:
-    """Show size, settings, schema and warnings; code 1 when there are warnings."""
-    with telling():
-        from turnfold.cli.database_steps import database_status, show_status
+    """Show size, settings, schema and warnings; exit code 1 if there are warnings."""
+    with report_errors():
+        from turnfold.cli.db import database_status, show_status
 
         found = database_status(store, tenant)
         show_status(found, json=as_json)
@@ -105,10 +105,10 @@ def status(
 def migrate(
     *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
 ) -> None:
-    """Bring the store's schema up to this release, as opening it does."""
-    with telling():
-        from turnfold.cli.database_steps import migrate_store
-        from turnfold.cli.screen import as_json as to_json
+    """Migrate the store's schema to this release, as opening it does."""
+    with report_errors():
+        from turnfold.cli.db import migrate_store
+        from turnfold.cli.output import as_json as to_json
 
         done = migrate_store(store, tenant)
         if as_json:
@@ -124,10 +124,10 @@ def backup(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a SQLite store while it is in use."""
-    with telling():
-        from turnfold.cli.database_steps import back_up
-        from turnfold.cli.screen import as_json as to_json
+    """Back up a SQLite store while it is in use."""
+    with report_errors():
+        from turnfold.cli.db import back_up
+        from turnfold.cli.output import as_json as to_json
 
         done = back_up(store, tenant, target)
         if as_json:

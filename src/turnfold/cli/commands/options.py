@@ -1,4 +1,4 @@
-"""The options many commands share, so that each means the same everywhere."""
+"""Options shared by several commands, so that each means the same everywhere."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ __all__ = (
     "SessionArgument",
     "StoreOption",
     "TenantOption",
-    "TokensAsked",
+    "TokensFileOption",
 )
+
 
 _OFFERED = 50
 
 
 def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
-    """The sessions that begin so; a completion that fails offers nothing, it must not disturb who types."""
+    """Return the sessions that start with the input; a completion that fails offers nothing instead of an error."""
     try:
-        from turnfold.cli.opened_store import open_at
-        from turnfold.memory.drive import drive
+        from turnfold.cli.store import open_at
+        from turnfold.runtime import drive
 
         store, tenant = context.params.get("store"), context.params.get("tenant") or "default"
         with open_at(store, tenant) as opened:
@@ -42,42 +43,44 @@ def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        help="Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file of the user's.",
+        help="Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.",
         metavar="URL",
     ),
 ]
 TenantOption = Annotated[
-    str, typer.Option(help="Whose sessions.", envvar="TURNFOLD_TENANT", show_default=True)
+    str,
+    typer.Option(help="Tenant whose sessions to use.", envvar="TURNFOLD_TENANT", show_default=True),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 ModelOption = Annotated[
-    str | None, typer.Option(help="Count for this model. Default: as the session was counted.")
+    str | None, typer.Option(help="Model to count tokens for. Default: the session's counter.")
 ]
 BudgetOption = Annotated[
     int | None,
-    typer.Option(help="Tokens a call may spend. Default: as in its newest call.", min=1),
+    typer.Option(help="Token budget of a call. Default: that of the newest call.", min=1),
 ]
 SessionArgument = Annotated[
     str,
     typer.Argument(
-        help="A session: its id, the beginning of one, or @last.",
+        help="A session: its id, a prefix of it, or @last.",
         metavar="SESSION",
         autocompletion=_complete_session,
     ),
 ]
-ListenHost = Annotated[str, typer.Option(help="Where to listen.")]
-ListenPort = Annotated[int, typer.Option(help="0 takes one that is free.")]
+ListenHost = Annotated[str, typer.Option(help="Address to listen on.")]
+ListenPort = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")]
 SemanticOption = Annotated[
     bool,
     typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
 ]
-TokensAsked = Annotated[
-    Path | None, typer.Option(help="Ask for tokens; needed off loopback.", metavar="PATH")
+TokensFileOption = Annotated[
+    Path | None,
+    typer.Option(help="Token file; required unless listening on loopback.", metavar="PATH"),
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(help="A name the service is called by; '*' for any.", metavar="NAME"),
+    typer.Option(help="Host name to accept; '*' for any.", metavar="NAME"),
 ]
 AllowedOrigins = Annotated[
-    list[str] | None, typer.Option(help="A web page's origin that may ask.", metavar="ORIGIN")
+    list[str] | None, typer.Option(help="Origin of web pages to accept.", metavar="ORIGIN")
 ]

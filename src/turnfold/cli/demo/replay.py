@@ -1,8 +1,8 @@
-"""A conversation replayed call by call through a memory on a SQLite file, as a program would hold it.
+"""Replays a conversation call by call through a memory on a SQLite file, as a program would use it.
 
-Before each thing the assistant said, the session is asked for the context of that call; it folds by itself. Nothing
-here draws or waits. Each step carries the context, what `check` found in it, and what changed since the call before:
-entries folded into a checkpoint, a result shortened.
+Before each assistant message the session is asked for the context of that call; it folds (compacts) by itself. Nothing
+here draws or waits. Each step carries the context, its violations, and what changed since the call before: entries
+folded into a checkpoint, results shortened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from turnfold.records import Checkpoint, Entry
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context, Outcome, Section, Violation, check
 
-__all__ = ("CONVERSATION", "Fold", "Shrunk", "Step", "database", "replay")
+__all__ = (
+    "CONVERSATION",
+    "Fold",
+    "Shrunk",
+    "Step",
+    "database",
+    "replay",
+)
+
 
 CONVERSATION = "warehouse"
 """Id of the conversation in the file."""
@@ -32,22 +40,22 @@ _SPEAKERS = (("user:", "用户："), ("assistant:", "助手："))
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Entries that a checkpoint stands for from this call on."""
+    """Entries that a checkpoint replaces from this call on."""
 
     checkpoint: str
-    """Its id."""
+    """Id of the checkpoint."""
     messages: int
     tokens: int
-    """What those messages cost."""
+    """Tokens of those messages."""
     needed: int
-    """What the call would have cost without the fold."""
+    """Tokens of the call without the fold."""
     summary_before: int
-    """Tokens of the summary that the new one takes in and replaces; 0 for the first."""
+    """Tokens of the previous summary, which the new one replaces; 0 for the first."""
     summary_tokens: int
     fidelity: float
-    """Share of the hard facts of what was folded that the summary states."""
+    """Share of the facts of the folded entries that the summary states."""
     excerpt: tuple[str, ...]
-    """Lines of the new summary that speak of the messages just folded."""
+    """Lines of the new summary about the messages just folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +63,38 @@ class Shrunk:
     """A message that is sent shortened from this call on."""
 
     position: int
-    """Its seq in the log."""
+    """Seq of the entry."""
     tool: str
-    """The tool whose result it is; empty for any other message."""
+    """Tool whose result it is; empty for other messages."""
     tokens: int
     sent: int
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call."""
+    """One call of the replay."""
 
     number: int
     turn: int
     question: str
-    """What the user asked in the newest turn."""
+    """User message of the newest turn."""
     logged: int
     """Messages in the log so far, system messages aside."""
     folded: int
-    """How many of them stand behind the summary."""
+    """How many of them the summary covers."""
     context: Context
     violations: tuple[Violation, ...]
     fold: Fold | None
     shrunk: tuple[Shrunk, ...]
-    """What this call shortens and the one before did not."""
+    """Messages this call shortens and the one before did not."""
 
 
 @contextmanager
 def database(keep: Path | None = None) -> Generator[str]:
-    """The address of a new SQLite file: at `keep`, or somewhere that is gone afterwards."""
+    """Return the address of a new SQLite file: at `keep`, or a temporary one."""
     if keep is not None:
         if keep.exists():
-            raise InvalidOption(f"{keep} exists: the demo writes a new file, name another")
+            raise InvalidOption(f"{keep} exists already: name a new file")
         yield _address(keep)
         return
     with TemporaryDirectory(prefix="turnfold-demo-") as folder:
@@ -100,15 +108,15 @@ def _address(path: Path) -> str:
 def replay(
     sample: Sample, budget: Budget, counter: TokenCounter, *, keep: Path | None = None
 ) -> Iterator[Step]:
-    """One step before each message of the assistant, in order."""
+    """Yield a step before each assistant message, in order."""
     with database(keep) as address, Memory(address, budget=budget, counter=counter) as memory:
         session = memory.session(CONVERSATION)
-        before = _Before()
+        previous = _PreviousCall()
         question, turn = "", 0
         for message in sample.messages:
             if message.role == "assistant":
                 context = session.context(tools=sample.tools)
-                yield before.step(session, context, turn=turn, question=question)
+                yield previous.step(session, context, turn=turn, question=question)
             elif message.role == "user":
                 turn += 1
                 question = message.text
@@ -120,8 +128,8 @@ def replay(
                 session.pin(rule)
 
 
-class _Before:
-    """What the last call knew, to tell what the next one changes."""
+class _PreviousCall:
+    """State of the last call, from which the changes of the next one are found."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -129,7 +137,7 @@ class _Before:
         self._log: list[Entry] = []
 
     def step(self, session: Session, context: Context, *, turn: int, question: str) -> Step:
-        """The next call."""
+        """Return the step of the next call."""
         self._log += session.history(after=len(self._log), limit=1_000)
         self._number += 1
         fold = self._fold(session, context)
@@ -152,25 +160,27 @@ class _Before:
         covered = self._context.anchor.covered if self._context else 0
         if context.anchor.covered == covered:
             return None
-        landed = session.checkpoints()[-1]
+        checkpoint = session.checkpoints()[-1]
         before = self._context.anchor.summary if self._context else ""
         folded = [
-            entry for entry in self._log[covered : landed.upto] if entry.message.role != "system"
+            entry
+            for entry in self._log[covered : checkpoint.upto]
+            if entry.message.role != "system"
         ]
         count = context.counter.count_text
         return Fold(
-            checkpoint=landed.id,
+            checkpoint=checkpoint.id,
             messages=len(folded),
             tokens=sum(entry.tokens for entry in folded),
             needed=self._unfolded(context),
             summary_before=count(before),
-            summary_tokens=count(landed.text),
-            fidelity=landed.fidelity,
-            excerpt=_excerpt(landed, before),
+            summary_tokens=count(checkpoint.text),
+            fidelity=checkpoint.fidelity,
+            excerpt=_excerpt(checkpoint, before),
         )
 
     def _unfolded(self, context: Context) -> int:
-        """What the call would have cost had the window only grown."""
+        """Return the tokens of the call if the window had only grown."""
         sections = context.receipt.sections
         changed = (Section.SUMMARY, Section.WINDOW, Section.TURN)
         cost = context.tokens - sum(sections[part] for part in changed)
@@ -196,7 +206,7 @@ class _Before:
 
 
 def _costs(context: Context) -> Iterator[tuple[int, int]]:
-    """Seq and cost of each entry as it was sent."""
+    """Return the seq and cost of each entry sent."""
     _, summary_ends, window_ends, tail_ends = context.ends
     costs = [*context.costs[summary_ends:window_ends], *context.costs[tail_ends:]]
     return zip(context.positions, costs, strict=True)
@@ -208,10 +218,10 @@ def _seqs(context: Context, outcome: Outcome) -> Iterator[int]:
             yield from range(fate.start, fate.stop)
 
 
-def _excerpt(landed: Checkpoint, before: str) -> tuple[str, ...]:
-    """The first new lines, what the user said before what the assistant said, rows of tables last."""
+def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
+    """Return the first new lines: of the user, then of the assistant, then rows of tables."""
     known = set(before.splitlines())
-    new = [line for line in landed.text.splitlines() if line not in known]
+    new = [line for line in checkpoint.text.splitlines() if line not in known]
 
     def rank(line: str) -> tuple[bool, int]:
         speakers = (at for at, names in enumerate(_SPEAKERS) if line.startswith(names))

@@ -1,36 +1,120 @@
-"""The demo for programs: every call and the totals as one JSON document.
+"""Results of the demo: a table that compares turnfold with two simple methods, and everything as JSON.
 
-The same steps and the same comparison the terminal shows; nothing in it depends on the clock or the machine, so two
+The JSON has the same steps and figures as the terminal output; it does not depend on the clock or the machine, so two
 runs of one version give the same text.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 import turnfold
 from turnfold.budget import Budget
-from turnfold.cli.demo.compare import Comparison, compare
+from turnfold.cli.demo.comparison import Comparison, Tally, compare
 from turnfold.cli.demo.replay import Step, replay
 from turnfold.cli.demo.sample import Sample, load_sample
+from turnfold.cli.demo.texts import Texts
 from turnfold.tokens import TokenCounter, counter_for
 from turnfold.window import Outcome
 
-__all__ = ("MODEL", "call_record", "report", "report_text")
+__all__ = ("MODEL", "Ending", "call_record", "draw_ending", "report", "report_text")
+
+
+_LOW_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Figures after all calls."""
+
+    budget: int
+    model: str
+    tokens_logged: int
+    folds: int
+    violations: int
+    rules: int
+    compared: Comparison
+
+    @property
+    def ok(self) -> bool:
+        """True if no call violated an invariant, exceeded the budget or broke a tool pair."""
+        ours = self.compared.turnfold
+        return not (self.violations or ours.calls_over_budget or ours.broken_pairs)
+
+
+def draw_ending(end: Ending, texts: Texts) -> RenderableType:
+    """Draw the totals, the comparison and the verdict."""
+    ours = end.compared.turnfold
+    figures = texts.figures.format(
+        logged=end.tokens_logged, calls=ours.calls, folds=end.folds, violations=end.violations
+    )
+    verdict = (texts.good if end.ok else texts.bad).format(
+        violations=end.violations,
+        over=ours.calls_over_budget,
+        broken=ours.broken_pairs,
+        kept=ours.rules_in_last_call,
+        rules=end.rules,
+    )
+    return Group(
+        Text(figures, "bold"),
+        _comparison(end, texts),
+        Text(verdict, "green" if end.ok else "bold red"),
+        Text(texts.cache_note.format(model=end.model), "dim"),
+        Text(texts.onward, "dim"),
+    )
+
+
+def _comparison(end: Ending, texts: Texts) -> Table:
+    label, ours, sliding, everything = texts.compared
+    compared = end.compared
+    table = Table(box=box.ROUNDED, border_style="dim", header_style="bold")
+    table.add_column(label, overflow="fold")
+    for name in (ours, sliding.format(last=compared.sliding_messages), everything):
+        table.add_column(name, justify="right")
+    columns = [
+        _figures(tally, end.rules)
+        for tally in (compared.turnfold, compared.sliding, compared.everything)
+    ]
+    for row, cells in zip(texts.rows, zip(*columns, strict=True), strict=True):
+        table.add_row(row.format(budget=end.budget), *cells)
+    return table
+
+
+def _figures(tally: Tally, rules: int) -> list[Text]:
+    fits = tally.calls_over_budget == 0
+    return [
+        Text(f"{tally.tokens_sent:,}"),
+        _judged(f"{tally.largest_call:,}", good=fits),
+        _judged(f"{tally.calls_over_budget}", good=fits),
+        _judged(f"{tally.calls_with_broken_pairs}", good=tally.broken_pairs == 0),
+        _judged(f"{tally.mean_prefix:.0%}", good=tally.mean_prefix >= _LOW_SHARE),
+        _judged(f"{tally.cached_share:.0%}", good=tally.cached_share >= _LOW_SHARE),
+        _judged(f"{tally.rules_in_last_call} / {rules}", good=tally.rules_in_last_call == rules),
+    ]
+
+
+def _judged(text: str, *, good: bool) -> Text:
+    return Text(text, "green" if good else "red")
+
 
 MODEL = "gpt-4o"
-"""Counted exactly and offline, its vocabulary being public."""
+"""Counted exactly and offline: its vocabulary is public."""
 
 
 def report_text(tokens: int, *, keep: Path | None = None) -> str:
-    """The whole replay under a budget of `tokens`, as JSON text; the database is left at `keep`."""
+    """Return the whole replay under a budget of `tokens` as JSON text; the database is kept at `keep`."""
     return json.dumps(report(tokens, keep=keep), ensure_ascii=False, indent=2)
 
 
 def report(tokens: int, *, keep: Path | None = None) -> dict[str, object]:
-    """The whole replay under a budget of `tokens`."""
+    """Return the whole replay under a budget of `tokens`."""
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     steps = list(replay(sample, budget, counter, keep=keep))
     compared = compare(sample, steps, budget, counter)
@@ -45,7 +129,7 @@ def report(tokens: int, *, keep: Path | None = None) -> dict[str, object]:
 
 
 def call_record(step: Step) -> dict[str, object]:
-    """One call as plain values."""
+    """Return one call as plain values."""
     receipt = step.context.receipt
     return {
         "call": step.number,

@@ -1,8 +1,8 @@
-"""The invented conversation the demo replays, as it is shipped with the package.
+"""The invented conversation the demo replays, shipped with the package.
 
 A shop moves its warehouse within two weeks; the operations lead and an agent plan it in English and Chinese. The rules
-she sets ("never ...", "不要……") are marked in the `metadata` of the message that states them, which is stored and never
-sent: the replay keeps those sentences pinned, word for word.
+she sets ("never ...", "不要……") are marked in the `metadata` of their message, which is stored and never sent: the
+replay pins those sentences verbatim.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import cast
 
 from turnfold.records import Message, as_messages
 
-__all__ = ("Sample", "load_sample", "pinned_by")
+__all__ = (
+    "Sample",
+    "load_sample",
+    "pinned_by",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +30,27 @@ class Sample:
 
     @property
     def talk(self) -> int:
-        """How many messages there are besides the system's."""
+        """Number of messages other than system messages."""
         return sum(message.role != "system" for message in self.messages)
 
     @property
     def calls(self) -> int:
-        """How often a model was called: once for each thing the assistant said or did."""
+        """Number of model calls: one per assistant message."""
         return sum(message.role == "assistant" for message in self.messages)
 
     @property
     def turns(self) -> int:
-        """How often the user spoke."""
+        """Number of user messages."""
         return sum(message.role == "user" for message in self.messages)
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Every rule the user pinned, in order."""
+        """All pinned rules, in order."""
         return tuple(rule for message in self.messages for rule in pinned_by(message))
 
 
 def load_sample() -> Sample:
-    """The conversation and the tool schemas shipped with turnfold."""
+    """Load the conversation and the tool schemas shipped with turnfold."""
     folder = files("turnfold.cli.demo")
     lines = folder.joinpath("conversation.jsonl").read_text(encoding="utf-8").splitlines()
     tools = json.loads(folder.joinpath("tools.json").read_text(encoding="utf-8"))
@@ -57,5 +61,5 @@ def load_sample() -> Sample:
 
 
 def pinned_by(message: Message) -> list[str]:
-    """The sentences of a message that the user wants to hold for the whole conversation."""
+    """Return the sentences of a message to pin for the whole conversation."""
     return cast("list[str]", message.metadata.get("pin", []))

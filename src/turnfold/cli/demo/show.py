@@ -1,7 +1,7 @@
-"""The demo for people: drawn while it runs.
+"""Shows the demo while it runs.
 
-In a terminal one frame stands still while the calls pass through it and folds scroll by above; into a pipe, or where
-colours are not wanted (NO_COLOR), every call is a line of plain text.
+In a terminal one frame is updated with each call while folds scroll by above it; in a pipe, or under NO_COLOR, every
+call is a line of plain text.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from rich.live import Live
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.demo.compare import compare
-from turnfold.cli.demo.draw import Drawing
-from turnfold.cli.demo.ending import Ending, draw_ending
+from turnfold.cli.demo.charts import Drawing
+from turnfold.cli.demo.comparison import compare
 from turnfold.cli.demo.replay import CONVERSATION, Fold, Step, replay
-from turnfold.cli.demo.report import MODEL
+from turnfold.cli.demo.report import MODEL, Ending, draw_ending
 from turnfold.cli.demo.sample import Sample, load_sample
 from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
 from turnfold.tokens import TokenCounter, counter_for
 
-__all__ = ("ending_of", "show")
+__all__ = (
+    "ending_of",
+    "show",
+)
+
 
 _READING = 2.0
 _CALL = 0.13
@@ -40,7 +43,7 @@ def show(
     keep: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Replay the sample under a budget of `tokens`, drawing every call; the database is left at `keep`."""
+    """Replay the sample under a budget of `tokens`, drawing every call; the database is kept at `keep`."""
     console = _console()
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     texts = TEXTS[language or language_of(os.environ)]
@@ -55,10 +58,10 @@ def show(
     wait(_READING)
     steps = replay(sample, budget, counter, keep=keep)
     moving = in_terminal and not plain and not console.is_dumb_terminal
-    present = _in_a_frame if moving else _in_lines
-    made = list(present(console, drawing, steps, wait))
+    present = _as_frame if moving else _as_lines
+    shown = list(present(console, drawing, steps, wait))
     console.print()
-    console.print(ending_of(sample, made, budget, counter, texts))
+    console.print(ending_of(sample, shown, budget, counter, texts))
     if keep is not None:
         console.print(Text(texts.kept.format(path=keep, conversation=CONVERSATION)))
 
@@ -66,7 +69,7 @@ def show(
 def ending_of(
     sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter, texts: Texts
 ) -> RenderableType:
-    """What the calls come to."""
+    """Return the results of all calls."""
     end = Ending(
         budget=budget.tokens,
         model=MODEL,
@@ -79,7 +82,7 @@ def ending_of(
     return draw_ending(end, texts)
 
 
-def _in_a_frame(
+def _as_frame(
     console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
 ) -> Iterator[Step]:
     newest_fold: tuple[int, Fold] | None = None
@@ -95,7 +98,7 @@ def _in_a_frame(
             yield step
 
 
-def _in_lines(
+def _as_lines(
     console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
 ) -> Iterator[Step]:
     width = min(console.width, 100)

@@ -1,7 +1,7 @@
-"""Every word the demo shows, in English and in Chinese.
+"""All texts of the demo, in English and in Chinese.
 
-A field is a template; the names in braces are filled in by `draw`. Both languages have the same fields, so neither can
-be forgotten.
+A field is a template; the names in braces are filled in by `charts` and `report`. Both languages have the same fields,
+so neither can be forgotten.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Literal
 
 __all__ = ("TEXTS", "LabelCode", "Texts", "language_of")
 
+
 LabelCode = Literal["en", "zh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """The labels of one language."""
+    """Texts in one language."""
 
     intro: str
     setting: str
     sections: tuple[str, str, str, str, str, str, str]
-    """The sections of a context in order, the tools, and what is free."""
+    """Sections of a context in order, the tools, and the free rest."""
     # one call
     title: str
     asked: str
@@ -146,7 +147,7 @@ TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}
 
 
 def language_of(environment: Mapping[str, str]) -> LabelCode:
-    """The language TURNFOLD_LANG or else a locale asks for; English where it asks for none of the two."""
+    """Return the language of TURNFOLD_LANG or else of the locale; English for any other."""
     variables = ("TURNFOLD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
     named = (environment.get(name, "") for name in variables)
     locale = next(filter(None, named), "")

@@ -1,34 +1,153 @@
-"""What a client can read without asking a model: sessions, summaries, logs, past calls, workspaces.
+"""MCP resources: sessions, summaries, logs, past calls and workspaces, by address.
 
-Every page is under the token limit. A list goes on after its last item, a long text from the character it was cut at;
-each page ends with the address of the next.
+Addresses are `memory://sessions`, and below a session its summary, log, calls and snapshots. Ids are percent-encoded,
+so an id may hold slashes, spaces or Chinese and still be one segment of the path. An unknown address is refused.
+
+Every page is within the token limit. A list continues after its last item, a long text from the character it was cut
+at; each page ends with the address of the next.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import parse_qsl, quote, unquote
 
 import msgspec
 
 from turnfold.errors import InvalidOption, NotFound
-from turnfold.memory import AsyncSession
-from turnfold.memory.manifests import Explanation
+from turnfold.memory import AsyncSession, Explanation
 from turnfold.records import Entry, Message
-from turnfold.service.mcp.addresses import TEMPLATES, Address, read_address
-from turnfold.service.mcp.forms import SessionItem
-from turnfold.service.mcp.reading import session_items
-from turnfold.service.mcp.visiting import Visit, longest
-from turnfold.stores.protocol import check_name
-from turnfold.window import fence, indented
+from turnfold.service.mcp.request import McpRequest, longest_prefix
+from turnfold.service.mcp.schemas import SessionItem
+from turnfold.service.mcp.tools import session_items
+from turnfold.stores import check_name
+from turnfold.text import fence, indented
 
-__all__ = ("list_resources", "list_templates", "read_resource", "said_in")
+__all__ = (
+    "TEMPLATES",
+    "ResourceAddress",
+    "list_resources",
+    "list_templates",
+    "message_text",
+    "read_address",
+    "read_resource",
+)
+
+
+_SCHEME: Final = "memory://"
+_SESSIONS: Final = "sessions"
+_LARGEST: Final = 1 << 62
+_LONGEST: Final = 16_384
+TEMPLATES: Final = {
+    "memory://{session}/summary{?start}": (
+        "summary",
+        "The live summary of a session: what its older turns were folded into. 会话摘要",
+    ),
+    "memory://{session}/log{?after,start}": (
+        "log",
+        "The log of a session, word for word, page by page. 会话记录",
+    ),
+    "memory://{session}/context/{call}{?start}": (
+        "context",
+        "What one call of a session sent to the model, and its account. 某次调用的上下文",
+    ),
+    "memory://{session}/snapshot/{turn}": (
+        "snapshot",
+        "The workspace of a session as it was at a turn. 某一轮的工作区快照",
+    ),
+}
+_KINDS: Final = {"summary": 0, "log": 0, "context": 1, "snapshot": 1}
+"""Kinds of resources below a session, and how many names follow each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceAddress:
+    """Address of a resource, and where in it to start."""
+
+    kind: str
+    session: str = ""
+    name: str = ""
+    """Id of the call, or number of the turn."""
+    after: str = ""
+    """Session or entry the page starts after."""
+    start: int = 0
+    """Character a long text starts from."""
+
+    def __str__(self) -> str:
+        parts = [_SESSIONS] if self.kind == _SESSIONS else [quote(self.session, safe=""), self.kind]
+        if self.name:
+            parts.append(quote(self.name, safe=""))
+        params = {"after": self.after, "start": str(self.start) if self.start else ""}
+        query = "&".join(f"{key}={quote(value, safe='')}" for key, value in params.items() if value)
+        return f"{_SCHEME}{'/'.join(parts)}{'?' if query else ''}{query}"
+
+
+def read_address(text: str) -> ResourceAddress:
+    """Parse an address; raises `NotFound` for an unknown one."""
+    scheme, rest = text[: len(_SCHEME)], text[len(_SCHEME) :]
+    if scheme != _SCHEME or len(text) > _LONGEST or "#" in rest:
+        raise _unknown()
+    path, _, query = rest.partition("?")
+    names = [_plain(part) for part in path.split("/")]
+    if names == [_SESSIONS]:
+        return ResourceAddress(
+            kind=_SESSIONS, after=_query_params(query, {"after"}).get("after", "")
+        )
+    if len(names) < 2 or _KINDS.get(names[1]) != len(names) - 2:
+        raise _unknown()
+    check_name(names[0], "session")
+    kind = names[1]
+    allowed = {"log": {"after", "start"}, "snapshot": set[str]()}.get(kind, {"start"})
+    params = _query_params(query, allowed)
+    _whole(params.get("after", "0"), "after")
+    return ResourceAddress(
+        kind=kind,
+        session=names[0],
+        name="".join(names[2:]),
+        after=params.get("after", ""),
+        start=_whole(params.get("start", "0"), "start"),
+    )
+
+
+def _query_params(query: str, allowed: set[str]) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
+        )
+    except ValueError:
+        raise InvalidOption("the query part of this address is malformed") from None
+    given = dict(pairs)
+    unknown = sorted(given.keys() - allowed)
+    if unknown or len(given) < len(pairs):
+        takes = ", ".join(sorted(allowed)) or "nothing"
+        raise InvalidOption(f"this address takes the parameters {takes}, each once")
+    return given
+
+
+def _whole(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) > _LARGEST:
+        raise InvalidOption(f"{name} must be a whole number, 0 to {_LARGEST}")
+    return int(text)
+
+
+def _plain(part: str) -> str:
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidOption("percent-encoded text in this address is not UTF-8") from None
+
+
+def _unknown() -> NotFound:
+    known = ", ".join(("memory://sessions", *TEMPLATES))
+    return NotFound(f"unknown address; available: {known}")
+
 
 _PAGE: Final = 50
 _SPARE: Final = 400
-"""Tokens kept for the fence around a text, and for the address of its next page."""
+"""Tokens reserved for the fence around a text, and for the address of its next page."""
 _TEXT: Final = "text/plain"
 _JSON: Final = "application/json"
 _NOTES: Final = {
@@ -38,11 +157,11 @@ _NOTES: Final = {
 }
 
 
-async def list_resources(visit: Visit, cursor: str) -> dict[str, object]:
-    """The list of all sessions, and the summary and log of each; a page of them."""
+async def list_resources(request: McpRequest, cursor: str) -> dict[str, object]:
+    """Return a page of resources/list: the list of sessions, and the summary and log of each."""
     if cursor:
         check_name(cursor, "cursor")
-    items, more = await session_items(visit, after=cursor, limit=_PAGE)
+    items, more = await session_items(request, after=cursor, limit=_PAGE)
 
     def page(shown: Sequence[SessionItem]) -> dict[str, object]:
         left = bool(shown) and (more or len(shown) < len(items))
@@ -50,13 +169,13 @@ async def list_resources(visit: Visit, cursor: str) -> dict[str, object]:
         first = [] if cursor else [_all_sessions()]
         return {"resources": first + [r for each in shown for r in _of_session(each)], **following}
 
-    shown = longest(items, lambda shown: visit.takes(_dumped(page(shown))))
+    shown = longest_prefix(items, lambda shown: request.is_within(_dumped(page(shown))))
     return page(shown or items[:1])
 
 
 def _all_sessions() -> dict[str, object]:
     return {
-        "uri": str(Address(kind="sessions")),
+        "uri": str(ResourceAddress(kind="sessions")),
         "name": "sessions",
         "description": "The sessions of this memory. 全部会话",
         "mimeType": _JSON,
@@ -67,7 +186,7 @@ def _of_session(item: SessionItem) -> list[dict[str, object]]:
     kinds = ("summary", "log") if item.folded else ("log",)
     return [
         {
-            "uri": str(Address(kind=kind, session=item.session)),
+            "uri": str(ResourceAddress(kind=kind, session=item.session)),
             "name": f"{kind}: {item.session}",
             "mimeType": _JSON if kind == "log" else _TEXT,
         }
@@ -76,7 +195,7 @@ def _of_session(item: SessionItem) -> list[dict[str, object]]:
 
 
 def list_templates() -> dict[str, object]:
-    """The addresses there are."""
+    """Return the result of resources/templates/list."""
     found = [
         {
             "uriTemplate": template,
@@ -89,30 +208,30 @@ def list_templates() -> dict[str, object]:
     return {"resourceTemplates": found}
 
 
-async def read_resource(visit: Visit, uri: str) -> dict[str, object]:
-    """What stands at an address."""
+async def read_resource(request: McpRequest, uri: str) -> dict[str, object]:
+    """Return the content at an address."""
     address = read_address(uri)
     if address.kind == "sessions":
-        return _content(uri, _JSON, await _sessions(visit, address))
-    session = await visit.known(address.session)
+        return _content(uri, _JSON, await _sessions(request, address))
+    session = await request.existing_session(address.session)
     match address.kind:
         case "log":
-            return _content(uri, _JSON, await _log(visit, session, address))
+            return _content(uri, _JSON, await _log(request, session, address))
         case "summary":
             text = await _summary(session)
         case "context":
             text = _call_text(await _call(session, address.name))
         case _:
-            return _content(uri, _TEXT, await _snapshot(visit, session, address.name))
-    return _content(uri, _TEXT, _paged(visit, text, address))
+            return _content(uri, _TEXT, await _snapshot(request, session, address.name))
+    return _content(uri, _TEXT, _paged(request, text, address))
 
 
 def _content(uri: str, kind: str, text: str) -> dict[str, object]:
     return {"contents": [{"uri": uri, "mimeType": kind, "text": text}]}
 
 
-async def _sessions(visit: Visit, address: Address) -> str:
-    items, more = await session_items(visit, after=address.after, limit=_PAGE)
+async def _sessions(request: McpRequest, address: ResourceAddress) -> str:
+    items, more = await session_items(request, after=address.after, limit=_PAGE)
 
     def page(shown: Sequence[SessionItem]) -> str:
         left = bool(shown) and (more or len(shown) < len(items))
@@ -121,10 +240,10 @@ async def _sessions(visit: Visit, address: Address) -> str:
             {"sessions": [msgspec.to_builtins(each) for each in shown], "next": following}
         )
 
-    return page(longest(items, lambda shown: visit.takes(page(shown))) or items[:1])
+    return page(longest_prefix(items, lambda shown: request.is_within(page(shown))) or items[:1])
 
 
-async def _log(visit: Visit, session: AsyncSession, address: Address) -> str:
+async def _log(request: McpRequest, session: AsyncSession, address: ResourceAddress) -> str:
     after = int(address.after or 0)
     entries = await session.history(after=after, limit=_PAGE + 1)
     page_of, more = entries[:_PAGE], len(entries) > _PAGE
@@ -135,29 +254,29 @@ async def _log(visit: Visit, session: AsyncSession, address: Address) -> str:
         following = replace(address, after=str(after + len(shown)), start=0) if left else ""
         return _dumped({"entries": list(shown), "next": str(following)})
 
-    shown = longest(forms, lambda shown: visit.takes(page(shown)))
+    shown = longest_prefix(forms, lambda shown: request.is_within(page(shown)))
     if shown or not forms:
         return page(shown)
-    return _part_of_entry(visit, forms[0], address)
+    return _part_of_entry(request, forms[0], address)
 
 
-def _part_of_entry(visit: Visit, form: dict[str, object], address: Address) -> str:
-    """As much of one long entry as fits, and where it goes on."""
+def _part_of_entry(request: McpRequest, form: dict[str, object], address: ResourceAddress) -> str:
+    """Return as much of one long entry as fits, and the address of the rest."""
     text = str(form["text"])
 
     def part(length: int) -> str:
         following = str(replace(address, start=address.start + length))
         return _dumped({"entries": [{**form, "text": text[:length]}], "next": following})
 
-    tried = range(1, min(len(text), visit.reach))
-    lengths = longest(tried, lambda some: visit.takes(part(some[-1])))
+    tried = range(1, min(len(text), request.most_characters))
+    lengths = longest_prefix(tried, lambda some: request.is_within(part(some[-1])))
     return part(len(lengths) or 1)
 
 
 def _entry_form(entry: Entry, start: int) -> dict[str, object]:
-    text = said_in(entry.message)
+    text = message_text(entry.message)
     if start > len(text):
-        raise InvalidOption(f"start={start:,} is behind the {len(text):,} characters of this entry")
+        raise InvalidOption(f"start={start:,} is beyond the {len(text):,} characters of this entry")
     form: dict[str, object] = {
         "seq": entry.seq,
         "turn": entry.turn,
@@ -167,8 +286,8 @@ def _entry_form(entry: Entry, start: int) -> dict[str, object]:
     return form | ({"start": start} if start else {})
 
 
-def said_in(message: Message) -> str:
-    """What a message says, with the tools it calls."""
+def message_text(message: Message) -> str:
+    """Return the text of a message, with the tools it calls."""
     calls = [f"[called {call.name}({call.arguments})]" for call in message.calls]
     return "\n".join(filter(None, [message.text, *calls]))
 
@@ -176,7 +295,7 @@ def said_in(message: Message) -> str:
 async def _summary(session: AsyncSession) -> str:
     made = await session.checkpoints()
     if not made:
-        raise NotFound(f"nothing of session {session.id!r} is folded yet: its log holds all of it")
+        raise NotFound(f"session {session.id!r} has no summary yet: read its log")
     return made[-1].text
 
 
@@ -192,23 +311,23 @@ def _call_text(found: Explanation) -> str:
         f"call {manifest.call}: {manifest.tokens:,} of {manifest.allowed:,} tokens ({manifest.certainty}): {parts}; "
         f"{manifest.messages} messages"
     )
-    said = (f"{each.role}: {indented(said_in(each))}" for each in found.messages)
-    return "\n".join([account, *said])
+    messages = (f"{each.role}: {indented(message_text(each))}" for each in found.messages)
+    return "\n".join([account, *messages])
 
 
-async def _snapshot(visit: Visit, session: AsyncSession, name: str) -> str:
+async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> str:
     if not (name.isascii() and name.isdecimal()) or len(name) > 12:
-        raise InvalidOption("a snapshot is named by the number of its turn")
+        raise InvalidOption("a snapshot is addressed by the number of its turn")
     found = await session.snapshots.recall(
-        {"turn_numbers": [int(name)]}, tokens=visit.limit - _SPARE
+        {"turn_numbers": [int(name)]}, tokens=request.limit - _SPARE
     )
     return fence(found.text, label="snapshot", note=_NOTES["snapshot"])
 
 
-def _paged(visit: Visit, text: str, address: Address) -> str:
-    """A text from where it was asked for, as far as it fits."""
+def _paged(request: McpRequest, text: str, address: ResourceAddress) -> str:
+    """Return a text from `address.start` on, as far as it fits."""
     if address.start > len(text):
-        raise InvalidOption(f"start={address.start:,} is behind its {len(text):,} characters")
+        raise InvalidOption(f"start={address.start:,} is beyond its {len(text):,} characters")
     rest = text[address.start :]
 
     def page(length: int) -> str:
@@ -219,10 +338,10 @@ def _paged(visit: Visit, text: str, address: Address) -> str:
         following = replace(address, start=at)
         return f"{shown}\nCut at character {at:,} of {len(text):,}; the rest is at {following}"
 
-    if len(rest) <= visit.reach and visit.takes(page(len(rest))):
+    if len(rest) <= request.most_characters and request.is_within(page(len(rest))):
         return page(len(rest))
-    tried = range(1, min(len(rest), visit.reach))
-    lengths = longest(tried, lambda some: visit.takes(page(some[-1])))
+    tried = range(1, min(len(rest), request.most_characters))
+    lengths = longest_prefix(tried, lambda some: request.is_within(page(some[-1])))
     return page(len(lengths) or 1)
 
 

@@ -1,8 +1,8 @@
-"""The one file that knows the package `mcp`, in its major versions 1 and 2.
+"""Adapter to the package `mcp`, in its major versions 1 and 2; the only file that imports it.
 
-They differ in how a method is registered, where the request is found, and how an error is raised; what is sent is the
-same and is made elsewhere. Over HTTP the server keeps nothing between two requests: any replica can answer any of them,
-and there is no session of the transport that somebody else could take over.
+The versions differ in how a method is registered, where the request is found, and how an error is raised; what is sent
+is the same and is made in `protocol`. Over HTTP the server is stateless: any replica can handle any request, and there
+is no transport session that somebody else could take over.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from typing import Any, Final, cast
 from starlette.types import ASGIApp
 
 from turnfold.errors import AccessDenied, MissingExtra
-from turnfold.service.answering import CALLER
-from turnfold.service.mcp.answering import INSTRUCTIONS, METHODS, Answers, Refusal
-from turnfold.service.tokens import Caller
+from turnfold.service.auth import Caller
+from turnfold.service.endpoint import CALLER
+from turnfold.service.mcp.protocol import INSTRUCTIONS, METHODS, McpError, McpProtocol
+
+__all__ = (
+    "http_endpoint",
+    "make_server",
+    "serve_streams",
+)
+
 
 try:
     from mcp import types as _sdk_types
@@ -30,18 +37,17 @@ try:
 except ImportError as missing:
     raise MissingExtra(package="mcp", extra="mcp", purpose="turnfold mcp") from missing
 
-__all__ = ("http_endpoint", "make_server", "serve_streams")
 
-_FIRST: Final = int(package_version("mcp").partition(".")[0]) < 2
+_VERSION_1: Final = int(package_version("mcp").partition(".")[0]) < 2
 _types = cast("Any", _sdk_types)
 _Answer = Callable[[str, object, Any], Awaitable[dict[str, object]]]
 
 
-def make_server(answers: Answers, caller: Caller | None) -> Any:  # noqa: ANN401 (its type differs between versions)
-    """A server of the package that answers with `answers`.
+def make_server(protocol: McpProtocol, caller: Caller | None) -> Any:  # noqa: ANN401 (its type differs between versions)
+    """Return a server of the package that handles requests with `protocol`.
 
-    Requests are the `caller`'s, where one is given: who starts a process owns it. Without one each request has to
-    bring its own from the gate, and is refused otherwise.
+    All requests are those of `caller`, if given (stdio). Otherwise each request must bring the caller that
+    `GuardedApp` put into its scope, and is refused without one.
     """
 
     async def answer(method: str, request: object, params: Any) -> dict[str, object]:  # noqa: ANN401
@@ -49,13 +55,13 @@ def make_server(answers: Answers, caller: Caller | None) -> Any:  # noqa: ANN401
             params.model_dump(mode="json", by_alias=True, exclude_none=True) if params else {}
         )
         try:
-            return await answers.answer(method, caller or _caller_of(request), given)
-        except Refusal as refusal:
-            raise _protocol_error(refusal) from None
+            return await protocol.answer(method, caller or _caller_of(request), given)
+        except McpError as error:
+            raise _protocol_error(error) from None
 
-    own = str(import_module("turnfold").__version__)  # by name: layers may not import what is above
+    own = str(import_module("turnfold").__version__)  # by name: a layer may not import one above it
     server: Any = cast("Any", Server)("turnfold", version=own, instructions=INSTRUCTIONS)
-    register = _register_first if _FIRST else _register
+    register = _register_version_1 if _VERSION_1 else _register
     for method in METHODS:
         register(server, method, answer)
     return server
@@ -73,7 +79,7 @@ def _register(server: Any, method: str, answer: _Answer) -> None:  # noqa: ANN40
     server.add_request_handler(method, params_type, handle)
 
 
-def _register_first(server: Any, method: str, answer: _Answer) -> None:  # noqa: ANN401
+def _register_version_1(server: Any, method: str, answer: _Answer) -> None:  # noqa: ANN401
     result_type = getattr(_types, f"{_stem(method)}Result")
 
     async def handle(request: Any) -> Any:  # noqa: ANN401
@@ -84,7 +90,7 @@ def _register_first(server: Any, method: str, answer: _Answer) -> None:  # noqa:
 
 
 def _stem(method: str) -> str:
-    """What the package calls the types of a method: `resources/templates/list` is `ListResourceTemplates`."""
+    """Return the package's type name of a method: `ListResourceTemplates` for `resources/templates/list`."""
     *nouns, verb = method.split("/")
     whole = "".join(noun.title() for noun in nouns)
     if verb == "list":
@@ -96,19 +102,19 @@ def _caller_of(request: object) -> Caller:
     scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
     caller = scope.get(CALLER)
     if not isinstance(caller, Caller):
-        raise Refusal(-32_600, str(AccessDenied("this request did not come through the gate")))
+        raise McpError(-32_600, str(AccessDenied("this request was not authorized")))
     return caller
 
 
-def _protocol_error(refusal: Refusal) -> Exception:
+def _protocol_error(error: McpError) -> Exception:
     found = cast("Any", _sdk_exceptions)
-    if _FIRST:
-        return found.McpError(_types.ErrorData(code=refusal.code, message=refusal.message))
-    return found.MCPError(refusal.code, refusal.message)
+    if _VERSION_1:
+        return found.McpError(_types.ErrorData(code=error.code, message=error.message))
+    return found.MCPError(error.code, error.message)
 
 
 async def serve_streams(server: Any) -> None:  # noqa: ANN401
-    """Answer what comes in on stdin until it ends."""
+    """Serve requests from stdin until it is closed."""
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -118,12 +124,12 @@ def http_endpoint(
     *,
     body: int,
 ) -> tuple[ASGIApp, Callable[[], AbstractAsyncContextManager[None]]]:
-    """What answers requests of at most `body` bytes, and what has to be entered while it does."""
+    """Return the ASGI endpoint for requests of at most `body` bytes, and the context manager it runs in."""
     manager = StreamableHTTPSessionManager(
         server,
         json_response=True,
         stateless=True,
-        # Host and Origin are checked at the gate, for this as for everything beside it.
+        # Host and Origin are checked by the service, for all routes.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=body,
     )

@@ -1,28 +1,20 @@
-"""The operations of the service by family, and the one table of all of them."""
+"""The functions behind the operations of the API, one module per family, and the table of all of them."""
 
 from __future__ import annotations
 
-from turnfold.service.operations import Operation
+from turnfold.service.operations import OperationTable
 from turnfold.service.routes import (
-    finding,
-    keeping,
-    reading,
-    saying,
-    short_term,
+    findings,
+    history,
+    live,
+    messages,
+    session_data,
+    short_memory,
     snapshots,
-    watching,
-    whole,
+    tenant,
 )
 
 __all__ = ("TABLE",)
 
-TABLE: tuple[Operation, ...] = (
-    *saying.OPERATIONS,
-    *keeping.OPERATIONS,
-    *reading.OPERATIONS,
-    *finding.OPERATIONS,
-    *snapshots.OPERATIONS,
-    *whole.OPERATIONS,
-    *short_term.OPERATIONS,
-    *watching.OPERATIONS,
-)
+_FAMILIES = (messages, session_data, history, findings, snapshots, tenant, short_memory, live)
+TABLE = OperationTable(item for family in _FAMILIES for item in family.TABLE.items())

@@ -1,4 +1,4 @@
-"""WHERE A GRAPH STANDS: LangGraph's checkpoints in turnfold's stores."""
+"""LangGraph's checkpoints in turnfold's stores: the saver, its documents and its serializer."""
 
 from __future__ import annotations
 

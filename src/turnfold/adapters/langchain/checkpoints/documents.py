@@ -1,93 +1,289 @@
-"""What the saver writes: one document per checkpoint, one per task with pending writes, and how they are named.
+"""The documents of the checkpoint saver: their names, contents, compression and seals.
 
-A checkpoint's document holds the values that changed with it and says of every other value which document has it.
-Storing a checkpoint is therefore one write, which happens or does not. Names sort newest first, because a store gives
-documents in the order of their names and the newest checkpoint is what is asked for most.
+There is one document per checkpoint and one per task with pending writes. A checkpoint's document holds the values that
+changed with it and names, for every other value, the document that has it, so storing a checkpoint is one atomic write.
+Names sort newest first, because a store returns documents in the order of their names and the newest checkpoint is
+asked for most.
+
+A graph writes a channel whole at every step, though most of it is unchanged, so values are stored as byte differences
+(stretches to copy and bytes to insert), whoever serialized them. A list that grew differs at two places, its length in
+front and its new items at the end; both are found.
+
+Bodies are compressed, with a seal over the bytes and the place they were stored at. The seal is checked first: a body
+that was damaged, cut off or moved to another document is not unpacked. Without a key the seal is a checksum that anyone
+who can write to the store can make too; with a key kept outside the store, nothing is read that was not written with
+that key. Neither proves that a body is the newest one of its document.
+
+Data read from a store is bounded: a kilobyte can unpack to a megabyte, differences can double it again and again, and a
+byte of msgpack can become an object of two hundred. Bytes are counted before they are decoded; beyond a few megabytes
+their objects are counted too, which stops where there are too many.
 """
 
 from __future__ import annotations
 
+import hmac
+import zlib
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from turnfold.adapters.langchain.checkpoints.byte_delta import Piece
-from turnfold.adapters.langchain.checkpoints.sealed_body import BodySeal, DocumentPlace
+from turnfold.adapters._common import name_digest, short_name
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Document
 
 __all__ = (
     "CHECKPOINT",
+    "REMEDY",
     "WRITES",
-    "Bodies",
-    "Held",
-    "Kept",
-    "Ref",
-    "Script",
+    "BodyCodec",
+    "BodySeal",
+    "ChannelValue",
+    "DeltaScript",
+    "DocumentPlace",
+    "SizeLimit",
+    "StoredCheckpoint",
     "Typed",
+    "ValueRef",
     "Write",
     "Writes",
+    "applied_size",
+    "apply_delta",
     "checkpoint_key",
+    "decoded_size",
+    "delta_size",
+    "document_name",
     "is_checkpoint_id",
+    "make_delta",
     "namespace_prefix",
-    "short_name",
     "writes_key",
 )
+
+
+_UNCOUNTED = 4 << 20
+"""Bytes up to which objects are not counted: they take some hundred megabytes at the very most."""
+_GROWTH = 4
+"""Bytes of memory that a byte may take on average, once objects are counted."""
+
+# About the bytes of memory of Python's objects, with the place each takes in a list.
+_SLOT, _NUMBER, _TEXT, _LIST, _MAP, _OBJECT = 8, 40, 64, 64, 240, 400
+
+_HEADERS: list[tuple[int, int, int]] = [(_SLOT, 0, 0)] * 256
+"""By the first byte of a msgpack value: memory it takes, bytes to skip after it, width of a length that follows.
+
+Lists, maps and extensions hold values, which are met next: only their own header is skipped.
+"""
+_HEADERS[0x80:0x90] = [(_MAP, 0, 0)] * 16
+_HEADERS[0x90:0xA0] = [(_LIST, 0, 0)] * 16
+_HEADERS[0xA0:0xC0] = [(_TEXT, length, 0) for length in range(32)]
+_HEADERS[0xC4:0xC7] = _HEADERS[0xD9:0xDC] = [(_TEXT, 0, width) for width in (1, 2, 4)]
+_HEADERS[0xC7:0xCA] = [(_OBJECT, width, 0) for width in (2, 3, 5)]
+_HEADERS[0xCA:0xCC] = [(_NUMBER, width, 0) for width in (4, 8)]
+_HEADERS[0xCC:0xD0] = _HEADERS[0xD0:0xD4] = [(_NUMBER, width, 0) for width in (1, 2, 4, 8)]
+_HEADERS[0xD4:0xD9] = [(_OBJECT, 1, 0)] * 5
+_HEADERS[0xDC:0xDE] = [(_LIST, width, 0) for width in (2, 4)]
+_HEADERS[0xDE:0xE0] = [(_MAP, width, 0) for width in (2, 4)]
+
+
+class SizeLimit:
+    """Limits how many bytes may be read together, and how much memory they may take."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._memory = 0
+
+    def add(self, data: bytes, path: str = "") -> None:
+        """Count msgpack bytes before they are decoded; refuse them where they are too many."""
+        self.add_size(len(data), path)
+        if self._bytes <= _UNCOUNTED:
+            return
+        limit = _GROWTH * max(self._max_bytes, _UNCOUNTED)
+        self._memory += decoded_size(data, limit - self._memory)
+        if self._memory > limit:
+            raise InvalidRecord(
+                f"{self._bytes:,} bytes hold more objects than fit into {limit:,} bytes of memory",
+                path=path,
+                remedy=f"If your program wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
+            )
+
+    def add_size(self, size: int, path: str = "") -> None:
+        """Count bytes that are not decoded."""
+        self._bytes += size
+        if self._bytes > self._max_bytes:
+            raise InvalidRecord(
+                f"{self._bytes:,} bytes; a checkpoint may have {self._max_bytes:,}",
+                path=path,
+                remedy="Keep large data elsewhere, or raise max_checkpoint_bytes",
+            )
+
+
+def decoded_size(data: bytes, limit: int) -> int:
+    """Estimate the memory the objects of msgpack bytes take; counts no further than just over `limit`."""
+    total, at, end = 0, 0, len(data)
+    while at < end and total <= limit:
+        memory, skipped, width = _HEADERS[data[at]]
+        at += 1
+        if width:
+            skipped = int.from_bytes(data[at : at + width], "big")
+            at += width
+        total += memory + skipped
+        at += skipped
+    return total
+
+
+Piece: TypeAlias = bytes | tuple[int, int]
+"""Bytes to insert, or the start and length of a stretch of the base."""
+
+_ANCHOR = 24
+"""Bytes searched for in the base; a shorter copy is not worth its description."""
+_COPY_COST = 8
+_WINDOW = 1 << 16
+"""How far ahead in the base the anchor is searched for."""
+_PROBES = 48
+"""Places tried as an anchor before the rest is taken as new."""
+
+
+def make_delta(base: bytes, new: bytes) -> list[Piece]:
+    """Return the pieces that make `new` from `base`."""
+    tail = _common_suffix(base, new)
+    pieces: list[Piece] = []
+    at, done, end = 0, 0, len(new) - tail
+    while done < end:
+        same = min(_common_prefix(base, at, new, done), end - done)
+        if same >= _ANCHOR:
+            pieces.append((at, same))
+            at, done = at + same, done + same
+            continue
+        found = _resync(base, at, new, done, end)
+        if found is None:
+            pieces.append(new[done:end])
+            break
+        pieces.append(new[done : found[1]])
+        at, done = found
+    if tail:
+        pieces.append((len(base) - tail, tail))
+    return pieces
+
+
+def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
+    """Return what the pieces make of `base`."""
+    return b"".join(
+        piece if isinstance(piece, bytes) else base[piece[0] : piece[0] + piece[1]]
+        for piece in pieces
+    )
+
+
+def applied_size(base: int, pieces: Sequence[Piece]) -> int:
+    """Return the size the pieces make of a base of `base` bytes; -1 where one of them reaches outside it."""
+    size = 0
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            size += len(piece)
+            continue
+        start, length = piece
+        if start < 0 or length < 0 or start + length > base:
+            return -1
+        size += length
+    return size
+
+
+def delta_size(pieces: Sequence[Piece]) -> int:
+    """Estimate how many bytes the pieces take."""
+    return sum(len(piece) if isinstance(piece, bytes) else _COPY_COST for piece in pieces)
+
+
+def _common_prefix(base: bytes, at: int, new: bytes, done: int) -> int:
+    """Return how many bytes are equal from here on, by bisection, so that Python compares stretches, not bytes."""
+    low, high = 0, min(len(base) - at, len(new) - done)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if base[at + low : at + middle] == new[done + low : done + middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_suffix(base: bytes, new: bytes) -> int:
+    low, high = 0, min(len(base), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if base[len(base) - middle : len(base) - low] == new[len(new) - middle : len(new) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low if low >= _ANCHOR else 0
+
+
+def _resync(base: bytes, at: int, new: bytes, done: int, end: int) -> tuple[int, int] | None:
+    """Return the next place in both from which they go on alike; None where none is near."""
+    skip = 0
+    for _ in range(_PROBES):
+        if done + skip + _ANCHOR > end:
+            return None
+        anchor = new[done + skip : done + skip + _ANCHOR]
+        found = base.find(anchor, at, at + _WINDOW)
+        if found >= 0:
+            return found, done + skip
+        skip += 1 + skip // 4
+    return None
+
 
 CHECKPOINT: Final = "langgraph-checkpoint"
 WRITES: Final = "langgraph-writes"
 
 Typed: TypeAlias = tuple[str, bytes]
-"""A value as LangGraph's serialiser writes it: what it is, and its bytes."""
+"""A value as LangGraph's serializer writes it: its type and its bytes."""
 
-_LONGEST = 200
+_LONGEST_ID = 200
 _SEPARATOR: Final = "\x1f"
 _END: Final = "\x7f"
-"""Sorts behind every character of an id: of two ids, the one that goes on is the greater."""
-_DIGEST: Final = "digest:"
+"""Sorts behind every character of an id: of two ids, the longer one with the same beginning is the greater."""
+
 _FIRST, _LAST = 0x21, 0x7E
 _NEWEST_FIRST = {code: _FIRST + _LAST - code for code in range(_FIRST, _LAST + 1)}
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True):
-    """Where the bytes of a value are."""
+class ValueRef(msgspec.Struct, frozen=True, array_like=True):
+    """Where the bytes of a value are stored."""
 
     digest: bytes
     holder: str = ""
-    """The checkpoint whose document has them; empty for the one that says so."""
+    """The checkpoint whose document has them; empty for the document that holds this reference."""
 
-    def at(self, checkpoint: str) -> Ref:
-        """The same, said elsewhere than at this checkpoint."""
-        return self if self.holder else Ref(self.digest, checkpoint)
+    def at(self, checkpoint: str) -> ValueRef:
+        """Return the reference as it reads outside the document of `checkpoint`."""
+        return self if self.holder else ValueRef(self.digest, checkpoint)
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     """The value of a channel at a checkpoint."""
 
     version: int | float | str | None
     kind: str
-    ref: Ref
+    ref: ValueRef
     size: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Bytes of the value; 0 where a release before this field was added wrote it."""
+    """Bytes of the value; 0 if written by a release before this field was added."""
 
-    def at(self, checkpoint: str) -> Held:
-        """The same, said elsewhere than at this checkpoint."""
+    def at(self, checkpoint: str) -> ChannelValue:
+        """Return the value with its reference as it reads outside the document of `checkpoint`."""
         return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
-class Script(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes, as pieces of an earlier value and what is new."""
+class DeltaScript(msgspec.Struct, frozen=True, array_like=True):
+    """The bytes of a value, as pieces of an earlier value and new bytes."""
 
     digest: bytes
     index: Annotated[int, msgspec.Meta(ge=0)]
-    """How many versions before it are made of one another; 0 for one that stands alone."""
-    base: Ref | None
+    """Number of versions before it that are made of one another; 0 for one that stands alone."""
+    base: ValueRef | None
     pieces: list[Piece]
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A checkpoint as it is kept."""
+class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint as it is stored."""
 
     namespace: str
     id: str
@@ -95,11 +291,11 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     checkpoint: Typed
     """Everything but the values of the channels."""
     metadata: Typed
-    values: dict[str, Held]
-    scripts: list[Script]
+    values: dict[str, ChannelValue]
+    scripts: list[DeltaScript]
 
-    def script(self, digest: bytes) -> Script | None:
-        """The bytes with this digest, if they are here."""
+    def script(self, digest: bytes) -> DeltaScript | None:
+        """Return the bytes with this digest, if they are here."""
         return next((one for one in self.scripts if one.digest == digest), None)
 
 
@@ -113,102 +309,210 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Writes(msgspec.Struct, frozen=True, array_like=True):
-    """What a task wrote after a checkpoint."""
+    """The values a task wrote after a checkpoint."""
 
     checkpoint: str
     task: str
     writes: list[Write]
 
 
+REMEDY: Final = "Restore the store from a backup, or delete the thread"
+"""What to do about stored data that is damaged."""
+_MOVED_OR_FORGED: Final = (
+    "It was moved or forged: restore the store from a backup, or delete the thread"
+)
 _encoder = msgspec.msgpack.Encoder()
-_kept = msgspec.msgpack.Decoder(Kept)
+_checkpoints = msgspec.msgpack.Decoder(StoredCheckpoint)
 _writes = msgspec.msgpack.Decoder(Writes)
 
 
-_Record = TypeVar("_Record", Kept, Writes)
+_Body = TypeVar("_Body", StoredCheckpoint, Writes)
 
 
-class Bodies:
-    """Records as the bodies of documents and back: compressed, sealed, and no larger than was agreed."""
+class BodyCodec:
+    """Converts records to bodies of documents and back: compressed, sealed and limited in size."""
 
     def __init__(self, seal: BodySeal) -> None:
         self._seal = seal
 
-    def pack(self, record: Kept | Writes, place: DocumentPlace) -> bytes:
-        """The body of a document that is stored at this place."""
+    def pack(self, record: StoredCheckpoint | Writes, place: DocumentPlace) -> bytes:
+        """Return the body of a document that is stored at this place."""
         return self._seal.pack(_encoder.encode(record), place)
 
-    def kept(self, home: str, document: Document) -> tuple[Kept, int]:
-        """A checkpoint from its document, and the bytes it takes; refused where it says it is another one."""
+    def checkpoint(self, home: str, document: Document) -> tuple[StoredCheckpoint, int]:
+        """Return the checkpoint in a document and its size; refuse one that names another checkpoint."""
         place = DocumentPlace(home, CHECKPOINT, document.key)
-        kept, size = self._decoded(_kept, document.body, place)
+        stored, size = self._decoded(_checkpoints, document.body, place)
         if (
-            not is_checkpoint_id(kept.id)
-            or checkpoint_key(kept.namespace, kept.id) != document.key
-            or not (kept.parent == "" or is_checkpoint_id(kept.parent))
+            not is_checkpoint_id(stored.id)
+            or checkpoint_key(stored.namespace, stored.id) != document.key
+            or not (stored.parent == "" or is_checkpoint_id(stored.parent))
         ):
             raise InvalidRecord(
-                f"it says it is checkpoint {kept.id[:100]!r} of namespace {kept.namespace[:100]!r}",
+                f"the document holds checkpoint {stored.id[:100]!r} of namespace {stored.namespace[:100]!r}",
                 path=place.path,
-                remedy="It was moved or forged: restore the store from a backup, or delete the thread",
+                remedy=_MOVED_OR_FORGED,
             )
-        return kept, size
+        return stored, size
 
     def writes(self, home: str, document: Document) -> Writes:
-        """Writes from their document; refused where they say they are of another task or checkpoint."""
+        """Return the writes in a document; refuse those of another task or checkpoint."""
         place = DocumentPlace(home, WRITES, document.key)
         found, _ = self._decoded(_writes, document.body, place)
         beginning, _, task = document.key.partition(_END)
         named = found.checkpoint.translate(_NEWEST_FIRST)
-        if beginning.rpartition(_SEPARATOR)[2] != named or task != short_name(found.task):
+        if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                f"it says it has writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
+                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
                 path=place.path,
-                remedy="It was moved or forged: restore the store from a backup, or delete the thread",
+                remedy=_MOVED_OR_FORGED,
             )
         return found
 
     def _decoded(
-        self, decoder: msgspec.msgpack.Decoder[_Record], body: bytes, place: DocumentPlace
-    ) -> tuple[_Record, int]:
+        self, decoder: msgspec.msgpack.Decoder[_Body], body: bytes, place: DocumentPlace
+    ) -> tuple[_Body, int]:
         data = self._seal.unpack(body, place)
         try:
             return decoder.decode(data), len(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidRecord(f"no stored checkpoint: {error}", path=place.path) from None
+            raise InvalidRecord(f"not a stored checkpoint: {error}", path=place.path) from None
 
 
 def namespace_prefix(namespace: str) -> str:
-    """What the names of a namespace begin with."""
-    return f"{short_name(namespace)}{_SEPARATOR}"
+    """Return the prefix of the names of a namespace."""
+    return f"{document_name(namespace)}{_SEPARATOR}"
 
 
 def is_checkpoint_id(checkpoint: str) -> bool:
-    """Whether a checkpoint can be named so."""
-    return 0 < len(checkpoint) <= _LONGEST and all(
+    """Return True if the text may be a checkpoint id."""
+    return 0 < len(checkpoint) <= _LONGEST_ID and all(
         _FIRST <= ord(letter) <= _LAST for letter in checkpoint
     )
 
 
 def checkpoint_key(namespace: str, checkpoint: str) -> str:
-    """The name of a checkpoint's document; also what the names of its writes begin with."""
+    """Return the name of a checkpoint's document, which is also the prefix of the names of its writes."""
     if not is_checkpoint_id(checkpoint):
         raise InvalidOption(
-            f"checkpoint id {checkpoint!r}: 1 to {_LONGEST} printable ASCII characters without spaces are needed"
+            f"checkpoint id {checkpoint!r}: 1 to {_LONGEST_ID} printable ASCII characters without spaces are needed"
         )
     return f"{namespace_prefix(namespace)}{checkpoint.translate(_NEWEST_FIRST)}{_END}"
 
 
 def writes_key(namespace: str, checkpoint: str, task: str) -> str:
-    """The name of the document of a task's writes."""
-    return f"{checkpoint_key(namespace, checkpoint)}{short_name(task)}"
+    """Return the name of the document of a task's writes."""
+    return f"{checkpoint_key(namespace, checkpoint)}{document_name(task)}"
 
 
-def short_name(name: str) -> str:
-    """A name that every store holds exactly: its digest where it is long or has characters that do not show.
+def document_name(name: str) -> str:
+    """Return a name that every store can hold: the digest of one that is long or not printable.
 
-    A name that looks like a digest is digested too, or it would be another name's.
+    A name that looks like a digest is digested too, so that it cannot collide with another name's digest.
     """
-    if len(name) <= _LONGEST and name.isprintable() and not name.startswith(_DIGEST):
-        return name
-    return f"{_DIGEST}{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+    return name_digest(name) if name.startswith("digest:") else short_name(name)
+
+
+_CHECKSUM: Final = b"\x01"
+_KEYED: Final = b"\x02"
+_ZLIB: Final = b"\x78"
+"""First byte of a body that was written before there were seals."""
+_SEAL_BYTES = 16
+_SHORTEST_KEY = 16
+_PERSON: Final = b"turnfold-saver"
+_LEVEL = 6
+
+
+class DocumentPlace(NamedTuple):
+    """Where a document is stored."""
+
+    home: str
+    kind: str
+    key: str
+
+    @property
+    def path(self) -> str:
+        """The place as errors name it."""
+        return f"{self.home}/{self.kind}/{self.key!r}"
+
+
+class BodySeal:
+    """Compresses and seals bodies; checks and unpacks them."""
+
+    def __init__(self, *, key: bytes | str | None, max_bytes: int) -> None:
+        given = key.encode() if isinstance(key, str) else key
+        if given is not None and len(given) < _SHORTEST_KEY:
+            raise InvalidOption(
+                f"seal_key has {len(given)} bytes; at least {_SHORTEST_KEY} are needed, e.g. secrets.token_bytes(32)"
+            )
+        self._key = b"" if given is None else blake2b(given, person=_PERSON).digest()
+        self._mark = _KEYED if self._key else _CHECKSUM
+        self._max_bytes = max_bytes
+
+    def pack(self, data: bytes, place: DocumentPlace) -> bytes:
+        """Return the body that holds `data`."""
+        if len(data) > self._max_document_bytes:
+            raise InvalidRecord(
+                f"a checkpoint or the writes of a task have {len(data):,} bytes; a document may have "
+                f"{self._max_document_bytes:,}",
+                remedy=f"Keep large data elsewhere, or raise max_checkpoint_bytes={self._max_bytes:,}",
+            )
+        packed = zlib.compress(data, _LEVEL)
+        return self._mark + self.seal(packed, place) + packed
+
+    def unpack(self, body: bytes, place: DocumentPlace) -> bytes:
+        """Return the data of a body."""
+        packed = self._checked(body, place)
+        inflater = zlib.decompressobj()
+        try:
+            data = inflater.decompress(packed, self._max_document_bytes + 1)
+        except zlib.error as error:
+            raise InvalidRecord(
+                f"the document cannot be unpacked: {error}", path=place.path
+            ) from None
+        if len(data) > self._max_document_bytes:
+            raise InvalidRecord(
+                f"{len(body):,} bytes unpack to more than {self._max_document_bytes:,}",
+                path=place.path,
+                remedy=f"If your program wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
+            )
+        if not inflater.eof or inflater.unused_data:
+            raise InvalidRecord("the document is cut off or has trailing bytes", path=place.path)
+        SizeLimit(self._max_document_bytes).add(data, place.path)
+        return data
+
+    @property
+    def _max_document_bytes(self) -> int:
+        # A document may keep values of a checkpoint that was stored twice, and always has names and versions.
+        return 2 * self._max_bytes + (1 << 20)
+
+    def _checked(self, body: bytes, place: DocumentPlace) -> bytes:
+        mark, seal, packed = body[:1], body[1 : 1 + _SEAL_BYTES], body[1 + _SEAL_BYTES :]
+        if mark == _ZLIB and not self._key:
+            return body
+        if mark == _KEYED and not self._key:
+            raise InvalidRecord(
+                "the document was sealed with a key",
+                path=place.path,
+                remedy="Pass it: TurnfoldSaver(..., seal_key=...)",
+            )
+        if mark != self._mark or not hmac.compare_digest(seal, self.seal(packed, place)):
+            why = (
+                "was not sealed with this key for this place"
+                if self._key
+                else "is damaged or was moved"
+            )
+            raise InvalidRecord(
+                f"the document {why}",
+                path=place.path,
+                remedy=REMEDY,
+            )
+        return packed
+
+    def seal(self, packed: bytes, place: DocumentPlace) -> bytes:
+        """Return the seal of packed bytes at a place."""
+        seal = blake2b(key=self._key, digest_size=_SEAL_BYTES, person=_PERSON)
+        for part in (*(name.encode("utf-8", "surrogatepass") for name in place), packed):
+            seal.update(len(part).to_bytes(8, "big"))
+            seal.update(part)
+        return seal.digest()

@@ -1,8 +1,8 @@
-"""The types that a stored checkpoint value may be made into without being listed.
+"""The types that a stored checkpoint value may be restored as without being listed.
 
-Each holds values and does nothing else when it is made. How each may be made is fixed with it: a stored name selects a
-row of this table and nothing more. The names are LangGraph's own list (`SAFE_MSGPACK_TYPES` of langgraph-checkpoint
-4.3), written out, so that a later release of LangGraph cannot lengthen it unseen.
+Each holds values and does nothing else when it is created. How it is created is fixed in the table: a stored name only
+selects a row. The names are LangGraph's own list (`SAFE_MSGPACK_TYPES` of langgraph-checkpoint 4.3), written out, so
+that a later release of LangGraph cannot extend it unseen.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = (
     "safe_names",
 )
 
+
 # Extension codes of LangGraph: how the content of an object was given to its class.
 SINGLE: Final = 0
 POSITIONAL: Final = 1
@@ -67,7 +68,7 @@ def _from_text(kind: Callable[[str], object]) -> _Build:
 
 
 def _from_elements(kind: Callable[[Iterable[object]], object]) -> _Build:
-    """Of a set: msgpack has no tuples, and a list in a set was one."""
+    """Build a set: msgpack has no tuples, so a list in a set was one."""
     return lambda content: kind([_hashable(one) for one in cast("list[object]", content)])
 
 
@@ -84,14 +85,14 @@ def _path(kind: type[pathlib.PurePath]) -> _Build:
 def _zone(content: object) -> ZoneInfo:
     key = _text(content)
     if not _ZONE.fullmatch(key):
-        raise ValueError(f"{key[:100]!r} is no name of a time zone")
+        raise ValueError(f"{key[:100]!r} is not the name of a time zone")
     return ZoneInfo(key)
 
 
 def _pattern(content: tuple[object, object]) -> re.Pattern[Any]:
     pattern, flags = content
     if not isinstance(pattern, str | bytes) or not isinstance(flags, int) or flags & ~int(_FLAGS):
-        raise ValueError("no pattern with ordinary flags")
+        raise ValueError("not a pattern with ordinary flags")
     return re.compile(pattern, flags)
 
 
@@ -175,7 +176,7 @@ def _is_framework(code: int, name: tuple[str, str]) -> bool:
 
 
 def _framework_builder(name: tuple[str, str]) -> _Build:
-    """How a type of LangChain or LangGraph is made."""
+    """Return how a type of LangChain or LangGraph is created."""
     kind = getattr(import_module(name[0]), name[1])
     if name in _MODELS:
         return lambda content: _message(kind, content)
@@ -185,11 +186,11 @@ def _framework_builder(name: tuple[str, str]) -> _Build:
 
 
 _ready: dict[tuple[int, str, str], _Build] = dict(_VALUES)
-"""Those that were met. Only names of the tables come here: it cannot be filled from a store."""
+"""Builders used so far. Only names of the tables get here: it cannot be filled from a store."""
 
 
 def _message(model: type[Any], fields: dict[str, object]) -> object:
-    """A message, also one that a program had changed so that it is no longer valid: LangGraph gives it back as well."""
+    """Create a message, also one that a program had changed so that it is no longer valid, as LangGraph does."""
     try:
         return model(**fields)
     except ValueError:
@@ -201,7 +202,7 @@ def _send(kind: type[Any], node: object, value: object, timeout: object = None) 
 
 
 def safe_builder(code: int, module: str, name: str) -> _Build | None:
-    """How a safe type is made of its stored content; None for any other."""
+    """Return how a safe type is created from its stored content; None for any other."""
     key = (code, module, name)
     found = _ready.get(key)
     if found is None and _is_framework(code, (module, name)):
@@ -210,7 +211,7 @@ def safe_builder(code: int, module: str, name: str) -> _Build | None:
 
 
 def safe_names() -> list[tuple[int, str, str]]:
-    """Every safe type: extension code, module and name."""
+    """Return every safe type: extension code, module and name."""
     return [
         *_VALUES,
         *((PYDANTIC_V2, *name) for name in _MODELS),
@@ -220,7 +221,7 @@ def safe_names() -> list[tuple[int, str, str]]:
 
 
 def array_of(inside: object) -> object:
-    """An array of numpy: numbers, truth values, times or text, of exactly the bytes that are there."""
+    """Create a numpy array of numbers, booleans, times or text, of exactly the bytes that are there."""
     parts = cast("list[object]", inside) if isinstance(inside, list) else []
     if len(parts) != _ARRAY_FIELDS:
         raise InvalidRecord("a stored numpy array is damaged")

@@ -1,11 +1,10 @@
 """`TurnfoldSaver`: the checkpoints of LangGraph's graphs in any store of turnfold.
 
-It keeps what LangGraph hands over, byte for byte, and says it in LangGraph's words; how it is kept is the business of
-the modules beside it. Every verb is written once, as a coroutine. Over a blocking store it serves both faces of
-LangGraph (the asynchronous one from a thread); over one that awaits, the asynchronous face alone.
+It stores what LangGraph hands over, byte for byte. Every method is written once, as a coroutine: over a blocking store
+both forms of LangGraph's interface work (the awaiting one in a thread), over an awaiting store the awaiting one alone.
 
-What comes from the store is not trusted: a row or an imported file may be anybody's. No code that it names is run, and
-no more memory is taken for it than was agreed.
+Data from the store is not trusted: a row or an imported file may be anybody's. No code that it names is run, and no
+more memory is used for it than the limit allows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -34,28 +34,141 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from turnfold.adapters.langchain.checkpoints.codec import Codec
-from turnfold.adapters.langchain.checkpoints.documents import Kept, Typed, Write
-from turnfold.adapters.langchain.checkpoints.listing import Listing, Wanted
-from turnfold.adapters.langchain.checkpoints.moving import (
-    Mover,
-    ancestors_in_a_circle,
+from turnfold.adapters._common import HookRunner
+from turnfold.adapters.langchain.checkpoints.deletion import (
+    ThreadMover,
+    ancestor_cycle,
     newest_of_each,
     without_runs,
 )
-from turnfold.adapters.langchain.checkpoints.serializer import AllowedType, StrictSerializer
-from turnfold.adapters.langchain.checkpoints.shelf import NewCheckpoint, Shelf
-from turnfold.adapters.langchain.checkpoints.size_limits import Allowance
-from turnfold.adapters.langchain.checkpoints.threads import Threads
-from turnfold.adapters.langchain.waiting import Waiting
+from turnfold.adapters.langchain.checkpoints.documents import (
+    SizeLimit,
+    StoredCheckpoint,
+    Typed,
+    Write,
+    checkpoint_key,
+    namespace_prefix,
+)
+from turnfold.adapters.langchain.checkpoints.serializer import AllowedType, Codec, StrictSerializer
+from turnfold.adapters.langchain.checkpoints.storage import (
+    CheckpointStorage,
+    NewCheckpoint,
+    ThreadPlace,
+    Threads,
+)
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
-from turnfold.stores.protocol import Scope, Store
+from turnfold.stores import Scope, Store
 
 __all__ = ("TurnfoldSaver",)
 
+
+class ListedCheckpoint(NamedTuple):
+    """A checkpoint and where it is stored."""
+
+    thread: str
+    home: str
+    stored: StoredCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ListingQuery:
+    """Which checkpoints are to be listed."""
+
+    thread: str | None = None
+    """None for every thread."""
+    namespace: str | None = None
+    """None for every namespace."""
+    checkpoint: str | None = None
+    before: str | None = None
+    metadata: Mapping[str, object] | None = None
+    limit: int | None = None
+
+    def matches(
+        self,
+        stored: StoredCheckpoint,
+        metadata_of: Callable[[StoredCheckpoint], Mapping[str, object]],
+    ) -> bool:
+        """Return True if a checkpoint is to be listed; `metadata_of` returns its metadata."""
+        if self.namespace is not None and stored.namespace != self.namespace:
+            return False
+        if self.checkpoint is not None and stored.id != self.checkpoint:
+            return False
+        if self.before is not None and stored.id >= self.before:
+            return False
+        if not self.metadata:
+            return True
+        metadata = metadata_of(stored)
+        return all(metadata.get(key) == value for key, value in self.metadata.items())
+
+
+class CheckpointListing:
+    """A listing in progress: newest first, page by page, reading no checkpoint that is not asked for."""
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        threads: Threads,
+        query: ListingQuery,
+        metadata_of: Callable[[StoredCheckpoint], Mapping[str, object]],
+    ) -> None:
+        self._storage, self._threads = storage, threads
+        self._query, self._metadata_of = query, metadata_of
+        self._remaining = query.limit
+        self._home: str | None = None
+        self._after: str | None = ""
+
+    async def next_page(self) -> list[ListedCheckpoint]:
+        """Return the next checkpoints; empty when there are no more."""
+        while self._after is not None and (self._remaining is None or self._remaining > 0):
+            found = [
+                one
+                for one in await self._page()
+                if self._query.matches(one.stored, self._metadata_of)
+            ]
+            if self._remaining is not None:
+                found = found[: self._remaining]
+                self._remaining -= len(found)
+            if found:
+                return found
+        return []
+
+    async def _page(self) -> list[ListedCheckpoint]:
+        query = self._query
+        if query.thread is None or query.namespace is None:
+            return await self._all_sorted()
+        if self._home is None:
+            place, _ = await self._threads.find(query.thread)
+            if place is None:
+                self._after = None
+                return []
+            self._home, self._after = place.home, namespace_prefix(query.namespace)
+        page = await self._storage.page(self._home, after=self._after or "")
+        own = [stored for stored in page if stored.namespace == query.namespace]
+        ended = not page or len(own) < len(page)
+        self._after = None if ended else checkpoint_key(query.namespace, page[-1].id)
+        return [ListedCheckpoint(query.thread, self._home, stored) for stored in own]
+
+    async def _all_sorted(self) -> list[ListedCheckpoint]:
+        """Read all namespaces, because only then can they be sorted by id."""
+        self._after = None
+        places = await self._places()
+        found = [
+            ListedCheckpoint(place.thread, place.home, stored)
+            for place in places
+            for stored in await self._storage.all(place.home)
+        ]
+        return sorted(found, key=lambda one: one.stored.id, reverse=True)
+
+    async def _places(self) -> list[ThreadPlace]:
+        if self._query.thread is None:
+            return await self._threads.all()
+        place, _ = await self._threads.find(self._query.thread)
+        return [place] if place is not None else []
+
+
 _TRIES = 8
-"""Times a thread may move away while one write or one look is made."""
+"""Times a thread may move away during one write or read."""
 _MAX_CHECKPOINT_BYTES = 128 << 20
 
 
@@ -63,13 +176,13 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     """Checkpoints of LangGraph in the store of a memory, or in a store.
 
     A `Memory`, or a store that was opened with `blocking=True`, serves `invoke` and `ainvoke`; an `AsyncMemory` serves
-    `ainvoke`. `scope` is whose data it is, for a store; a memory brings its own. Two savers of different `name` share
+    `ainvoke`. `scope` is whose data it is, for a store; a memory brings its own. Savers with different `name` share
     nothing.
 
-    Stored values are made into plain values, LangChain's messages and LangGraph's own types. The classes of a program's
-    state are listed in `allowed_types`, as classes or as (module, name); they are called with whatever is stored. A
-    value of any other type is an `InvalidRecord` when it is written. `serde` replaces all of this with a serializer of
-    the program's choice, which then decides what stored data may run.
+    Stored values are restored as plain values, LangChain's messages and LangGraph's own types. The classes of a
+    program's state are listed in `allowed_types`, as classes or as (module, name); they are called with whatever is
+    stored. A value of any other type is an `InvalidRecord` when it is written. `serde` replaces all of this with a
+    serializer of the program's choice, which then decides what stored data may run.
 
     With `seal_key`, a secret of at least 16 bytes that is not kept in the store, nothing is read that was not written
     with it. The values of one checkpoint have at most `max_checkpoint_bytes` together.
@@ -88,7 +201,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     ) -> None:
         if serde is not None and allowed_types != ():
             raise InvalidOption(
-                "allowed_types is for the saver's own serializer, and serde= replaces it: give one of the two"
+                "allowed_types configures the saver's own serializer, which serde= replaces: give one of the two"
             )
         if max_checkpoint_bytes < 1:
             raise InvalidOption(
@@ -103,11 +216,13 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             store, owner = awaiting.store, awaiting.scope
         else:
             store, owner = awaiting, Scope(scope) if isinstance(scope, str) else scope
-        self._waiting = Waiting(blocking=store.blocking, what="TurnfoldSaver")
+        self._runner = HookRunner(blocking=store.blocking, owner="TurnfoldSaver")
         self._threads = Threads(store, owner, name=name)
-        self._shelf = Shelf(store, owner, seal_key=seal_key, max_bytes=max_checkpoint_bytes)
+        self._storage = CheckpointStorage(
+            store, owner, seal_key=seal_key, max_bytes=max_checkpoint_bytes
+        )
 
-    # ------------------------------------------------------------------------------ both faces
+    # ------------------------------------------------------------------------------ blocking and awaiting methods
 
     def put(
         self,
@@ -116,8 +231,8 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint."""
-        return self._waiting.now(self._put(config, checkpoint, metadata, new_versions))
+        """Store a checkpoint."""
+        return self._runner.block_on(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput(
         self,
@@ -126,8 +241,8 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint."""
-        return await self._waiting.soon(self._put(config, checkpoint, metadata, new_versions))
+        """Store a checkpoint."""
+        return await self._runner.run(self._put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self,
@@ -136,8 +251,8 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote after a checkpoint."""
-        self._waiting.now(self._put_writes(config, writes, task_id, task_path))
+        """Store what a task wrote after a checkpoint."""
+        self._runner.block_on(self._put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self,
@@ -146,16 +261,16 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote after a checkpoint."""
-        await self._waiting.soon(self._put_writes(config, writes, task_id, task_path))
+        """Store what a task wrote after a checkpoint."""
+        await self._runner.run(self._put_writes(config, writes, task_id, task_path))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that is named, or the newest of the thread; None where there is none."""
-        return self._waiting.now(self._get(config))
+        """Return the checkpoint the config names, or the newest of the thread; None where there is none."""
+        return self._runner.block_on(self._get(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that is named, or the newest of the thread; None where there is none."""
-        return await self._waiting.soon(self._get(config))
+        """Return the checkpoint the config names, or the newest of the thread; None where there is none."""
+        return await self._runner.run(self._get(config))
 
     def list(
         self,
@@ -165,11 +280,11 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """The checkpoints that match, newest first."""
+        """Yield the checkpoints that match, newest first."""
         listing = self._listing(config, filter, before, limit)
-        while found := self._waiting.now(listing.more()):
+        while found := self._runner.block_on(listing.next_page()):
             for each in found:
-                yield self._waiting.now(self._tuple(*each))
+                yield self._runner.block_on(self._tuple(*each))
 
     async def alist(
         self,
@@ -179,58 +294,58 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """The checkpoints that match, newest first."""
+        """Yield the checkpoints that match, newest first."""
         listing = self._listing(config, filter, before, limit)
-        while found := await self._waiting.soon(listing.more()):
+        while found := await self._runner.run(listing.next_page()):
             for each in found:
-                yield await self._waiting.soon(self._tuple(*each))
+                yield await self._runner.run(self._tuple(*each))
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread and every byte of it."""
-        self._waiting.now(self._threads.delete(str(thread_id)))
+        self._runner.block_on(self._threads.delete(str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Erase a thread and every byte of it."""
-        await self._waiting.soon(self._threads.delete(str(thread_id)))
+        await self._runner.run(self._threads.delete(str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs; looks through every thread of the scope."""
-        self._waiting.now(self._delete_for_runs(run_ids))
+        """Erase the checkpoints of these runs; reads every thread of the scope."""
+        self._runner.block_on(self._delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs; looks through every thread of the scope."""
-        await self._waiting.soon(self._delete_for_runs(run_ids))
+        """Erase the checkpoints of these runs; reads every thread of the scope."""
+        await self._runner.run(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Give a new thread everything another one has."""
-        self._waiting.now(self._mover.copy(str(source_thread_id), str(target_thread_id)))
+        """Copy everything of a thread to a new one."""
+        self._runner.block_on(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Give a new thread everything another one has."""
-        await self._waiting.soon(self._mover.copy(str(source_thread_id), str(target_thread_id)))
+        """Copy everything of a thread to a new one."""
+        await self._runner.run(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest checkpoint of each namespace of these threads, or (`delete`) nothing of them."""
-        self._waiting.now(self._prune(thread_ids, strategy))
+        self._runner.block_on(self._prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest checkpoint of each namespace of these threads, or (`delete`) nothing of them."""
-        await self._waiting.soon(self._prune(thread_ids, strategy))
+        await self._runner.run(self._prune(thread_ids, strategy))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What each `DeltaChannel` of a checkpoint is made from: an earlier value, and the writes since."""
-        return self._waiting.now(self._delta_history(config, channels))
+        """Return what each `DeltaChannel` of a checkpoint is rebuilt from: an earlier value, and the writes since."""
+        return self._runner.block_on(self._delta_history(config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What each `DeltaChannel` of a checkpoint is made from: an earlier value, and the writes since."""
-        return await self._waiting.soon(self._delta_history(config, channels))
+        """Return what each `DeltaChannel` of a checkpoint is rebuilt from: an earlier value, and the writes since."""
+        return await self._runner.run(self._delta_history(config, channels))
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """One more; in the form of the last one, which another saver may have given."""
+        """Return the next version, in the form of the last one, which another saver may have given."""
         del channel
         given = cast("object", current)
         if not isinstance(given, str):
@@ -238,7 +353,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         number = given.split(".", 1)[0]
         return cast("int", f"{int(number) + 1:0{len(number)}}.0")
 
-    # ------------------------------------------------------------------------------ written once
+    # ------------------------------------------------------------------------------ their coroutines
 
     async def _put(
         self,
@@ -247,28 +362,28 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread, namespace, parent = _named(config)
+        thread, namespace, parent = _ids_of(config)
         values = checkpoint["channel_values"]
         bare = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         typed: dict[str, Typed] = {}
-        codec, allowance = self._codec, Allowance(self._max_bytes)
+        codec, limit = self._codec, SizeLimit(self._max_bytes)
 
         def value_of(channel: str) -> Typed | None:
             if channel in values and channel not in typed:
-                typed[channel] = codec.dumped(values[channel], f"channel {channel!r}", allowance)
+                typed[channel] = codec.dump(values[channel], f"channel {channel!r}", limit)
             return typed.get(channel)
 
         new = NewCheckpoint(
             namespace=namespace,
             id=checkpoint["id"],
             parent=parent if parent != checkpoint["id"] else "",
-            checkpoint=codec.dumped(bare, "checkpoint"),
-            metadata=codec.dumped(get_checkpoint_metadata(config, metadata), "metadata"),
+            checkpoint=codec.dump(bare, "checkpoint"),
+            metadata=codec.dump(get_checkpoint_metadata(config, metadata), "metadata"),
             versions=dict.fromkeys(values) | checkpoint["channel_versions"],
             changed=new_versions.keys(),
             typed=value_of,
         )
-        await self._where_it_lives(thread, lambda home: self._shelf.put(home, new))
+        await self._write_to_home(thread, lambda home: self._storage.put(home, new))
         return _config(thread, namespace, checkpoint["id"])
 
     async def _put_writes(
@@ -278,23 +393,23 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str,
     ) -> None:
-        thread, namespace, checkpoint = _named(config)
-        codec, allowance = self._codec, Allowance(self._max_bytes)
+        thread, namespace, checkpoint = _ids_of(config)
+        codec, limit = self._codec, SizeLimit(self._max_bytes)
         new = [
             Write(
                 WRITES_IDX_MAP.get(channel, at),
                 channel,
-                codec.dumped(value, f"write to {channel!r}", allowance),
+                codec.dump(value, f"write to {channel!r}", limit),
                 task_path,
             )
             for at, (channel, value) in enumerate(writes)
         ]
-        await self._where_it_lives(
+        await self._write_to_home(
             thread,
-            lambda home: self._shelf.add_writes(home, namespace, checkpoint, task_id, new),
+            lambda home: self._storage.add_writes(home, namespace, checkpoint, task_id, new),
         )
 
-    async def _where_it_lives(self, thread: str, write: Callable[[str], Awaitable[object]]) -> None:
+    async def _write_to_home(self, thread: str, write: Callable[[str], Awaitable[object]]) -> None:
         """Write to the home of a thread, and again where it moved meanwhile."""
         home = self._threads.known(thread) or await self._threads.home(thread)
         for _ in range(_TRIES):
@@ -310,8 +425,8 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         raise Conflict(f"thread {thread!r}: moved {_TRIES} times during one write; try again")
 
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread, namespace, checkpoint = _named(config)
-        # Where it was last seen may be a home that was left and not erased yet: what it holds is old.
+        thread, namespace, checkpoint = _ids_of(config)
+        # The cached home may be one that was left and not erased yet: its content is old.
         place, _ = await self._threads.find(thread)
         for _ in range(_TRIES):
             if place is None:
@@ -330,45 +445,47 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 return None
         raise Conflict(f"thread {thread!r}: moved {_TRIES} times while it was read; try again")
 
-    async def _find(self, home: str, namespace: str, checkpoint: str) -> Kept | None:
+    async def _find(self, home: str, namespace: str, checkpoint: str) -> StoredCheckpoint | None:
         if checkpoint:
-            return await self._shelf.kept(home, namespace, checkpoint)
-        return await self._shelf.newest(home, namespace)
+            return await self._storage.checkpoint(home, namespace, checkpoint)
+        return await self._storage.newest(home, namespace)
 
-    async def _tuple(self, thread: str, home: str, kept: Kept) -> CheckpointTuple:
+    async def _tuple(self, thread: str, home: str, stored: StoredCheckpoint) -> CheckpointTuple:
         codec = self._codec
-        values = codec.values(await self._shelf.values(home, kept))
-        tasks = await self._shelf.writes(home, kept.namespace, kept.id)
+        values = codec.values(await self._storage.values(home, stored))
+        tasks = await self._storage.writes(home, stored.namespace, stored.id)
         return CheckpointTuple(
-            config=_config(thread, kept.namespace, kept.id),
-            checkpoint={**codec.bare(kept), "channel_values": values},
-            metadata=cast("CheckpointMetadata", codec.metadata(kept)),
-            parent_config=_config(thread, kept.namespace, kept.parent) if kept.parent else None,
+            config=_config(thread, stored.namespace, stored.id),
+            checkpoint={**codec.bare(stored), "channel_values": values},
+            metadata=cast("CheckpointMetadata", codec.metadata(stored)),
+            parent_config=_config(thread, stored.namespace, stored.parent)
+            if stored.parent
+            else None,
             pending_writes=codec.pending(tasks),
         )
 
     async def _delta_history(
         self, config: RunnableConfig, channels: Sequence[str]
     ) -> dict[str, DeltaChannelHistory]:
-        thread, namespace, _ = _named(config)
+        thread, namespace, _ = _ids_of(config)
         found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
-        wanted = set(channels)
+        missing = set(channels)
         at = await self._get(config) if channels else None
         seen = {at.checkpoint["id"]} if at is not None else set[str]()
-        while at is not None and at.parent_config is not None and wanted:
-            parent = _named(at.parent_config)[2]
+        while at is not None and at.parent_config is not None and missing:
+            parent = _ids_of(at.parent_config)[2]
             if parent in seen:
-                raise ancestors_in_a_circle(parent)
+                raise ancestor_cycle(parent)
             seen.add(parent)
             at = await self._get(_config(thread, namespace, parent))
             if at is None:
                 break
             for write in reversed(at.pending_writes or ()):
-                if write[1] in wanted:
+                if write[1] in missing:
                     found[write[1]]["writes"].insert(0, write)
-            for channel in wanted & at.checkpoint["channel_values"].keys():
+            for channel in missing & at.checkpoint["channel_values"].keys():
                 found[channel]["seed"] = at.checkpoint["channel_values"][channel]
-                wanted.discard(channel)
+                missing.discard(channel)
         return found
 
     def _listing(
@@ -377,18 +494,18 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> Listing:
-        asked = _configurable(config)
-        thread = asked.get("thread_id")
-        wanted = Wanted(
+    ) -> CheckpointListing:
+        configurable = _configurable(config)
+        thread = configurable.get("thread_id")
+        query = ListingQuery(
             thread=None if thread is None else str(thread),
-            namespace=asked.get("checkpoint_ns"),
-            checkpoint=asked.get("checkpoint_id") or None,
+            namespace=configurable.get("checkpoint_ns"),
+            checkpoint=configurable.get("checkpoint_id") or None,
             before=_configurable(before).get("checkpoint_id") or None,
             metadata=metadata,
             limit=limit,
         )
-        return Listing(self._shelf, self._threads, wanted, self._codec.metadata)
+        return CheckpointListing(self._storage, self._threads, query, self._codec.metadata)
 
     async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
         choose = without_runs({str(run) for run in run_ids}, self._codec)
@@ -397,9 +514,9 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
 
     async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidOption(f"strategy={strategy!r} is none of 'keep_latest', 'delete'")
+            raise InvalidOption(f"strategy={strategy!r} must be 'keep_latest' or 'delete'")
         if isinstance(thread_ids, str):
-            raise InvalidOption(f"thread_ids={thread_ids!r} must be several: [{thread_ids!r}]")
+            raise InvalidOption(f"thread_ids={thread_ids!r} must be a list: [{thread_ids!r}]")
         for thread in map(str, thread_ids):
             if strategy == "delete":
                 await self._threads.delete(thread)
@@ -407,33 +524,36 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 await self._mover.keep(thread, newest_of_each(self._codec))
 
     @property
-    def _mover(self) -> Mover:
-        return Mover(self._shelf, self._threads)
+    def _mover(self) -> ThreadMover:
+        return ThreadMover(self._storage, self._threads)
 
     @property
     def _codec(self) -> Codec:
-        return Codec(
-            self.serde, self._max_bytes
-        )  # LangGraph may replace the serializer: with_allowlist
+        # Made anew each time, because LangGraph may replace the serializer: with_allowlist.
+        return Codec(self.serde, self._max_bytes)
 
 
 def _configurable(config: RunnableConfig | None) -> dict[str, Any]:
     return config.get("configurable", {}) if config is not None else {}
 
 
-def _named(config: RunnableConfig) -> tuple[str, str, str]:
-    """The thread, the namespace and the checkpoint that a config names."""
-    asked = _configurable(config)
-    checkpoint = asked.get("checkpoint_id") or ""
-    return _thread(asked.get("thread_id")), str(asked.get("checkpoint_ns") or ""), str(checkpoint)
+def _ids_of(config: RunnableConfig) -> tuple[str, str, str]:
+    """Return the thread, the namespace and the checkpoint that a config names."""
+    configurable = _configurable(config)
+    checkpoint = configurable.get("checkpoint_id") or ""
+    return (
+        _thread_name(configurable.get("thread_id")),
+        str(configurable.get("checkpoint_ns") or ""),
+        str(checkpoint),
+    )
 
 
-def _thread(given: object) -> str:
-    """The name of a thread; None is refused, or all runs that forgot to name theirs would share one."""
+def _thread_name(given: object) -> str:
+    """Return the name of a thread; refuse None, or all runs that forgot to name theirs would share one."""
     name = "" if given is None else str(given)
     if not name:
         raise InvalidOption(
-            f"the config names no thread (thread_id={given!r}): {{'configurable': {{'thread_id': ...}}}}"
+            f"thread_id={given!r} names no thread: give {{'configurable': {{'thread_id': ...}}}}"
         )
     try:
         name.encode()
@@ -445,5 +565,5 @@ def _thread(given: object) -> str:
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
-    named = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
-    return {"configurable": named}
+    configurable = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
+    return {"configurable": configurable}

@@ -1,26 +1,35 @@
-"""Values of checkpoints as bytes and back, without running code that the bytes name.
+"""Serialize checkpoint values, and read them back without running code that the bytes name.
 
 LangGraph's serializer writes an object as the name of its module and class with its fields, and reads it by importing
 that module and calling that class: whoever can write to the store, or have a file imported, decides what is called.
 Here a stored name is only a key into a table: types of Python and LangGraph that hold values and do nothing else, and
 the classes the program lists in `allowed_types`. Bytes are written exactly as LangGraph writes them. A type that could
-not be read back is refused when it is written.
+not be read back is refused when it is written. Sizes and shapes of what is read are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import isclass
 from typing import Any, TypeAlias, cast
 
 import msgspec
+from langgraph.checkpoint.base import Checkpoint, PendingWrite, writes_sort_key
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import (
     _DeltaSnapshot,  # pyright: ignore[reportPrivateUsage] (LangGraph names it so and gives no other way to make one)
 )
 
-from turnfold.adapters.langchain.checkpoints.documents import Typed
+from turnfold.adapters.langchain.checkpoints.documents import (
+    REMEDY,
+    SizeLimit,
+    StoredCheckpoint,
+    Typed,
+    Writes,
+)
 from turnfold.adapters.langchain.checkpoints.safe_types import (
     DELTA_SNAPSHOT,
     KEYWORDS,
@@ -35,44 +44,50 @@ from turnfold.adapters.langchain.checkpoints.safe_types import (
 )
 from turnfold.errors import InvalidOption, InvalidRecord
 
-__all__ = ("AllowedType", "StrictSerializer")
+__all__ = (
+    "AllowedType",
+    "Codec",
+    "StrictSerializer",
+    "mapping_of",
+)
+
 
 AllowedType: TypeAlias = "type[Any] | tuple[str, ...]"
 """A class, or its module and name."""
 _Name: TypeAlias = tuple[str, str]
 _Build: TypeAlias = Callable[[Any], object]
 
-_DEEPEST = 100
-"""Objects that may stand inside one another."""
+_MAX_DEPTH = 100
+"""How deep objects may be nested in one another."""
 _FROM_ISO = "fromisoformat"
-_MOST_SOUND = 1 << 16
+_MOST_CHECKED = 1 << 16
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
 """By extension code: how many elements name an object and its content."""
 
 
 class StrictSerializer(JsonPlusSerializer):
-    """Writes as LangGraph does; reads only types that are known to be safe, and those listed."""
+    """Writes as LangGraph does; reads only types known to be safe, and those listed."""
 
     def __init__(self, *, allowed_types: Iterable[AllowedType] = ()) -> None:
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
         self._types = _table(allowed_types)
-        self._sound: set[int] = set()
+        self._checked: set[int] = set()
         """Hashes of objects that were written and can be read back: a list of messages is written at every step."""
 
     def dumps_typed(self, obj: object) -> Typed:
-        """The value as bytes; refused where it could not be read back."""
+        """Return the value as bytes; refuse one that could not be read back."""
         kind, data = super().dumps_typed(obj)
         if kind == "msgpack":
-            if len(self._sound) > _MOST_SOUND:
-                self._sound.clear()
-            found = _Check(self._types, self._sound)
-            found.read(data)
-            if found.uses_listed:  # a listed class may refuse its own fields
+            if len(self._checked) > _MOST_CHECKED:
+                self._checked.clear()
+            checker = _Check(self._types, self._checked)
+            checker.read(data)
+            if checker.uses_listed:  # a listed class may refuse its own fields
                 _Rebuild(self._types).read(data)
         return kind, bytes(data)
 
     def loads_typed(self, data: Typed) -> object:
-        """The value behind the bytes."""
+        """Return the value of the bytes."""
         kind, body = data
         match kind:
             case "null":
@@ -92,16 +107,16 @@ class StrictSerializer(JsonPlusSerializer):
     def with_msgpack_allowlist(
         self, extra_allowlist: Iterable[tuple[str, ...] | type]
     ) -> StrictSerializer:
-        """The same with more types; LangGraph calls it with the types of a graph's state in its own strict mode."""
+        """Return a copy with more types; LangGraph calls it with the types of a graph's state in its strict mode."""
         clone = StrictSerializer()
         clone._types = self._types | _importable(extra_allowlist)
         return clone
 
 
 def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
-    """The listed classes by the name they are stored under."""
+    """Return the listed classes by the name they are stored under."""
     if isinstance(allowed, str) or isclass(allowed):
-        raise InvalidOption(f"allowed_types={allowed!r} must be several: [{allowed!r}]")
+        raise InvalidOption(f"allowed_types={allowed!r} must be a list: [{allowed!r}]")
     found: dict[_Name, type[Any]] = {}
     for one in allowed:
         listed = one if isclass(one) else _imported(one)
@@ -114,7 +129,7 @@ def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
 
 
 def _imported(given: object) -> type[Any]:
-    """The class that the program names by module and name."""
+    """Import the class that the program names by module and name."""
     match given:
         case (str() as module, str() as name):
             pass
@@ -127,23 +142,25 @@ def _imported(given: object) -> type[Any]:
     except (ImportError, AttributeError) as error:
         raise InvalidOption(f"allowed_types: {module}.{name} cannot be imported: {error}") from None
     if not isclass(listed):
-        raise InvalidOption(f"allowed_types: {module}.{name} is no class; only classes are rebuilt")
+        raise InvalidOption(
+            f"allowed_types: {module}.{name} is not a class; only classes are rebuilt"
+        )
     return cast("type[Any]", listed)
 
 
 def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any]]:
-    """Those that are classes: LangGraph also names what it found in annotations and cannot be imported."""
+    """Return those that are classes: LangGraph also names things from annotations that cannot be imported."""
     found: dict[_Name, type[Any]] = {}
     for one in names:
         try:
             found |= _table([one])
         except InvalidOption:
-            continue  # it stays off the list; storing one says so
+            continue  # not listed: storing one is an error that says so
     return found
 
 
 class _Reader:
-    """Reads one value; what becomes of an object in it is for the subclass to say."""
+    """Reads one value; subclasses decide what becomes of an object in it."""
 
     def __init__(self, types: Mapping[_Name, type[Any]]) -> None:
         self._types = types
@@ -156,12 +173,12 @@ class _Reader:
         except RecursionError:
             raise InvalidRecord("a stored value is nested too deeply to be read") from None
         except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
-            # TypeError: a key of a mapping that cannot be one
+            # TypeError: a mapping key that is not hashable
             raise InvalidRecord(f"a stored value is damaged: {error}") from None
 
     def _ext(self, code: int, data: memoryview) -> object:
-        if self._depth >= _DEEPEST:
-            raise InvalidRecord(f"a stored value has objects nested deeper than {_DEEPEST}")
+        if self._depth >= _MAX_DEPTH:
+            raise InvalidRecord(f"a stored value has objects nested deeper than {_MAX_DEPTH}")
         self._depth += 1
         try:
             inside = self._decoder.decode(data)
@@ -178,7 +195,7 @@ class _Reader:
 
 
 class _Rebuild(_Reader):
-    """Makes the objects again."""
+    """Rebuilds the objects."""
 
     def _object(self, code: int, module: str, name: str, content: object) -> object:
         build = safe_builder(code, module, name) or _listed_builder(
@@ -192,29 +209,29 @@ class _Rebuild(_Reader):
             raise
         except Exception as error:
             raise InvalidRecord(
-                f"a stored {module}.{name} cannot be made again: {type(error).__name__}: {error}",
+                f"a stored {module}.{name} cannot be rebuilt: {type(error).__name__}: {error}",
                 remedy="Its class has changed since, or the store was tampered with",
             ) from None
 
 
 class _Check(_Reader):
-    """Makes nothing; sees whether everything could be made."""
+    """Rebuilds nothing; checks that everything could be rebuilt."""
 
-    def __init__(self, types: Mapping[_Name, type[Any]], sound: set[int]) -> None:
+    def __init__(self, types: Mapping[_Name, type[Any]], checked: set[int]) -> None:
         super().__init__(types)
-        self._sound = sound
+        self._checked = checked
         self.uses_listed = False
 
     def _ext(self, code: int, data: memoryview) -> object:
         if self._depth:  # how deep a known one lies matters too
             return super()._ext(code, data)
         mark = hash((code, data.tobytes()))
-        if mark in self._sound:
+        if mark in self._checked:
             return None
         before, self.uses_listed = self.uses_listed, False
         found = super()._ext(code, data)
         if not self.uses_listed:
-            self._sound.add(mark)
+            self._checked.add(mark)
         self.uses_listed = self.uses_listed or before
         return found
 
@@ -227,7 +244,7 @@ class _Check(_Reader):
 
 
 def _parts(code: int, inside: object) -> tuple[str, str, object]:
-    """Module, name and content of an object."""
+    """Return module, name and content of an object."""
     size = _SHAPES.get(code)
     if size is None:
         raise InvalidRecord(f"a stored value has an extension of unknown kind {code}")
@@ -243,7 +260,7 @@ def _parts(code: int, inside: object) -> tuple[str, str, object]:
 
 
 def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
-    """How an object of a listed class is made of its content."""
+    """Return how an object of a listed class is rebuilt from its content."""
     if listed is None:
         return None
     builders: dict[int, _Build | None] = {
@@ -258,7 +275,7 @@ def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
 
 
 def _validated(model: type[Any], fields: dict[str, object], unchecked: str) -> object:
-    """A pydantic model. LangGraph stores what a model holds, not what its constructor takes (aliases, for one)."""
+    """Rebuild a pydantic model. LangGraph stores what a model holds, not what its constructor takes (aliases)."""
     try:
         return model(**fields)
     except Exception:
@@ -271,3 +288,81 @@ def _not_allowed(module: str, name: str, what: str) -> InvalidRecord:
         f"a value {what} an object of type {known}, which is not among the types stored data may be made into",
         remedy=f"If you trust that class with any arguments: TurnfoldSaver(..., allowed_types=[{name[:100]}])",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Serializes what LangGraph hands over, up to `max_bytes` at a time, and checks the shape of what is read."""
+
+    serde: SerializerProtocol
+    max_bytes: int
+
+    def dump(self, value: object, path: str, limit: SizeLimit | None = None) -> Typed:
+        """Serialize a value; `limit` is shared by values that belong together."""
+        try:
+            kind, data = self.serde.dumps_typed(value)
+        except InvalidRecord as fault:
+            raise fault.within(path) from None
+        self._check_size(kind, data, path, limit)
+        return kind, data
+
+    def load(self, typed: Typed, path: str, limit: SizeLimit | None = None) -> object:
+        """Return a stored value."""
+        self._check_size(*typed, path, limit)
+        try:
+            return self.serde.loads_typed(typed)
+        except InvalidRecord as fault:
+            raise fault.within(path) from None
+
+    def values(self, typed: Mapping[str, Typed]) -> dict[str, object]:
+        """Return the values of a checkpoint by channel."""
+        limit = SizeLimit(self.max_bytes)
+        return {
+            channel: self.load(one, f"channel {channel!r}", limit) for channel, one in typed.items()
+        }
+
+    def bare(self, stored: StoredCheckpoint) -> Checkpoint:
+        """Return a checkpoint without its values."""
+        path = f"checkpoint {stored.id}"
+        bare = mapping_of(self.load(stored.checkpoint, path), path)
+        if bare.get("id") != stored.id:
+            raise InvalidRecord(
+                f"it holds checkpoint {str(bare.get('id'))[:100]!r}", path=path, remedy=REMEDY
+            )
+        for name in ("channel_versions", "versions_seen"):
+            mapping_of(bare.get(name, {}), f"{path}, {name}")
+        return cast("Checkpoint", bare)
+
+    def metadata(self, stored: StoredCheckpoint) -> dict[str, Any]:
+        """Return the metadata of a checkpoint."""
+        path = f"metadata of checkpoint {stored.id}"
+        return mapping_of(self.load(stored.metadata, path), path)
+
+    def pending(self, tasks: Sequence[Writes]) -> list[PendingWrite]:
+        """Return what tasks wrote, in LangGraph's order."""
+        writes = [(each.task, write) for each in tasks for write in each.writes]
+        writes.sort(key=lambda one: writes_sort_key(one[1].path, one[0], one[1].index))
+        limits = {each.task: SizeLimit(self.max_bytes) for each in tasks}
+        return [
+            (task, one.channel, self.load(one.value, f"write of task {task}", limits[task]))
+            for task, one in writes
+        ]
+
+    def _check_size(self, kind: str, data: bytes, path: str, limit: SizeLimit | None) -> None:
+        counted = limit or SizeLimit(self.max_bytes)
+        if kind == "msgpack":
+            counted.add(data, path)
+        else:
+            counted.add_size(len(data), path)
+
+
+def mapping_of(value: object, path: str) -> dict[str, Any]:
+    """Return a stored value that must be a mapping with text keys."""
+    fields = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
+    if not all(isinstance(key, str) for key in fields):
+        raise InvalidRecord(
+            f"{type(cast('object', value)).__name__}, not a mapping with text keys",
+            path=path,
+            remedy=REMEDY,
+        )
+    return cast("dict[str, Any]", fields)

@@ -1,16 +1,16 @@
-"""Every screen, in one table: the routes, the checks before them and the tests of both are made from it."""
+"""The table of all screens, from which the routes, their checks and the tests of both are made."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from turnfold.service.inspector.asked import Screen
+from turnfold.service.inspector.request import Screen
 from turnfold.service.inspector.screens.calls import call
 from turnfold.service.inspector.screens.checkpoints import checkpoints
-from turnfold.service.inspector.screens.comparing import diff
+from turnfold.service.inspector.screens.diff import diff
 from turnfold.service.inspector.screens.health import health
 from turnfold.service.inspector.screens.log import log
-from turnfold.service.inspector.screens.recalling import recall
+from turnfold.service.inspector.screens.recall import recall
 from turnfold.service.inspector.screens.sessions import sessions
 from turnfold.service.inspector.screens.snapshots import (
     snapshot,
@@ -36,4 +36,4 @@ SCREENS: Final[tuple[Screen, ...]] = (
     snapshot_file,
     health,
 )
-"""A word before a name in its place: `snapshots/diff` is not the snapshot called "diff"."""
+"""Fixed paths before parameters: `snapshots/diff` must not match `snapshots/{turn}`."""

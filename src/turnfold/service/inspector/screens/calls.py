@@ -1,4 +1,4 @@
-"""One call: what the model saw, in the order it was sent, what it did not see and why; also as a provider gets it."""
+"""Screen of one call: the messages sent, in order, those left out and why, and the request as a provider gets it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from turnfold.memory import AsyncSession
-from turnfold.memory.inspecting import CallPoint, CallView, Item, call_view
-from turnfold.memory.manifests import Explanation, call_key
+from turnfold import wire
+from turnfold.inspect import CallPoint, CallView, SentItem, call_view
+from turnfold.memory import AsyncSession, Explanation, call_key
 from turnfold.records import encode_message
-from turnfold.service.inspector.asked import Looked, Shown, Viewing, screen
-from turnfold.service.inspector.copying import as_command, as_curl, as_pytest, to_copy
-from turnfold.service.inspector.drawing import budget_bar, legend, parts_of
-from turnfold.service.inspector.markup import Element, Node, address, tag
-from turnfold.service.inspector.pieces import (
+from turnfold.service.inspector.charts import budget_bar, legend, parts_of
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
     facts,
     json_block,
     message_block,
@@ -23,13 +23,22 @@ from turnfold.service.inspector.pieces import (
     session_trail,
     sized,
     table,
+    tag,
 )
-from turnfold.service.inspector.words import Words
-from turnfold.wire import WireFormat, anthropic, openai_chat
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.page import as_command, as_curl, as_pytest, to_copy
+from turnfold.service.inspector.request import (
+    OpenedConversation,
+    RenderedScreen,
+    ScreenRequest,
+    screen,
+)
+from turnfold.wire import WireFormat
 
 __all__ = ("call",)
 
-_STRETCH: Final = 64
+
+_RANGE: Final = 64
 _PAGE: Final = 200
 _Form: TypeAlias = Literal["neutral", "openai", "anthropic", "raw"]
 _FORMS: Final[tuple[tuple[_Form, str], ...]] = (
@@ -41,65 +50,63 @@ _FORMS: Final[tuple[tuple[_Form, str], ...]] = (
 
 
 _PROVIDERS: Final[tuple[tuple[Literal["openai", "anthropic"], str, WireFormat], ...]] = (
-    ("openai", "OpenAI", openai_chat),
-    ("anthropic", "Anthropic", anthropic),
+    ("openai", "OpenAI", wire.openai_chat),
+    ("anthropic", "Anthropic", wire.anthropic),
 )
 
 
-class _Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     form: _Form = "neutral"
 
 
-@screen("/sessions/{session}/calls/{call}", choice=_Choice)
-async def call(view: Viewing[_Choice]) -> Shown:
-    """What the model saw."""
-    words, looked = view.words, await view.look()
-    explained = await looked.session.explain(view.names["call"])
-    seen, name = call_view(explained), looked.session.id
+@screen("/sessions/{session}/calls/{call}", query=_Query)
+async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
+    """Render one call."""
+    words, view = request.words, await request.open()
+    explained = await view.session.explain(request.params["call"])
+    seen, name = call_view(explained), view.session.id
     point = seen.point
-    return Shown(
+    return RenderedScreen(
         title=f"{words('what the model saw')} · {point.call}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
         body=(
-            _counted(seen, looked, words),
+            _figures(seen, view, words),
             budget_bar(parts_of(point), point.allowed, words),
             legend(parts_of(point), words, free=max(point.allowed - point.tokens, 0)),
-            await _neighbours(looked, point, words),
-            _forms(name, point.call, view.choice.form, words),
-            *_sent(view.choice.form, seen, explained, name, words),
-            tag("h2", words("take it along")),
-            *_copies(view, explained, name),
+            await _neighbours(view, point, words),
+            _forms(name, point.call, request.query.form, words),
+            *_sent(request.query.form, seen, explained, name, words),
+            tag("h2", words("copy this call")),
+            *_copies(request, explained, name),
         ),
     )
 
 
-def _copies(view: Viewing[_Choice], explained: Explanation, name: str) -> Iterator[Element]:
-    """The call as a command, as the requests it makes, and as a test."""
-    words, tenant, made = view.words, view.caller.tenant, explained.manifest.call
-    there = words("Run it where the store is; TURNFOLD_STORE names it.")
-    command = as_command("explain", name, made, "--tenant", tenant)
-    missing = words("its name holds what cannot be seen: name it by hand")
-    yield to_copy(words("copy as a command"), command, words, note=there, missing=missing)
-    note = words(
-        "Put your model in place of MODEL. Tool schemas are not stored, so they are not in it."
-    )
-    missing = words("it holds media, which is too long to copy")
-    for provider, label, wire in _PROVIDERS:
-        text = as_curl(provider, wire.request(explained.messages, max_bytes=0).kwargs)
-        told = words("copy as curl for {provider}", provider=label)
-        yield to_copy(told, text, words, note=note, missing=missing)
-    yield to_copy(words("copy as pytest"), as_pytest(explained, name, tenant), words, note=there)
+def _copies(request: ScreenRequest[_Query], explained: Explanation, name: str) -> Iterator[Element]:
+    """Return the call as a command, as requests to providers, and as a test, to copy."""
+    words, tenant, call_id = request.words, request.caller.tenant, explained.manifest.call
+    where = words("Run it where the store is; set TURNFOLD_STORE.")
+    command = as_command("explain", name, call_id, "--tenant", tenant)
+    missing = words("the name has invisible characters: type it by hand")
+    yield to_copy(words("copy as a command"), command, words, note=where, missing=missing)
+    note = words("Replace MODEL with your model. Tool schemas are not stored, so they are missing.")
+    missing = words("it contains media, which is too long to copy")
+    for provider, label, wire_format in _PROVIDERS:
+        text = as_curl(provider, wire_format.request(explained.messages, max_bytes=0).kwargs)
+        title = words("copy as curl for {provider}", provider=label)
+        yield to_copy(title, text, words, note=note, missing=missing)
+    yield to_copy(words("copy as pytest"), as_pytest(explained, name, tenant), words, note=where)
 
 
-def _counted(seen: CallView, looked: Looked, words: Words) -> Element:
+def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Element:
     point = seen.point
     share = point.tokens / point.allowed if point.allowed else 0.0
     proof = (
-        "proved to be the very messages sent"
+        "verified: exactly the messages sent"
         if seen.exact
-        else "not proved to be the very messages sent"
+        else "not verified to be the messages sent"
     )
     rows: list[tuple[str, Node]] = [
         (words("counted"), f"{point.tokens:,} / {point.allowed:,} ({share:.0%}) {point.certainty}"),
@@ -108,20 +115,20 @@ def _counted(seen: CallView, looked: Looked, words: Words) -> Element:
         (words("created"), moment(point.created)),
         (words("prefix"), f"{point.kept_prefix:.0%} · {point.shared:,}"),
         (words("checkpoint"), tag("code", point.checkpoint or "-")),
-        (words("taken as sent"), words(proof)),
+        (words("verification"), words(proof)),
     ]
     if seen.window:
         rows.append((words("window"), f"{seen.window:,} · {words('reserve')} {seen.reserve:.0%}"))
     if seen.recalled:
-        told = ", ".join(f"#{seq} ({score:.2f})" for seq, score in seen.recalled)
-        rows.append((words("recalled"), told))
-    if not looked.known_counter:
-        note = "not counted as it was then: this program does not know the counter {counter}"
-        rows.append((words("warnings"), words(note, counter=looked.head.counter)))
+        scores = ", ".join(f"#{seq} ({score:.2f})" for seq, score in seen.recalled)
+        rows.append((words("recalled"), scores))
+    if not view.known_counter:
+        note = "counted differently than when recorded: the counter {counter} is unknown here"
+        rows.append((words("warnings"), words(note, counter=view.head.counter)))
     return facts(rows)
 
 
-def _reported(point: CallPoint, words: Words) -> str:
+def _reported(point: CallPoint, words: PageLabels) -> str:
     if point.reported_input is None:
         return "-"
     return words(
@@ -132,10 +139,10 @@ def _reported(point: CallPoint, words: Words) -> str:
     )
 
 
-async def _neighbours(looked: Looked, point: CallPoint, words: Words) -> Element:
-    """The way to the calls beside this one."""
-    name = looked.session.id
-    before, after = await _beside(looked.session, point)
+async def _neighbours(view: OpenedConversation, point: CallPoint, words: PageLabels) -> Element:
+    """Return links to the previous and the next call."""
+    name = view.session.id
+    before, after = await _previous_and_next(view.session, point)
     links: list[Node] = []
     if before:
         diff = address("sessions", name, "diff", before=before, after=point.call)
@@ -148,13 +155,13 @@ async def _neighbours(looked: Looked, point: CallPoint, words: Words) -> Element
     return tag("p", links)
 
 
-async def _beside(session: AsyncSession, point: CallPoint) -> tuple[str, str]:
-    """The calls before and after one, empty where there is none; ever longer stretches of the log are looked at."""
+async def _previous_and_next(session: AsyncSession, point: CallPoint) -> tuple[str, str]:
+    """Return the ids of the calls before and after one, or empty; searches ever longer ranges of the log."""
     following = await session.calls(after=point.call, limit=1)
     after = following[0].call if following else ""
-    stretch = _STRETCH
+    length = _RANGE
     while True:
-        start = call_key(point.seq - stretch, 0) if point.seq > stretch else ""
+        start = call_key(point.seq - length, 0) if point.seq > length else ""
         before, last = "", start
         while page := await session.calls(after=last, limit=_PAGE):
             earlier = [each.call for each in page if each.call < point.call]
@@ -164,17 +171,17 @@ async def _beside(session: AsyncSession, point: CallPoint) -> tuple[str, str]:
             last = page[-1].call
         if before or not start:
             return before, after
-        stretch *= 8
+        length *= 8
 
 
-def _forms(name: str, made: str, chosen: str, words: Words) -> Element:
+def _forms(name: str, call_id: str, chosen: str, words: PageLabels) -> Element:
     return tag(
         "nav",
         [
             tag(
                 "a",
                 words.known(label),
-                href=address("sessions", name, "calls", made, form=form),
+                href=address("sessions", name, "calls", call_id, form=form),
                 aria_current="page" if form == chosen else None,
             )
             for form, label in _FORMS
@@ -184,7 +191,7 @@ def _forms(name: str, made: str, chosen: str, words: Words) -> Element:
 
 
 def _sent(
-    form: _Form, seen: CallView, explained: Explanation, name: str, words: Words
+    form: _Form, seen: CallView, explained: Explanation, name: str, words: PageLabels
 ) -> Iterator[Node]:
     if form == "neutral":
         yield tag("h2", words("sent, in this order"))
@@ -197,8 +204,8 @@ def _sent(
         yield tag("p", f"{len(lines):,} {words('messages')}, {sized(sum(map(len, lines)))}")
         yield tag("div", [json_block(msgspec.json.decode(line), words) for line in lines])
         return
-    wire = openai_chat if form == "openai" else anthropic
-    request = wire.request(explained.messages, max_bytes=0)
+    provider = wire.openai_chat if form == "openai" else wire.anthropic
+    request = provider.request(explained.messages, max_bytes=0)
     note = "Tool schemas are not stored with a call, only what they cost: {tokens:,} tokens."
     if seen.point.tools:
         yield tag("p", words(note, tokens=seen.point.tools), class_="note")
@@ -207,11 +214,11 @@ def _sent(
     yield json_block(request.kwargs, words)
 
 
-def _items(seen: CallView, explained: Explanation, words: Words) -> Iterator[Element]:
-    told = 0
+def _items(seen: CallView, explained: Explanation, words: PageLabels) -> Iterator[Element]:
+    sent = 0
     for item, message in zip(seen.items, explained.messages, strict=True):
-        told += item.tokens
-        cached = told <= seen.point.shared
+        sent += item.tokens
+        cached = sent <= seen.point.shared
         yield tag(
             "li",
             tag(
@@ -227,7 +234,7 @@ def _items(seen: CallView, explained: Explanation, words: Words) -> Iterator[Ele
         )
 
 
-def _line(item: Item, words: Words, *, cached: bool) -> list[Node]:
+def _line(item: SentItem, words: PageLabels, *, cached: bool) -> list[Node]:
     return [
         tag("span", f"{item.index}", class_="quiet number"),
         tag("span", words.known(item.section), class_=f"chip part-{item.section}"),
@@ -241,7 +248,7 @@ def _line(item: Item, words: Words, *, cached: bool) -> list[Node]:
     ]
 
 
-def _left_out(seen: CallView, name: str, words: Words) -> Element:
+def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
     if not seen.left_out:
         return tag("p", words("every entry of the log is in this call"))
     rows: list[list[Node]] = []

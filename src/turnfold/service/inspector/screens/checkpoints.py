@@ -1,47 +1,66 @@
-"""What was folded: each summary with the range it stands for, what it saved, and the way to the originals."""
+"""Screen of the checkpoints: each summary with the range it covers, its size, and a link to the originals."""
 
 from __future__ import annotations
 
 from turnfold.records import Checkpoint
-from turnfold.service.inspector.asked import Looked, NoChoice, Shown, Viewing, screen
-from turnfold.service.inspector.copying import as_command, to_copy
-from turnfold.service.inspector.markup import Element, Node, address, tag
-from turnfold.service.inspector.pieces import facts, moment, session_trail
-from turnfold.service.inspector.words import Words
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    facts,
+    moment,
+    session_trail,
+    tag,
+)
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.page import as_command, to_copy
+from turnfold.service.inspector.request import (
+    NoQuery,
+    OpenedConversation,
+    RenderedScreen,
+    ScreenRequest,
+    screen,
+)
 
 __all__ = ("checkpoints",)
 
 
 @screen("/sessions/{session}/checkpoints")
-async def checkpoints(view: Viewing[NoChoice]) -> Shown:
-    """All of them, the live one first."""
-    words, looked = view.words, await view.look()
-    name, live = looked.session.id, await looked.live()
-    made = await looked.session.checkpoints()
-    drawn: list[Node] = []
+async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
+    """Render all checkpoints, the live one first."""
+    words, view = request.words, await request.open()
+    name, live = view.session.id, await view.live()
+    stored = await view.session.checkpoints()
+    articles: list[Node] = []
     previous = 0
-    for each in made:
-        fork = _fork(name, view.caller.tenant, each, words)
-        drawn.append(await _one(looked, each, previous, words, fork, live=each is made[-1]))
+    for each in stored:
+        fork = _fork(name, request.caller.tenant, each, words)
+        articles.append(await _article(view, each, previous, words, fork, live=each is stored[-1]))
         previous = each.upto
-    return Shown(
+    return RenderedScreen(
         title=f"{words('checkpoints')} · {name}",
         session=name,
         tab="checkpoints",
         trail=session_trail(words, name),
-        body=tuple(reversed(drawn)) or (tag("p", words("no checkpoints yet")),),
+        body=tuple(reversed(articles)) or (tag("p", words("no checkpoints yet")),),
         live=live,
     )
 
 
-async def _one(
-    looked: Looked, made: Checkpoint, previous: int, words: Words, fork: Element, *, live: bool
+async def _article(
+    view: OpenedConversation,
+    checkpoint: Checkpoint,
+    previous: int,
+    words: PageLabels,
+    fork: Element,
+    *,
+    live: bool,
 ) -> Element:
-    name = looked.session.id
-    before = await _running(looked, made.upto)
-    after = looked.session.counter.count_text(made.text)
-    originals = address("sessions", name, "log", after=previous, upto=made.upto)
-    span = words("entries {first:,} to {last:,}", first=previous + 1, last=made.upto)
+    name = view.session.id
+    before = await _tokens_upto(view, checkpoint.upto)
+    after = view.session.counter.count_text(checkpoint.text)
+    originals = address("sessions", name, "log", after=previous, upto=checkpoint.upto)
+    span = words("entries {first:,} to {last:,}", first=previous + 1, last=checkpoint.upto)
     saved = words(
         "{ratio:.1f} times shorter: {before:,} tokens to {after:,}",
         ratio=before / after if after else 0.0,
@@ -52,7 +71,7 @@ async def _one(
         "article",
         tag(
             "h2",
-            tag("code", made.id),
+            tag("code", checkpoint.id),
             " ",
             tag("span", words("live"), class_="chip") if live else None,
         ),
@@ -60,30 +79,30 @@ async def _one(
             [
                 (words("source range"), tag("a", span, href=originals, class_="row")),
                 (words("size"), saved),
-                (words("model"), made.model or "-"),
-                (words("fidelity"), f"{made.fidelity:.0%}"),
-                (words("trust"), made.trust),
-                (words("created"), moment(made.created)),
+                (words("model"), checkpoint.model or "-"),
+                (words("fidelity"), f"{checkpoint.fidelity:.0%}"),
+                (words("trust"), checkpoint.trust),
+                (words("created"), moment(checkpoint.created)),
             ]
         ),
-        tag("pre", made.text, dir="auto", class_="summary"),
+        tag("pre", checkpoint.text, dir="auto", class_="summary"),
         tag("p", tag("a", words("originals"), href=originals)),
         fork,
-        id=f"checkpoint-{made.id}",
-        data_upto=made.upto,
+        id=f"checkpoint-{checkpoint.id}",
+        data_upto=checkpoint.upto,
     )
 
 
-def _fork(name: str, tenant: str, made: Checkpoint, words: Words) -> Element:
-    """The way to go on from here in another direction, as a command: a page changes nothing."""
-    new = f"{name}-from-{made.upto}"
-    command = as_command("fork", name, new, "--at", str(made.upto), "--tenant", tenant)
-    note = words("Pages only read. Run this where the store is; --store names it.")
-    missing = words("its name holds what cannot be seen: name it by hand")
+def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> Element:
+    """Return the command that forks the session at this checkpoint; a page itself changes nothing."""
+    new = f"{name}-from-{checkpoint.upto}"
+    command = as_command("fork", name, new, "--at", str(checkpoint.upto), "--tenant", tenant)
+    note = words("Pages are read-only. Run this where the store is; name it with --store.")
+    missing = words("the name has invisible characters: type it by hand")
     return to_copy(words("fork from here"), command, words, note=note, missing=missing)
 
 
-async def _running(looked: Looked, seq: int) -> int:
-    """What the log costs up to an entry: a summary stands for all of it, with the summary before it."""
-    [entry] = await looked.session.history(after=seq - 1, limit=1)
+async def _tokens_upto(view: OpenedConversation, seq: int) -> int:
+    """Return the tokens of the log up to an entry; a summary covers all of it, with the summary before it."""
+    [entry] = await view.session.history(after=seq - 1, limit=1)
     return entry.running

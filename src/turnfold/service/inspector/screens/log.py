@@ -1,4 +1,4 @@
-"""What was said, entry by entry, folded or not: the originals behind every summary and every cut."""
+"""Screen of the log, entry by entry, folded or not: the originals behind every summary and every cut."""
 
 from __future__ import annotations
 
@@ -8,56 +8,71 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.errors import InvalidOption
-from turnfold.memory.inspecting import excerpt
+from turnfold.inspect import excerpt
 from turnfold.records import Entry
-from turnfold.service.inspector.asked import Looked, Shown, Viewing, screen
-from turnfold.service.inspector.markup import Element, Node, address, tag
-from turnfold.service.inspector.pieces import message_block, moment, session_trail
-from turnfold.service.inspector.words import Words
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    message_block,
+    moment,
+    session_trail,
+    tag,
+)
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.request import (
+    OpenedConversation,
+    RenderedScreen,
+    ScreenRequest,
+    screen,
+)
 
 __all__ = ("log",)
+
 
 _Seq = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 
-class _Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: _Seq | None = None
-    """Entries after this one; the newest where it is not given."""
+    """Show entries after this one; the newest if it is not given."""
     upto: _Seq | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
-@screen("/sessions/{session}/log", choice=_Choice)
-async def log(view: Viewing[_Choice]) -> Shown:
-    """A page of the log."""
-    words, choice, looked = view.words, view.choice, await view.look()
-    name, last, live = looked.session.id, looked.head.seq, await looked.live()
-    upto = last if choice.upto is None else min(choice.upto, last)
-    start = max(upto - choice.limit, 0) if choice.after is None else choice.after
+@screen("/sessions/{session}/log", query=_Query)
+async def log(request: ScreenRequest[_Query]) -> RenderedScreen:
+    """Render a page of the log."""
+    words, query, view = request.words, request.query, await request.open()
+    name, last, live = view.session.id, view.head.seq, await view.live()
+    upto = last if query.upto is None else min(query.upto, last)
+    start = max(upto - query.limit, 0) if query.after is None else query.after
     if start > last:
-        raise InvalidOption(f"after={start:,}, and the log ends at {last:,}")
-    wanted = min(choice.limit, upto - start)
-    entries = await looked.session.history(after=start, limit=wanted) if wanted > 0 else []
-    return Shown(
+        raise InvalidOption(f"after={start:,} is beyond the end of the log, {last:,}")
+    wanted = min(query.limit, upto - start)
+    entries = await view.session.history(after=start, limit=wanted) if wanted > 0 else []
+    return RenderedScreen(
         title=f"{words('log')} · {name}",
         session=name,
         tab="log",
         trail=session_trail(words, name),
         body=(
-            _paging(looked, start, entries, choice.limit, words),
+            _paging(view, start, entries, query.limit, words),
             tag("ol", [_entry(each, words) for each in entries], class_="items"),
         ),
-        live=live if choice.after is None else "",
+        live=live if query.after is None else "",
     )
 
 
-def _paging(looked: Looked, start: int, entries: list[Entry], limit: int, words: Words) -> Element:
-    name, last = looked.session.id, looked.head.seq
+def _paging(
+    view: OpenedConversation, start: int, entries: list[Entry], limit: int, words: PageLabels
+) -> Element:
+    name, last = view.session.id, view.head.seq
     links: list[Node] = []
     if entries:
         first, end = entries[0].seq, entries[-1].seq
-        said = words("entries {first:,} to {last:,}", first=first, last=end)
-        links.append(f"{said} / {last:,} · ")
+        shown = words("entries {first:,} to {last:,}", first=first, last=end)
+        links.append(f"{shown} / {last:,} · ")
     if start > 0:
         back = address("sessions", name, "log", after=max(start - limit, 0), limit=limit)
         links += [tag("a", words("before"), href=back, rel="prev"), " · "]
@@ -67,7 +82,7 @@ def _paging(looked: Looked, start: int, entries: list[Entry], limit: int, words:
     return tag("p", links)
 
 
-def _entry(entry: Entry, words: Words) -> Element:
+def _entry(entry: Entry, words: PageLabels) -> Element:
     message = entry.message
     return tag(
         "li",

@@ -1,4 +1,4 @@
-"""The workspaces of a session, turn by turn: what was said of each, its files, and what changed between two."""
+"""Screens of the workspace snapshots: the list, one snapshot, one file, and the difference of two."""
 
 from __future__ import annotations
 
@@ -9,41 +9,56 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.errors import InvalidOption, NotFound
-from turnfold.recall.snapshots import SnapshotDiff
-from turnfold.recall.snapshots.diffing import ItemChange
-from turnfold.service.inspector.asked import NoChoice, Shown, Viewing, screen
-from turnfold.service.inspector.markup import Element, Node, address, tag
-from turnfold.service.inspector.pieces import facts, json_block, moment, session_trail, sized, table
-from turnfold.service.inspector.words import Words
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    facts,
+    json_block,
+    moment,
+    session_trail,
+    sized,
+    table,
+    tag,
+)
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.request import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.snapshots import ItemChange, SnapshotDiff
 
-__all__ = ("snapshot", "snapshot_diff", "snapshot_file", "snapshots")
+__all__ = (
+    "snapshot",
+    "snapshot_diff",
+    "snapshot_file",
+    "snapshots",
+)
+
 
 _LONGEST: Final = 200_000
-"""Characters of a file on one page."""
+"""Characters of a file shown on one page."""
 _Turn = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 
-class _PageChoice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _PageQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: _Turn = 0
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
-class _DiffChoice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _DiffQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     before: _Turn
     after: _Turn
 
 
-class _FileChoice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _FileQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
     begin: _Turn = 0
 
 
-@screen("/sessions/{session}/snapshots", choice=_PageChoice)
-async def snapshots(view: Viewing[_PageChoice]) -> Shown:
-    """The list."""
-    words, choice, looked = view.words, view.choice, await view.look()
-    name = looked.session.id
-    heads = await looked.session.snapshots.heads(after=choice.after, limit=choice.limit)
+@screen("/sessions/{session}/snapshots", query=_PageQuery)
+async def snapshots(request: ScreenRequest[_PageQuery]) -> RenderedScreen:
+    """Render the list of snapshots."""
+    words, query, view = request.words, request.query, await request.open()
+    name = view.session.id
+    heads = await view.session.snapshots.heads(after=query.after, limit=query.limit)
     rows: list[list[Node]] = []
     before = 0
     for head in heads:
@@ -63,25 +78,25 @@ async def snapshots(view: Viewing[_PageChoice]) -> Shown:
         )
         before = head.turn
     titles = [words(head) for head in ("turn", "summary", "compare", "created")]
-    more = address("sessions", name, "snapshots", after=before, limit=choice.limit)
-    return Shown(
+    more = address("sessions", name, "snapshots", after=before, limit=query.limit)
+    return RenderedScreen(
         title=f"{words('snapshots')} · {name}",
         session=name,
         tab="snapshots",
         trail=session_trail(words, name),
         body=(
             table(titles, rows) if rows else tag("p", words("no snapshots yet")),
-            tag("a", words("next"), href=more) if len(heads) == choice.limit else None,
+            tag("a", words("next"), href=more) if len(heads) == query.limit else None,
         ),
     )
 
 
 @screen("/sessions/{session}/snapshots/{turn}")
-async def snapshot(view: Viewing[NoChoice]) -> Shown:
-    """One of them."""
-    words, looked = view.words, await view.look()
-    name, turn = looked.session.id, _turn(view.names["turn"])
-    found = await looked.session.snapshots.get(turn)
+async def snapshot(request: ScreenRequest[NoQuery]) -> RenderedScreen:
+    """Render one snapshot."""
+    words, view = request.words, await request.open()
+    name, turn = view.session.id, _turn(request.params["turn"])
+    found = await view.session.snapshots.get(turn)
     if found is None:
         raise NotFound(f"no snapshot was taken at turn {turn:,}")
     files: list[list[Node]] = []
@@ -89,7 +104,7 @@ async def snapshot(view: Viewing[NoChoice]) -> Shown:
         href = address("sessions", name, "snapshots", turn, "file", path=path)
         size = len(content.encode()) if isinstance(content, str) else len(content)
         files.append([tag("a", path, href=href, class_="row", dir="auto"), f"{size:,}"])
-    return Shown(
+    return RenderedScreen(
         title=f"{words('snapshot')} {turn} · {name}",
         session=name,
         tab="snapshots",
@@ -113,31 +128,31 @@ async def snapshot(view: Viewing[NoChoice]) -> Shown:
     )
 
 
-@screen("/sessions/{session}/snapshots/{turn}/file", choice=_FileChoice)
-async def snapshot_file(view: Viewing[_FileChoice]) -> Shown:
-    """One file as it was, a page of it at a time."""
-    words, choice, looked = view.words, view.choice, await view.look()
-    name, turn = looked.session.id, _turn(view.names["turn"])
-    content = await looked.session.snapshots.read(turn, choice.path)
+@screen("/sessions/{session}/snapshots/{turn}/file", query=_FileQuery)
+async def snapshot_file(request: ScreenRequest[_FileQuery]) -> RenderedScreen:
+    """Render one file of a snapshot, a page at a time."""
+    words, query, view = request.words, request.query, await request.open()
+    name, turn = view.session.id, _turn(request.params["turn"])
+    content = await view.session.snapshots.read(turn, query.path)
     if isinstance(content, bytes):
-        said = words("{size} of {kind}, not loaded", size=sized(len(content)), kind=words("bytes"))
-        body: tuple[Node, ...] = (tag("p", said, class_="media"),)
+        note = words("{size} of {kind}, not loaded", size=sized(len(content)), kind=words("bytes"))
+        body: tuple[Node, ...] = (tag("p", note, class_="media"),)
     else:
-        end = min(choice.begin + _LONGEST, len(content))
+        end = min(query.begin + _LONGEST, len(content))
         part = words(
             "characters {first:,} to {last:,} of {all:,}",
-            first=choice.begin,
+            first=query.begin,
             last=end,
             all=len(content),
         )
-        on = address("sessions", name, "snapshots", turn, "file", path=choice.path, begin=end)
+        on = address("sessions", name, "snapshots", turn, "file", path=query.path, begin=end)
         body = (
             tag("p", part, " ", tag("a", words("next"), href=on) if end < len(content) else None),
-            tag("pre", content[choice.begin : end], dir="auto", class_="file"),
+            tag("pre", content[query.begin : end], dir="auto", class_="file"),
         )
     here = (f"{words('snapshot')} {turn}", address("sessions", name, "snapshots", turn))
-    return Shown(
-        title=choice.path,
+    return RenderedScreen(
+        title=query.path,
         session=name,
         tab="snapshots",
         trail=(*_trail(words, name), here),
@@ -145,14 +160,14 @@ async def snapshot_file(view: Viewing[_FileChoice]) -> Shown:
     )
 
 
-@screen("/sessions/{session}/snapshots/diff", choice=_DiffChoice)
-async def snapshot_diff(view: Viewing[_DiffChoice]) -> Shown:
-    """Two of them."""
-    words, choice, looked = view.words, view.choice, await view.look()
-    name = looked.session.id
-    found = await looked.session.snapshots.diff(choice.before, choice.after)
-    return Shown(
-        title=f"{words('compare')} {words('snapshots')} {choice.before} → {choice.after}",
+@screen("/sessions/{session}/snapshots/diff", query=_DiffQuery)
+async def snapshot_diff(request: ScreenRequest[_DiffQuery]) -> RenderedScreen:
+    """Render the difference of two snapshots."""
+    words, query, view = request.words, request.query, await request.open()
+    name = view.session.id
+    found = await view.session.snapshots.diff(query.before, query.after)
+    return RenderedScreen(
+        title=f"{words('compare')} {words('snapshots')} {query.before} → {query.after}",
         session=name,
         tab="snapshots",
         trail=_trail(words, name),
@@ -160,7 +175,7 @@ async def snapshot_diff(view: Viewing[_DiffChoice]) -> Shown:
     )
 
 
-def _changes(found: SnapshotDiff, words: Words) -> Iterator[Node]:
+def _changes(found: SnapshotDiff, words: PageLabels) -> Iterator[Node]:
     if found.context is not None:
         yield _change(found.context, words("context"), words)
     for each in found.files:
@@ -174,7 +189,7 @@ def _changes(found: SnapshotDiff, words: Words) -> Iterator[Node]:
         yield table([words(each) for each in ("name", "before", "after")], rows)
 
 
-def _change(change: ItemChange, label: str, words: Words) -> Element:
+def _change(change: ItemChange, label: str, words: PageLabels) -> Element:
     before, after = change.sizes
     lines: list[Node] = []
     for line in change.patch.splitlines(keepends=True):
@@ -199,7 +214,7 @@ def _value(value: object) -> str:
     return "-" if value is ... else msgspec.json.encode(value).decode()
 
 
-def _trail(words: Words, name: str) -> tuple[tuple[str, str], ...]:
+def _trail(words: PageLabels, name: str) -> tuple[tuple[str, str], ...]:
     return session_trail(words, name, (words("snapshots"), address("sessions", name, "snapshots")))
 
 

@@ -1,4 +1,4 @@
-"""The home of a session: every call as a bar, so that folds, cuts and lost caches are seen before they are read of."""
+"""Timeline of a session: every call as a bar, with folds, cuts and cache breaks marked."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from turnfold.memory.inspecting import CallPoint, call_point
-from turnfold.memory.manifests import Manifest
-from turnfold.memory.recent_calls import recent_calls
-from turnfold.service.inspector.asked import Looked, Shown, Viewing, screen
-from turnfold.service.inspector.drawing import (
-    breaks,
+from turnfold.inspect import CallPoint, call_point, recent_calls
+from turnfold.memory import Manifest
+from turnfold.service.inspector.charts import (
+    breaks_cache,
     budget_bar,
-    landed,
+    has_new_checkpoint,
     legend,
     parts_of,
     timeline,
 )
-from turnfold.service.inspector.markup import Node, address, tag
-from turnfold.service.inspector.pieces import facts, moment, session_trail, table
-from turnfold.service.inspector.words import Words
+from turnfold.service.inspector.html import Node, address, facts, moment, session_trail, table, tag
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.request import (
+    OpenedConversation,
+    RenderedScreen,
+    ScreenRequest,
+    screen,
+)
 
 __all__ = ("session",)
+
 
 _HEADS: Final = (
     "call",
@@ -40,26 +44,26 @@ _HEADS: Final = (
 )
 
 
-class _Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     most: Annotated[int, Meta(ge=1, le=2000)] = 60
     after: Annotated[str, Meta(max_length=512)] | None = None
-    """Calls after this one, instead of the newest; empty for the first."""
+    """Show the calls after this one instead of the newest; empty for the first."""
 
 
-@screen("/sessions/{session}", choice=_Choice)
-async def session(view: Viewing[_Choice]) -> Shown:
-    """The timeline."""
-    words, looked = view.words, await view.look()
-    name, live = looked.session.id, await looked.live()
-    calls = [call_point(each) for each in await _calls(looked, view.choice)]
+@screen("/sessions/{session}", query=_Query)
+async def session(request: ScreenRequest[_Query]) -> RenderedScreen:
+    """Render the timeline."""
+    words, view = request.words, await request.open()
+    name, live = view.session.id, await view.live()
+    calls = [call_point(each) for each in await _calls(view, request.query)]
     links = {call.call: address("sessions", name, "calls", call.call) for call in calls}
-    status = await looked.session.status()
-    return Shown(
+    status = await view.session.status()
+    return RenderedScreen(
         title=name,
         session=name,
         tab="timeline",
         trail=session_trail(words, name)[:1],
-        live=live if view.choice.after is None else "",
+        live=live if request.query.after is None else "",
         body=(
             facts(
                 [
@@ -67,24 +71,28 @@ async def session(view: Viewing[_Choice]) -> Shown:
                     (words("entries"), f"{status.entries:,}"),
                     (words("tokens"), f"{status.tokens:,}"),
                     (words("checkpoint"), tag("code", status.checkpoint or "-")),
-                    (words("counter"), tag("code", looked.head.counter or "-")),
+                    (words("counter"), tag("code", view.head.counter or "-")),
                 ]
             ),
-            *(_drawn(view, name, calls, links) if calls else [tag("p", words("no calls yet"))]),
+            *(
+                _sections(request, name, calls, links)
+                if calls
+                else [tag("p", words("no calls yet"))]
+            ),
         ),
     )
 
 
-async def _calls(looked: Looked, choice: _Choice) -> list[Manifest]:
-    if choice.after is None:
-        return await recent_calls(looked.session, most=choice.most)
-    return await looked.session.calls(after=choice.after, limit=choice.most)
+async def _calls(view: OpenedConversation, query: _Query) -> list[Manifest]:
+    if query.after is None:
+        return await recent_calls(view.session, most=query.most)
+    return await view.session.calls(after=query.after, limit=query.most)
 
 
-def _drawn(
-    view: Viewing[_Choice], name: str, calls: Sequence[CallPoint], links: dict[str, str]
+def _sections(
+    request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint], links: dict[str, str]
 ) -> Iterator[Node]:
-    words, last = view.words, calls[-1]
+    words, last = request.words, calls[-1]
     parts = parts_of(last)
     yield tag(
         "section",
@@ -93,7 +101,7 @@ def _drawn(
         aria_label=words("newest"),
     )
     yield tag("div", timeline(calls, words, links), class_="scroll", tabindex=0)
-    yield _paging(view, name, calls)
+    yield _paging(request, name, calls)
     before: CallPoint | None = None
     rows: list[list[Node]] = []
     for call in calls:
@@ -102,39 +110,39 @@ def _drawn(
     yield table([words(head) for head in _HEADS], reversed(rows), class_="calls")
 
 
-def _paging(view: Viewing[_Choice], name: str, calls: Sequence[CallPoint]) -> Node:
-    words, choice = view.words, view.choice
-    newest = choice.after is None
-    said = (
+def _paging(request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint]) -> Node:
+    words, query = request.words, request.query
+    newest = query.after is None
+    label = (
         words("the newest {shown:,} calls", shown=len(calls))
         if newest
         else words("calls from {first} on", first=calls[0].call)
     )
     links = [
-        (words("from the first"), address("sessions", name, after="", most=choice.most)),
-        (words("newest"), address("sessions", name, most=choice.most)),
+        (words("from the first"), address("sessions", name, after="", most=query.most)),
+        (words("newest"), address("sessions", name, most=query.most)),
     ]
-    if len(calls) == choice.most:
+    if len(calls) == query.most:
         if newest:
-            more = address("sessions", name, most=min(choice.most * 4, 2000))
+            more = address("sessions", name, most=min(query.most * 4, 2000))
             links.append((words("show more"), more))
         else:
-            after = address("sessions", name, after=calls[-1].call, most=choice.most)
+            after = address("sessions", name, after=calls[-1].call, most=query.most)
             links.append((words("next"), after))
     return tag(
         "p",
-        f"{said} · ",
+        f"{label} · ",
         [n for label, href in links for n in (tag("a", label, href=href), " · ")][:-1],
     )
 
 
 def _row(
-    call: CallPoint, before: CallPoint | None, name: str, words: Words, href: str
+    call: CallPoint, before: CallPoint | None, name: str, words: PageLabels, href: str
 ) -> list[Node]:
     changed: list[str] = []
-    if landed(before, call):
+    if has_new_checkpoint(before, call):
         changed.append(f"{words('checkpoint')} {call.checkpoint}")
-    elif breaks(before, call):
+    elif breaks_cache(before, call):
         changed.append(words("cut"))
     if before is not None and call.kept_prefix < 1.0:
         changed.append(words("cache break"))

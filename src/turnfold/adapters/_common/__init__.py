@@ -1,0 +1,57 @@
+"""Code shared by the adapters: running coroutines, model requests, visible history, documents and contents."""
+
+from __future__ import annotations
+
+from turnfold.adapters._common.content import (
+    can_run,
+    is_valid_part,
+    opaque_text,
+    provider_file_note,
+)
+from turnfold.adapters._common.model_request import (
+    added_messages,
+    function_schema,
+    lost_from_window,
+    own_groups_last,
+    record_usage,
+    remaining_tokens,
+)
+from turnfold.adapters._common.resolve import session_of
+from turnfold.adapters._common.runners import HookRunner, ThreadBridge
+from turnfold.adapters._common.storage import (
+    SizedCache,
+    all_documents,
+    is_home,
+    name_digest,
+    new_home,
+    short_name,
+)
+from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
+from turnfold.adapters._common.visible_history import VisibleEntry, VisibleHistory
+
+__all__ = (
+    "HookRunner",
+    "SizedCache",
+    "ThreadBridge",
+    "VisibleEntry",
+    "VisibleHistory",
+    "added_messages",
+    "all_documents",
+    "can_run",
+    "context_with_system",
+    "function_schema",
+    "is_home",
+    "is_valid_part",
+    "lost_from_window",
+    "name_digest",
+    "new_home",
+    "opaque_text",
+    "own_groups_last",
+    "provider_file_note",
+    "record_usage",
+    "remaining_tokens",
+    "session_of",
+    "set_system",
+    "short_name",
+    "system_texts",
+)

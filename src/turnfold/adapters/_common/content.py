@@ -1,0 +1,50 @@
+"""Convert message content that several frameworks share: checks on parts and texts in place of foreign ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import (
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ThinkingPart,
+    thaw_object,
+)
+from turnfold.wire import ENDING, block_text, media_note
+
+__all__ = ("can_run", "is_valid_part", "opaque_text", "provider_file_note")
+
+
+def is_valid_part(part: Part) -> bool:
+    """Return True if a message may hold the part."""
+    try:
+        Message.of("assistant" if isinstance(part, ThinkingPart) else "user", (part,))
+    except InvalidRecord:
+        return False
+    return True
+
+
+def can_run(work: Callable[[], object]) -> bool:
+    """Return True if `work` does not raise; a value of a tool may raise anything while it is serialized."""
+    try:
+        work()
+    except ENDING:
+        raise
+    except BaseException:
+        return False
+    return True
+
+
+def opaque_text(part: OpaquePart) -> str:
+    """Return the text of a provider's own block, or a note in its place."""
+    block = thaw_object(part.json)
+    return block_text(block) or f"[{block.get('type', 'block')} not shown: another provider's]"
+
+
+def provider_file_note(part: ImagePart | FilePart) -> str:
+    """Return the note in place of media that only its provider holds."""
+    return media_note(part, "kept at its provider")

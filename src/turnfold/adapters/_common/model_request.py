@@ -1,0 +1,105 @@
+"""Checks and pieces of a model request that every adapter builds the same way.
+
+Frameworks let other components work on the same request. Messages they add are kept; a history they changed would be
+put back as the log has it, which would undo, for example, a redaction, so that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from turnfold.errors import Conflict, InvalidOption
+from turnfold.memory import AsyncSession
+from turnfold.records import Usage
+
+__all__ = (
+    "added_messages",
+    "function_schema",
+    "lost_from_window",
+    "own_groups_last",
+    "record_usage",
+    "remaining_tokens",
+)
+
+
+_Message = TypeVar("_Message")
+
+
+def added_messages(
+    history: Sequence[_Message], request: Sequence[_Message], *, other: str, remedy: str
+) -> list[_Message]:
+    """Return the messages of a request that are not of the history; refuse a request that changed the history."""
+    known = {id(message) for message in history}
+    added = [message for message in request if id(message) not in known]
+    changed = len(history) - (len(request) - len(added))
+    if changed:
+        raise InvalidOption(
+            f"{other} removed or replaced {changed} of the {len(history)} history messages; only one component may "
+            f"edit the history: {remedy}"
+        )
+    return added
+
+
+def remaining_tokens(
+    session: AsyncSession,
+    added: Sequence[_Message],
+    count: Callable[[_Message], int],
+    *,
+    other: str,
+) -> int:
+    """Return the tokens of the budget left beside messages that `other` adds; 0 (no limit) where it adds none."""
+    if not added:
+        return 0
+    cost, allowed = sum(map(count, added)), session.budget.tokens
+    if cost >= allowed:
+        raise InvalidOption(
+            f"{other} adds {len(added)} messages, {cost:,} tokens, to a request that may have {allowed:,}"
+        )
+    return allowed - cost
+
+
+def function_schema(
+    name: str, description: str, parameters: Mapping[str, object]
+) -> dict[str, object]:
+    """Return a tool as OpenAI's Chat API writes it, to be counted."""
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def own_groups_last(
+    messages: Sequence[_Message],
+    *,
+    is_result: Callable[[_Message], bool],
+    is_own: Callable[[Sequence[_Message]], bool],
+) -> list[_Message] | None:
+    """Move the messages of this run behind those of other runs of the conversation; None where it has none.
+
+    A model goes on with what stands last, and each run must go on with its own turn. A tool result stays in the group
+    of its call. The order is left alone where the last group is this run's.
+    """
+    groups: list[list[_Message]] = []
+    for message in messages:
+        if is_result(message) and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    if not groups or is_own(groups[-1]):
+        return list(messages)
+    mine = [group for group in groups if is_own(group)]
+    others = [group for group in groups if not is_own(group)]
+    return [message for group in others + mine for message in group] if mine else None
+
+
+def lost_from_window(what: str, conversation: str) -> Conflict:
+    """Return the error for messages of a run that the window no longer shows."""
+    return Conflict(
+        f"{what} no longer in the window of {conversation!r}: another run moved on meanwhile. Give each run a "
+        "conversation of its own, or a larger budget"
+    )
+
+
+async def record_usage(session: AsyncSession, usage: Usage, *, call: str) -> None:
+    """Record what a provider reported for a call; a report without input tokens is ignored."""
+    if call and usage.input:
+        await session.record_usage(usage, call=call)

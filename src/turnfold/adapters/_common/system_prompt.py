@@ -1,0 +1,72 @@
+"""Build a context under the system message of the run that asks for it.
+
+A framework brings its system message with every call, and a conversation has one at a time: between setting it and
+building the context another run may set its own. Runs of one process therefore wait for each other (without the lock,
+three that take turns would never end), and the context is checked and rebuilt where another process was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from turnfold.errors import Conflict
+from turnfold.memory import AsyncSession
+from turnfold.records import TextPart, system
+from turnfold.window import Context, Section, may_be_shrunk_from
+
+__all__ = ("context_with_system", "set_system", "system_texts")
+
+
+if TYPE_CHECKING:
+    from turnfold.wire import WireFormat
+
+
+_TRIES = 16
+"""Times another run may set its own system message first."""
+
+
+async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
+    """Make these texts the session's system message; without any, leave the session's own."""
+    if texts:
+        await session.system([{"type": "text", "text": text} for text in texts])
+
+
+async def context_with_system(
+    session: AsyncSession,
+    texts: Sequence[str],
+    query: str | None,
+    *,
+    tools: Sequence[Mapping[str, object]] = (),
+    max_tokens: int = 0,
+    to: WireFormat | None = None,
+) -> Context:
+    """Return the context of the next call with these texts as its system message; without any, the session's own.
+
+    They are set only if another system message is in force; callers that want them in the log before the first user
+    message call `set_system` first.
+    """
+    async with session.system_lock:
+        for _ in range(_TRIES):
+            context = await session.context(query, tools=tools, max_tokens=max_tokens, to=to)
+            if not texts or _has_system(context, texts):
+                return context
+            await set_system(session, texts)
+    raise Conflict(
+        f"conversation {session.id!r}: {_TRIES} times another run set its own system message first. Give agents that "
+        "work side by side conversations of their own"
+    )
+
+
+def system_texts(context: Context) -> list[str]:
+    """Return the texts of a context's system message, as they were set or shortened."""
+    parts = [part for message in context.section(Section.SYSTEM) for part in message.parts]
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def _has_system(context: Context, texts: Sequence[str]) -> bool:
+    """Return True if these texts are the system message of the context, whole or shortened."""
+    own = system([{"type": "text", "text": text} for text in texts])
+    wanted = [part.text for part in own.parts if isinstance(part, TextPart)]
+    found = system_texts(context)
+    return len(found) == len(wanted) and all(map(may_be_shrunk_from, found, wanted))

@@ -1,0 +1,153 @@
+"""Show a framework the visible part of a log: everything since it was cleared, less what was retracted.
+
+Frameworks pop the newest message off their history, or empty it. A log only grows, so nothing is removed: what was
+retracted is named in a document beside the log, which changes by compare-and-swap, and the entries stay for whoever
+reads the log itself. A summary made later, or a recall, may still mention them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from turnfold.errors import Conflict
+from turnfold.memory import AsyncSession
+from turnfold.records import (
+    CLEARED,
+    SESSION,
+    TAKEN_BACK,
+    ClearedNote,
+    Entry,
+    TakenBackNote,
+    read_note,
+    write_note,
+)
+
+__all__ = ("Retraction", "VisibleEntry", "VisibleHistory")
+
+
+_PAGE = 500
+_TRIES = 16
+"""Times another writer may retract something between our read and our write."""
+
+
+class VisibleEntry(NamedTuple):
+    """A visible entry, and how much of it is visible."""
+
+    entry: Entry
+    kept: int | None
+    """Number of its pieces that are visible, from its beginning; None for all of it."""
+
+
+class Retraction(NamedTuple):
+    """Where the visible log begins, and what of it was retracted."""
+
+    cleared: int
+    note: TakenBackNote
+    version: int
+
+    def kept(self, seq: int) -> int | None:
+        """Return the number of visible pieces of an entry; 0 for none, None for all of it."""
+        if any(first <= seq <= last for first, last in self.note.stretches):
+            return 0
+        return dict(self.note.shortened).get(seq)
+
+
+class VisibleHistory:
+    """The visible part of one conversation's log."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+        self._where = session.store, session.scope, session.id
+
+    async def retraction(self) -> Retraction:
+        """Read what is not visible."""
+        store, scope, conversation = self._where
+        cleared = await store.get_document(scope, conversation, SESSION, CLEARED)
+        document = await store.get_document(scope, conversation, SESSION, TAKEN_BACK)
+        return Retraction(
+            read_note(cleared, ClearedNote).upto,
+            read_note(document, TakenBackNote),
+            document.version if document else 0,
+        )
+
+    async def entries(self) -> list[VisibleEntry]:
+        """Return every visible entry, oldest first."""
+        retraction = await self.retraction()
+        found: list[VisibleEntry] = []
+        after = retraction.cleared
+        while page := await self._session.history(after=after, limit=_PAGE):
+            found += _visible(page, retraction)
+            after = page[-1].seq
+        return found
+
+    async def newest(
+        self, wanted: int, pieces: Callable[[VisibleEntry], int]
+    ) -> list[VisibleEntry]:
+        """Return the newest entries that have `wanted` pieces together, oldest first; all if they have fewer.
+
+        `pieces` counts the pieces of an entry; it is called from the newest entry back.
+        """
+        return (await self._newest(wanted, pieces))[0]
+
+    async def take_back(self, end: Callable[[VisibleEntry], int]) -> VisibleEntry | None:
+        """Retract the newest piece and return its entry as it was visible; None where there is none.
+
+        `end` returns behind which piece of an entry the visible ones end, 0 for none; it is called from the newest
+        entry back.
+        """
+        store, scope, conversation = self._where
+        for _ in range(_TRIES):
+            newest, retraction = await self._newest(1, end)
+            if not newest:
+                return None
+            shown = newest[-1]
+            note = _without_piece(retraction.note, shown.entry.seq, keep=end(shown) - 1)
+            document = write_note(SESSION, TAKEN_BACK, note)
+            try:
+                await store.put_document(scope, conversation, document, expect=retraction.version)
+            except Conflict:
+                continue
+            return shown
+        raise Conflict(
+            f"conversation {self._session.id!r}: {_TRIES} other writers retracted something first; try again"
+        )
+
+    async def _newest(
+        self, wanted: int, pieces: Callable[[VisibleEntry], int]
+    ) -> tuple[list[VisibleEntry], Retraction]:
+        store, scope, conversation = self._where
+        retraction = await self.retraction()
+        upto = (await store.head(scope, conversation)).seq
+        found: list[VisibleEntry] = []
+        while wanted > 0 and upto > retraction.cleared:
+            after = max(retraction.cleared, upto - min(_PAGE, wanted + 8))
+            page = await store.read(scope, conversation, after=after, upto=upto, limit=_PAGE)
+            for shown in reversed(_visible(page, retraction)):
+                number = pieces(shown)
+                if number and wanted > 0:
+                    found.append(shown)
+                    wanted -= number
+            upto = after
+        found.reverse()
+        return found, retraction
+
+
+def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote:
+    """Return the note with an entry retracted, all of it or all but its first `keep` pieces."""
+    shortened = {place: kept for place, kept in note.shortened if place != seq}
+    if keep > 0:
+        shortened[seq] = keep
+        return TakenBackNote(stretches=note.stretches, shortened=tuple(sorted(shortened.items())))
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted({*note.stretches, (seq, seq)}):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return TakenBackNote(stretches=tuple(joined), shortened=tuple(sorted(shortened.items())))
+
+
+def _visible(page: Iterable[Entry], retraction: Retraction) -> list[VisibleEntry]:
+    pairs = ((entry, retraction.kept(entry.seq)) for entry in page)
+    return [VisibleEntry(entry, kept) for entry, kept in pairs if kept != 0]

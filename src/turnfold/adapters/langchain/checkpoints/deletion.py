@@ -1,0 +1,232 @@
+"""Delete parts of threads: move the checkpoints that stay to a new home, and erase the old one.
+
+Moved checkpoints are stored anew against one another, so nothing of what was left out is needed or remains. A
+`DeltaChannel` of LangGraph has its value only in some checkpoints and is rebuilt from the writes after them; the
+checkpoints it is rebuilt from stay too, or the channel would silently come back empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from turnfold.adapters.langchain.checkpoints.documents import REMEDY, StoredCheckpoint, Typed
+from turnfold.adapters.langchain.checkpoints.serializer import Codec, mapping_of
+from turnfold.adapters.langchain.checkpoints.storage import (
+    CheckpointStorage,
+    NewCheckpoint,
+    ThreadPlace,
+    Threads,
+)
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
+
+__all__ = (
+    "ThreadMover",
+    "ancestor_cycle",
+    "newest_of_each",
+    "without_runs",
+)
+
+
+_MOVE_TRIES = 4
+"""Times another process may move the same thread first."""
+_COUNTERS = "counters_since_delta_snapshot"
+_Name: TypeAlias = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+_Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A move of a thread to a new home, and what has arrived there."""
+
+    storage: CheckpointStorage
+    old: str
+    """The home it leaves."""
+    new: str
+    decided: AbstractSet[_Name] = frozenset()
+    """Checkpoints of the old home that were chosen to stay or to go; any other was stored since."""
+    arrived: dict[_Name, StoredCheckpoint] = field(default_factory=dict[_Name, StoredCheckpoint])
+    """Copied checkpoints, as they were in the home they came from."""
+    newest: dict[str, StoredCheckpoint] = field(default_factory=dict[str, StoredCheckpoint])
+    """By namespace, the last copied checkpoint, as it is in the new home."""
+    writes: dict[tuple[_Name, str], object] = field(default_factory=dict[tuple[_Name, str], object])
+    """Copied writes by checkpoint and task."""
+
+    async def bring(self, home: str, chosen: Sequence[StoredCheckpoint]) -> None:
+        """Copy checkpoints of a home and their writes, oldest first; what has arrived is not copied again."""
+        names = {_name(stored) for stored in chosen} | self.arrived.keys()
+        for stored in sorted(chosen, key=lambda one: one.id):
+            name = _name(stored)
+            if name not in self.arrived:
+                values = await self.storage.values(home, stored)
+                parent = stored.parent if (stored.namespace, stored.parent) in names else ""
+                copy, before = _copy_of(stored, parent, values), self.newest.get(stored.namespace)
+                self.newest[stored.namespace] = await self.storage.put(
+                    self.new, copy, before=before
+                )
+                self.arrived[name] = stored
+            for each in await self.storage.writes(home, *name):
+                if self.writes.get((name, each.task)) != each.writes:
+                    await self.storage.add_writes(self.new, *name, each.task, each.writes)
+                    self.writes[name, each.task] = each.writes
+
+    async def bring_late(self) -> None:
+        """Copy what was stored in the old home since the choice: checkpoints, and writes of any of them."""
+        present = await self.storage.all(self.old)
+        late = [stored for stored in present if _name(stored) not in self.decided]
+        await self.bring(self.old, [*late, *self.arrived.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMover:
+    """Moves and copies threads."""
+
+    storage: CheckpointStorage
+    threads: Threads
+
+    async def keep(self, thread: str, choose: _Choice) -> None:
+        """Keep the chosen checkpoints of a thread, and erase the rest."""
+        for tries_left in reversed(range(_MOVE_TRIES)):
+            place, version = await self.threads.find(thread)
+            if place is None:
+                return
+            present = await self.storage.all(place.home)
+            chosen = choose(present)
+            try:
+                if len(chosen) < len(present):
+                    await self._move(place, version, chosen, decided={*map(_name, present)})
+                elif place.left:  # of a move that was broken off
+                    await self.threads.erase(*place.left)
+                    await self.threads.put(ThreadPlace(thread, place.home), expect=version)
+            except (Conflict, ConversationDeleted, InvalidRecord):
+                if not tries_left:
+                    raise
+                continue  # another process moved or deleted it meanwhile: read it again
+            return
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy everything of a thread to a new one, all of it or nothing."""
+        threads = self.threads
+        if (await threads.find(target))[0] is not None:
+            raise Conflict(
+                f"thread {target!r} exists already: delete it first, or copy to another name"
+            )
+        place, _ = await threads.find(source)
+        present = await self.storage.all(place.home) if place is not None else []
+        if place is None or not present:
+            return
+        empty, full = threads.new_home(target), threads.new_home(target)
+        version = await threads.put(ThreadPlace(target, empty, left=(full,)), expect=0)
+        try:
+            move = _Move(self.storage, empty, full)
+            await move.bring(place.home, present)
+            await self._finish_move(target, version, move)
+        except BaseException:
+            await threads.delete(target)
+            raise
+
+    async def _move(
+        self,
+        place: ThreadPlace,
+        version: int,
+        chosen: Sequence[StoredCheckpoint],
+        *,
+        decided: AbstractSet[_Name],
+    ) -> None:
+        threads, thread = self.threads, place.thread
+        await threads.erase(*place.left)
+        move = _Move(self.storage, place.home, threads.new_home(thread), decided)
+        version = await threads.put(ThreadPlace(thread, move.old, left=(move.new,)), expect=version)
+        await move.bring(move.old, chosen)
+        await self._finish_move(thread, version, move)
+
+    async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
+        """Point a thread at its new home, and erase the one it left."""
+        settled = ThreadPlace(thread, move.new, left=(move.old,))
+        version = await self.threads.put(settled, expect=version)
+        # From here on whoever writes sees that the thread moved; what was written before is in the old home.
+        await move.bring_late()
+        await self.threads.erase(move.old)
+        await self.threads.put(ThreadPlace(thread, move.new), expect=version)
+
+
+def _copy_of(stored: StoredCheckpoint, parent: str, values: Mapping[str, Typed]) -> NewCheckpoint:
+    return NewCheckpoint(
+        namespace=stored.namespace,
+        id=stored.id,
+        parent=parent,
+        checkpoint=stored.checkpoint,
+        metadata=stored.metadata,
+        versions={channel: value.version for channel, value in stored.values.items()},
+        changed=stored.values.keys(),
+        typed=values.get,
+    )
+
+
+def newest_of_each(codec: Codec) -> _Choice:
+    """Choose the newest checkpoint of each namespace, with those its `DeltaChannel`s are rebuilt from."""
+
+    def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
+        by_name = {_name(stored): stored for stored in present}
+        newest: dict[str, StoredCheckpoint] = {}
+        for stored in present:
+            if stored.namespace not in newest or stored.id > newest[stored.namespace].id:
+                newest[stored.namespace] = stored
+        chosen = {_name(stored): stored for stored in newest.values()}
+        for stored in newest.values():
+            chosen |= {_name(one): one for one in _delta_ancestors(stored, by_name, codec)}
+        return list(chosen.values())
+
+    return choose
+
+
+def without_runs(runs: set[str], codec: Codec) -> _Choice:
+    """Choose everything but the checkpoints of these runs."""
+
+    def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
+        by_name = {_name(stored): stored for stored in present}
+        chosen = [stored for stored in present if codec.metadata(stored).get("run_id") not in runs]
+        names = {_name(stored) for stored in chosen}
+        for stored in chosen if len(chosen) < len(present) else ():
+            lost = [
+                one for one in _delta_ancestors(stored, by_name, codec) if _name(one) not in names
+            ]
+            if lost:
+                raise InvalidOption(
+                    f"checkpoint {stored.id} has a DeltaChannel that needs {len(lost)} checkpoints of the runs to be "
+                    "deleted: delete the runs after it as well, or keep these"
+                )
+        return chosen
+
+    return choose
+
+
+def _delta_ancestors(
+    stored: StoredCheckpoint, by_name: Mapping[_Name, StoredCheckpoint], codec: Codec
+) -> list[StoredCheckpoint]:
+    """Return the ancestors that the `DeltaChannel`s of a checkpoint are rebuilt from, nearest first."""
+    counters = mapping_of(codec.metadata(stored).get(_COUNTERS) or {}, _COUNTERS)
+    wanted = {channel for channel in counters if channel not in stored.values}
+    found: list[StoredCheckpoint] = []
+    seen = {stored.id}
+    at = by_name.get((stored.namespace, stored.parent))
+    while wanted and at is not None:
+        if at.id in seen:
+            raise ancestor_cycle(at.id)
+        seen.add(at.id)
+        found.append(at)
+        wanted -= at.values.keys()
+        at = by_name.get((at.namespace, at.parent))
+    return found
+
+
+def ancestor_cycle(checkpoint: str) -> InvalidRecord:
+    """Return the error for a checkpoint that is stored as an ancestor of itself."""
+    return InvalidRecord(f"checkpoint {checkpoint} is stored as its own ancestor", remedy=REMEDY)
+
+
+def _name(stored: StoredCheckpoint) -> _Name:
+    return stored.namespace, stored.id

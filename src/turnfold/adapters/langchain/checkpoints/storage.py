@@ -1,0 +1,373 @@
+"""Where each thread of LangGraph is stored, and the documents of its home: checkpoints, values and pending writes.
+
+A thread has a home (a conversation of the store) of its own, and one small document that names it. A home only grows.
+Leaving something out (pruning, deleting runs) means moving the rest to a new home and erasing the old one, byte by byte
+where the store can. Whoever writes to a home checks afterwards that the thread still lives there, and writes again
+where it went; whoever moves a thread reads the old home once more after the move. So nothing is lost between them,
+without a lock. A thread's name may also be used again after it was deleted, which the name of a conversation may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from turnfold.adapters._common import SizedCache, all_documents, is_home, new_home
+from turnfold.adapters.langchain.checkpoints.documents import (
+    CHECKPOINT,
+    REMEDY,
+    WRITES,
+    BodyCodec,
+    BodySeal,
+    ChannelValue,
+    DeltaScript,
+    DocumentPlace,
+    StoredCheckpoint,
+    Typed,
+    ValueRef,
+    Write,
+    Writes,
+    checkpoint_key,
+    document_name,
+    is_checkpoint_id,
+    namespace_prefix,
+    writes_key,
+)
+from turnfold.adapters.langchain.checkpoints.values import ChannelValues, Version
+from turnfold.errors import Conflict, InvalidRecord
+from turnfold.records import Document
+from turnfold.stores import Scope, Store
+
+__all__ = (
+    "CheckpointStorage",
+    "NewCheckpoint",
+    "ThreadPlace",
+    "Threads",
+)
+
+
+_THREAD: Final = "langgraph-thread"
+_PAGE = 500
+_MOST_HOMES = 4096
+_TRIES = 16
+"""Times other writers may be first for one change."""
+
+
+class ThreadPlace(msgspec.Struct, frozen=True):
+    """The home of a thread, as its document names it."""
+
+    thread: str
+    home: str
+    left: tuple[str, ...] = ()
+    """Homes nobody uses any more, of a move that is under way or was broken off; to be erased."""
+
+
+class Threads:
+    """The threads of a store."""
+
+    def __init__(self, store: Store, scope: Scope, *, name: str) -> None:
+        self._store, self._scope = store, scope
+        self._name = name
+        self._index = f"{name}:threads"
+        """The conversation of the store that holds one document per thread."""
+        self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
+        """Thread -> home, as last seen."""
+
+    def known(self, thread: str) -> str:
+        """Return the home where the thread was last seen; empty where it was not."""
+        return self._homes.get(thread) or ""
+
+    async def find(self, thread: str) -> tuple[ThreadPlace | None, int]:
+        """Return where the thread is stored now, and the version of its document."""
+        document = await self._store.get_document(
+            self._scope, self._index, _THREAD, document_name(thread)
+        )
+        if document is None:
+            self._homes.drop(thread)
+            return None, 0
+        place = self._place(document)
+        self._homes.put(thread, place.home)
+        return place, document.version
+
+    async def home(self, thread: str) -> str:
+        """Return the home of a thread; a new thread is given one."""
+        for _ in range(_TRIES):
+            place, _ = await self.find(thread)
+            if place is not None:
+                return place.home
+            try:
+                await self.put(ThreadPlace(thread, self.new_home(thread)), expect=0)
+            except Conflict:
+                continue  # another writer gave it one
+        raise Conflict(f"thread {thread!r}: deleted {_TRIES} times while it was created; try again")
+
+    async def all(self) -> list[ThreadPlace]:
+        """Return every thread."""
+        documents = await all_documents(self._store, self._scope, self._index, _THREAD)
+        return [self._place(document) for document in documents]
+
+    async def put(self, place: ThreadPlace, *, expect: int) -> int:
+        """Store the place of a thread if its document has this version; return the new version."""
+        body = msgspec.json.encode(place)
+        document = Document(_THREAD, document_name(place.thread), body, 0)
+        stored = await self._store.put_document(self._scope, self._index, document, expect=expect)
+        self._homes.put(place.thread, place.home)
+        return stored.document.version
+
+    async def delete(self, thread: str) -> None:
+        """Erase a thread and every byte of it."""
+        for _ in range(_TRIES):
+            try:
+                place, version = await self.find(thread)
+            except InvalidRecord:
+                # The document that names its home cannot be trusted: delete whatever bears the thread's name.
+                place, version = ThreadPlace(thread, "", await self._find_homes(thread)), None
+            if place is None:
+                return
+            # The homes go first: a process that dies in between leaves a document that can be deleted again.
+            await self.erase(*filter(None, (place.home, *place.left)))
+            try:
+                await self._store.drop_document(
+                    self._scope, self._index, _THREAD, document_name(thread), expect=version
+                )
+            except Conflict:
+                continue  # it moved meanwhile
+            self._homes.drop(thread)
+            return
+        raise Conflict(f"thread {thread!r}: moved {_TRIES} times while it was deleted; try again")
+
+    async def erase(self, *homes: str) -> None:
+        """Erase homes."""
+        for home in homes:
+            await self._store.delete(self._scope, home)
+
+    def new_home(self, thread: str) -> str:
+        """Return a home that was never used by another thread, not even one of the same name."""
+        return new_home(self._home_prefix(thread))
+
+    def _home_prefix(self, thread: str) -> str:
+        return f"{self._name}:{document_name(thread)}:"
+
+    async def _find_homes(self, thread: str) -> tuple[str, ...]:
+        """Return every conversation of the store that has the name of a home of this thread."""
+        found: list[str] = []
+        after = prefix = self._home_prefix(thread)
+        while page := await self._store.conversations(self._scope, after=after, limit=_PAGE):
+            names = [info.conversation for info in page]
+            found += [name for name in names if is_home(name, prefix)]
+            after = names[-1]
+            if not after.startswith(prefix):
+                break
+        return tuple(found)
+
+    def _place(self, document: Document) -> ThreadPlace:
+        """Decode the place of a thread; refuse homes that are not its own, because they are erased on its word."""
+        try:
+            place = msgspec.json.decode(document.body, type=ThreadPlace)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidRecord(
+                f"the document of thread {document.key!r} is not valid: {error}", remedy=REMEDY
+            ) from None
+        prefix = self._home_prefix(place.thread)
+        if document_name(place.thread) != document.key or not all(
+            is_home(home, prefix) for home in (place.home, *place.left)
+        ):
+            raise InvalidRecord(
+                f"thread {document.key!r} names {place.home[:200]!r} as its home, which does not belong to it",
+                remedy=REMEDY,
+            )
+        return place
+
+
+_DOCUMENT_PAGE: Final = 200
+_FEW: Final = 8
+"""Documents of writes requested first: more tasks than this in one step are rare."""
+_MAX_VALUE_BYTES = 64 << 20
+_MAX_DOCUMENT_BYTES = 32 << 20
+
+_Body = TypeVar("_Body", StoredCheckpoint, Writes)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint to be stored."""
+
+    namespace: str
+    id: str
+    parent: str
+    checkpoint: Typed
+    metadata: Typed
+    versions: Mapping[str, Version]
+    """Version of every channel."""
+    changed: AbstractSet[str]
+    """The channels that differ from its parent."""
+    typed: Callable[[str], Typed | None]
+    """Returns the value of a channel, None where it has none; not called for unchanged channels."""
+
+
+class CheckpointStorage:
+    """Reads and writes the documents of homes."""
+
+    def __init__(
+        self, store: Store, scope: Scope, *, seal_key: bytes | str | None, max_bytes: int
+    ) -> None:
+        self._store, self._scope = store, scope
+        self._bodies = BodyCodec(BodySeal(key=seal_key, max_bytes=max_bytes))
+        self._max_bytes = max_bytes
+        self._values: SizedCache[bytes, bytes] = SizedCache(limit=_MAX_VALUE_BYTES)
+        self._checkpoints: SizedCache[tuple[str, str], StoredCheckpoint] = SizedCache(
+            limit=_MAX_DOCUMENT_BYTES
+        )
+        """By home and key. A document only ever gains bytes, so an old copy is good for what it has."""
+
+    async def checkpoint(
+        self, home: str, namespace: str, checkpoint: str
+    ) -> StoredCheckpoint | None:
+        """Return a checkpoint as it is stored now."""
+        return await self._read(home, checkpoint_key(namespace, checkpoint))
+
+    async def newest(self, home: str, namespace: str) -> StoredCheckpoint | None:
+        """Return the newest checkpoint of a namespace."""
+        page = await self.page(home, after=namespace_prefix(namespace), limit=1)
+        return page[0] if page and page[0].namespace == namespace else None
+
+    async def page(
+        self, home: str, *, after: str = "", limit: int = _DOCUMENT_PAGE
+    ) -> list[StoredCheckpoint]:
+        """Return checkpoints of a home by name: namespace by namespace, the newest first."""
+        documents = await self._store.documents(
+            self._scope, home, CHECKPOINT, after=after, limit=limit
+        )
+        return [self._remember(home, document) for document in documents]
+
+    async def all(self, home: str) -> list[StoredCheckpoint]:
+        """Return every checkpoint of a home, newest first within its namespace."""
+        documents = await all_documents(self._store, self._scope, home, CHECKPOINT)
+        return [self._remember(home, document) for document in documents]
+
+    async def values(self, home: str, stored: StoredCheckpoint) -> dict[str, Typed]:
+        """Return the values of a checkpoint."""
+        return await self._values_of(home, stored.namespace).read(stored)
+
+    async def put(
+        self, home: str, new: NewCheckpoint, *, before: StoredCheckpoint | None = None
+    ) -> StoredCheckpoint:
+        """Store a checkpoint; `before` is the one it goes on from where that is not its parent."""
+        space = new.namespace
+        parent = await self._cached(home, space, new.parent) if new.parent else None
+        inherited: dict[str, ChannelValue] = {}
+        given: dict[str, tuple[Version, Typed]] = {}
+        for channel, version in new.versions.items():
+            value = parent.values.get(channel) if parent is not None else None
+            if value is not None and value.version == version and channel not in new.changed:
+                inherited[channel] = value.at(new.parent)
+            elif (typed := new.typed(channel)) is not None:
+                given[channel] = (version, typed)
+        values, scripts = await self._values_of(home, space).write(
+            given, inherited=inherited, before=before or parent
+        )
+        stored = StoredCheckpoint(
+            space, new.id, new.parent, new.checkpoint, new.metadata, values, scripts
+        )
+        return await self._store_checkpoint(home, stored)
+
+    async def _store_checkpoint(self, home: str, stored: StoredCheckpoint) -> StoredCheckpoint:
+        def merged(document: Document | None, new: StoredCheckpoint) -> StoredCheckpoint:
+            if document is None:
+                return new
+            # Stored before: other checkpoints may refer to the bytes it has.
+            there, known = self._remember(home, document), {one.digest for one in new.scripts}
+            more = [script for script in there.scripts if script.digest not in known]
+            return msgspec.structs.replace(new, scripts=[*new.scripts, *more])
+
+        place = DocumentPlace(home, CHECKPOINT, checkpoint_key(stored.namespace, stored.id))
+        stored, size = await self._put_merged(place, stored, merged)
+        self._checkpoints.put((home, place.key), stored, size=size)
+        return stored
+
+    async def add_writes(
+        self, home: str, namespace: str, checkpoint: str, task: str, new: Sequence[Write]
+    ) -> None:
+        """Store what a task wrote. What it wrote before at the same index stays, indexes below 0 are replaced."""
+
+        def merged(document: Document | None, _: Writes) -> Writes | None:
+            there = self._bodies.writes(home, document).writes if document else []
+            writes = _merged_writes(there, new)
+            return Writes(checkpoint, task, writes) if writes != there else None
+
+        place = DocumentPlace(home, WRITES, writes_key(namespace, checkpoint, task))
+        await self._put_merged(place, Writes(checkpoint, task, list(new)), merged)
+
+    async def _put_merged(
+        self,
+        place: DocumentPlace,
+        record: _Body,
+        merged: Callable[[Document | None, _Body], _Body | None],
+    ) -> tuple[_Body, int]:
+        """Store a record and return it with its size; where another writer was first, store `merged` of both."""
+        version = 0
+        for _ in range(_TRIES):
+            body = self._bodies.pack(record, place)
+            new = Document(place.kind, place.key, body, 0)
+            try:
+                await self._store.put_document(self._scope, place.home, new, expect=version)
+            except Conflict:
+                document = await self._store.get_document(self._scope, *place)
+                version = document.version if document else 0
+                together = merged(document, record)
+                if together is not None:
+                    record = together
+                    continue
+            return record, len(body)
+        raise Conflict(f"{place.path}: {_TRIES} other writers were first; try again")
+
+    async def writes(self, home: str, namespace: str, checkpoint: str) -> list[Writes]:
+        """Return what tasks wrote after a checkpoint, task by task."""
+        prefix = after = checkpoint_key(namespace, checkpoint)
+        found: list[Writes] = []
+        limit = _FEW
+        while True:
+            page = await self._store.documents(self._scope, home, WRITES, after=after, limit=limit)
+            own = [document for document in page if document.key.startswith(prefix)]
+            found += [self._bodies.writes(home, document) for document in own]
+            if len(own) < limit:
+                return found
+            after, limit = page[-1].key, _DOCUMENT_PAGE
+
+    async def _cached(self, home: str, namespace: str, checkpoint: str) -> StoredCheckpoint | None:
+        key = checkpoint_key(namespace, checkpoint)
+        return self._checkpoints.get((home, key)) or await self._read(home, key)
+
+    def _values_of(self, home: str, namespace: str) -> ChannelValues:
+        async def load(ref: ValueRef) -> DeltaScript | None:
+            if not is_checkpoint_id(ref.holder):
+                return None
+            stored = await self._cached(home, namespace, ref.holder)
+            script = stored.script(ref.digest) if stored is not None else None
+            if script is None:  # another process may have added to it
+                stored = await self.checkpoint(home, namespace, ref.holder)
+                script = stored.script(ref.digest) if stored is not None else None
+            return script
+
+        return ChannelValues(load, self._values, max_bytes=self._max_bytes)
+
+    async def _read(self, home: str, key: str) -> StoredCheckpoint | None:
+        document = await self._store.get_document(self._scope, home, CHECKPOINT, key)
+        return self._remember(home, document) if document else None
+
+    def _remember(self, home: str, document: Document) -> StoredCheckpoint:
+        stored, size = self._bodies.checkpoint(home, document)
+        self._checkpoints.put((home, document.key), stored, size=size)
+        return stored
+
+
+def _merged_writes(there: Sequence[Write], new: Sequence[Write]) -> list[Write]:
+    taken = {write.index: write for write in there}
+    for write in new:
+        if write.index < 0 or write.index not in taken:
+            taken[write.index] = write
+    return list(taken.values())

@@ -1,0 +1,429 @@
+"""Convert PydanticAI messages to records of a log and back.
+
+A response becomes one record. A request becomes one record per part, because turnfold keeps a tool result with its call
+and a user's words as the start of a turn; which request they came in, and everything PydanticAI wrote around them, is
+in the envelope beside the record. Each message is read back when it is written: where the lean form would not restore
+it exactly, all of it is kept. A tool may return what JSON cannot carry: the model and the log then get a text in its
+place, and the run goes on.
+
+A record's name is made of its content and time. A history handed to a second run is therefore recognised, whichever
+part of it is handed over, and stored once.
+
+Records that PydanticAI did not write (the summary of a fold (compaction), a shortened message, another program's) come
+back as messages with the same content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from types import AsyncGeneratorType, GeneratorType
+from typing import NamedTuple, TypeAlias, cast
+
+from pydantic_ai.messages import (
+    BaseToolReturnPart,
+    CompactionPart,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    RetryFeedbackPart,
+    UserPromptPart,
+)
+from pydantic_core import PydanticSerializationError
+
+from turnfold.adapters._common import can_run
+from turnfold.adapters.pydantic_ai.new_messages import plain_request, plain_response
+from turnfold.adapters.pydantic_ai.parts import (
+    PROVIDER,
+    JsonObject,
+    present,
+    request_part_record,
+    response_part,
+    restored_request_part,
+    restored_response_part,
+)
+from turnfold.errors import InvalidRecord
+from turnfold.records import Message, Origin, Part, Role, encode_message, freeze, thaw_object
+from turnfold.wire import ENDING, RESTORE_FAULTS, outcome_of, unreadable_form, writable
+
+__all__ = (
+    "NamedRecord",
+    "RecordNamer",
+    "Restorer",
+    "model_messages",
+    "record_name",
+    "records_of",
+)
+
+
+_DATE_FIELDS = frozenset({"timestamp"})
+
+
+class NamedRecord(NamedTuple):
+    """A record, and the names it may have in the log."""
+
+    record: Message
+    name: str
+    """Made of content and time."""
+    undated: str
+    """Made of the content alone, for a history that was built by hand; empty for what a run wrote."""
+
+
+class RecordNamer:
+    """Names the records of a history in order; repetitions are numbered."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+
+    def named(self, message: ModelMessage, records: Sequence[Message]) -> list[NamedRecord]:
+        """Return the records of the next message with their names."""
+        by_hand = message.run_id is None
+        return [
+            NamedRecord(
+                record,
+                self._numbered(record_name(record)),
+                self._numbered(_undated_name(record)) if by_hand else "",
+            )
+            for record in records
+        ]
+
+    def _numbered(self, name: str) -> str:
+        self._times[name] = times = self._times.get(name, 0) + 1
+        return name if times == 1 else f"{name}:{times}"
+
+
+def records_of(message: ModelMessage) -> list[Message]:
+    """Convert a message to records; `model_messages` restores it, with texts for tool values that have no JSON."""
+    try:
+        if not any(map(_is_read_once, message.parts)):
+            return _lean_or_whole(message)
+    except ENDING:
+        raise
+    except BaseException:  # a value of a tool may raise anything while it is written
+        text_form = _as_text(message)
+        if text_form is None:
+            raise
+    else:
+        text_form = _as_text(message) or message
+    return _lean_or_whole(text_form)
+
+
+def _lean_or_whole(message: ModelMessage) -> list[Message]:
+    fields = _fields(message)
+    lean = _records(message, fields, whole=False)
+    return lean if _round_trips(lean, fields) else _records(message, fields, whole=True)
+
+
+def _fields(message: ModelMessage) -> JsonObject:
+    try:
+        return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
+    except PydanticSerializationError as error:
+        raise InvalidRecord(
+            f"PydanticAI cannot write this {message.kind} as JSON: {error}",
+            remedy="Let the tool return text, JSON values or a Pydantic model",
+        ) from None
+
+
+def _records(message: ModelMessage, fields: JsonObject, *, whole: bool) -> list[Message]:
+    fields_around = {key: value for key, value in present(fields).items() if key != "parts"}
+    parts = cast("list[JsonObject]", fields["parts"])
+    if isinstance(message, ModelResponse):
+        return [_response_record(parts, fields_around, whole=whole)]
+    return _request_records(message, parts, fields_around, whole=whole)
+
+
+def _response_record(parts: list[JsonObject], fields_around: JsonObject, *, whole: bool) -> Message:
+    model = str(fields_around.get("model_name", ""))
+    pairs = [response_part(part, model=model, whole=whole) for part in parts]
+    form: JsonObject = {"parts": [residue for _, residue in pairs]}
+    content = [part for part, _ in pairs]
+    name = _record_name("assistant", content, None, form, fields_around.get("timestamp"))
+    return _record(
+        "assistant", content, None, form, {"id": name, "message": fields_around}, model=model
+    )
+
+
+def _request_records(
+    message: ModelRequest, parts: list[JsonObject], fields_around: JsonObject, *, whole: bool
+) -> list[Message]:
+    system_prompts = _leading_prompts(parts)
+    of = _digest([present(part) for part in parts])
+    made: list[Message] = []
+    for index in range(len(system_prompts), len(parts)):
+        read = request_part_record(
+            parts[index], text=_shown_text(message.parts[index]), whole=whole
+        )
+        form: JsonObject = {"part": read.residue}
+        envelope: JsonObject = {
+            "id": _record_name(read.role, read.parts, read.name, form),
+            "of": of,
+        }
+        if not made:
+            envelope["message"] = fields_around
+        if not made and system_prompts:
+            envelope["carried"] = system_prompts
+        made.append(_record(read.role, read.parts, read.name, form, envelope))
+    return made
+
+
+def _leading_prompts(parts: list[JsonObject]) -> list[JsonObject]:
+    """Return the system prompts a request opens with: they belong to the session's system message, not to the turn."""
+    system_prompts: list[JsonObject] = []
+    for part in parts[:-1]:
+        lasting = part.get("scope", "conversation") == "conversation"
+        if part["part_kind"] != "system-prompt" or part.get("context_id") or not lasting:
+            break
+        system_prompts.append(present(part))
+    return system_prompts
+
+
+def _shown_text(part: ModelRequestPart) -> str:
+    """Return what a model is shown of a part whose content is not text."""
+    match part:
+        case BaseToolReturnPart() if not isinstance(part.content, str) and not part.files:
+            return part.model_response_str(wrap_if_error=False)
+        case RetryFeedbackPart():
+            return part.model_response()
+        case CompactionPart():
+            return part.content or ""
+        case _:
+            return ""
+
+
+def _record(
+    role: Role,
+    parts: Sequence[Part],
+    name: str | None,
+    form: JsonObject,
+    envelope: JsonObject,
+    *,
+    model: str = "",
+) -> Message:
+    origin = Origin(PROVIDER, model, freeze(form, path="form"), freeze(envelope, path="envelope"))
+    return Message.of(role, parts, name=name, origin=origin)
+
+
+# ---------------------------------------------------------------------------------- values without JSON
+
+
+def _as_text(message: ModelMessage) -> ModelMessage | None:
+    """Return the message with texts for values that cannot be written; None for a caller's own request."""
+    if isinstance(message, ModelResponse):
+        fields = cast("JsonObject", writable(_fields(message)))
+        [escaped] = ModelMessagesTypeAdapter.validate_python([fields])
+        return escaped
+    if not any(isinstance(part, BaseToolReturnPart) for part in message.parts):
+        return None
+    return replace(message, parts=[_part_as_text(part) for part in message.parts])
+
+
+def _part_as_text(part: ModelRequestPart) -> ModelRequestPart:
+    match part:
+        case BaseToolReturnPart():
+            if not _is_writable(replace(part, metadata=None)):
+                shown = outcome_of(part.content)
+                failed = shown.failed and part.outcome == "success"
+                outcome = "failed" if failed else part.outcome
+                part = replace(part, content=shown.text, outcome=outcome)
+            if not _is_writable(replace(part, content="")):
+                part = replace(part, metadata=outcome_of(part.metadata).text)
+            return part
+        case UserPromptPart():  # beside a tool return: content the tool gave for the model to read
+            return replace(part, content=writable(part.content))
+        case _:
+            return part
+
+
+def _is_writable(part: ModelRequestPart) -> bool:
+    return not _is_read_once(part) and can_run(lambda: _lean_or_whole(ModelRequest([part])))
+
+
+def _is_read_once(part: object) -> bool:
+    """Return True if a tool returned a generator: whoever writes it first takes its items from everybody else."""
+    content = part.content if isinstance(part, BaseToolReturnPart) else None
+    return type(content) is GeneratorType or type(content) is AsyncGeneratorType
+
+
+# ---------------------------------------------------------------------------------- names
+
+
+def _record_name(
+    role: Role, parts: Sequence[Part], name: str | None, form: JsonObject, when: object = None
+) -> str:
+    content = encode_message(Message.of(role, parts, name=name)).decode()
+    return f"{PROVIDER}:{_digest([content, form, when])}"
+
+
+def _undated_name(record: Message) -> str:
+    form = cast("object", json.loads(record.origin.form)) if record.origin else None
+    content = encode_message(Message.of(record.role, record.parts, name=record.name)).decode()
+    return f"{PROVIDER}:undated:{_digest([content, _undated(form)])}"
+
+
+def _undated(value: object) -> object:
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        return {key: _undated(inner) for key, inner in fields.items() if key not in _DATE_FIELDS}
+    if isinstance(value, list):
+        return [_undated(inner) for inner in cast("list[object]", value)]
+    return value
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# ---------------------------------------------------------------------------------- reading back
+
+
+def _round_trips(records: list[Message], fields: JsonObject) -> bool:
+    try:
+        restored = model_messages(records)
+        dumped = ModelMessagesTypeAdapter.dump_python(restored, mode="json")
+    except (ValueError, KeyError, TypeError, IndexError):  # the lean form does not fit this part
+        return False
+    if not cast("list[object]", fields["parts"]):
+        return True
+    return len(dumped) == 1 and _comparable(dumped[0]) == _comparable(fields)
+
+
+def _comparable(fields: JsonObject) -> JsonObject:
+    parts = cast("list[JsonObject]", fields["parts"])
+    return {**present(fields), "parts": [present(part) for part in parts]}
+
+
+_MOST = 4096
+"""Records whose restored form is cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    record: Message
+    """Referenced, so that no other object can get its id() meanwhile."""
+    parts: ModelResponse | list[ModelRequestPart]
+    envelope: JsonObject
+
+
+@dataclass(slots=True)
+class Restorer:
+    """Restores records and caches the results: a window holds the same records call after call."""
+
+    cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
+
+    def view(self, records: Sequence[Message], *, instructions: str | None) -> list[ModelMessage]:
+        """Restore records as a model is to see them: without system prompts, one text of instructions throughout."""
+        return self._messages(
+            records, lambda _, parts: ModelRequest(parts, instructions=instructions)
+        )
+
+    def history(self, records: Sequence[Message]) -> list[ModelMessage]:
+        """Restore the messages that records were made from."""
+        return self._messages(records, _restored_request)
+
+    def _messages(
+        self,
+        records: Sequence[Message],
+        request: Callable[[JsonObject, list[ModelRequestPart]], ModelRequest],
+    ) -> list[ModelMessage]:
+        found: list[ModelMessage] = []
+        for joins, restored in self._grouped(records):
+            if isinstance(restored.parts, ModelResponse):
+                found.append(restored.parts)
+            elif joins and isinstance(last := found[-1], ModelRequest):
+                found[-1] = replace(last, parts=[*last.parts, *restored.parts])
+            else:
+                found.append(request(restored.envelope, restored.parts[:]))
+        return found
+
+    def name(self, record: Message) -> str:
+        """Return the name a record was given when it was made; empty for one that PydanticAI did not write."""
+        known = self.cache.get(id(record))
+        return str(known.envelope.get("id", "")) if known else record_name(record)
+
+    def _grouped(self, records: Sequence[Message]) -> list[tuple[bool, _Restored]]:
+        """Return each record restored, and True if it came in the same request as the one before it."""
+        names: dict[str, str] = {}
+        found: list[tuple[bool, _Restored]] = []
+        last: object = None
+        for record in records:
+            names.update((call.id, call.name) for call in record.calls)
+            restored = self._restored(record, names)
+            of = restored.envelope.get("of")
+            found.append((of is not None and of == last, restored))
+            last = of
+        return found
+
+    def _restored(self, record: Message, names: dict[str, str]) -> _Restored:
+        known = self.cache.get(id(record))
+        if known is not None:
+            return known
+        try:
+            envelope = _envelope(record)
+            restored = _Restored(record, _parts(record, envelope, names), envelope)
+        except RESTORE_FAULTS as error:
+            raise unreadable_form("PydanticAI", error) from None
+        if len(self.cache) >= _MOST:
+            self.cache.clear()
+        self.cache[id(record)] = restored
+        return restored
+
+
+def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
+    """Convert records to the messages they were made from; other records to messages with the same content."""
+    return Restorer().history(records)
+
+
+def record_name(record: Message) -> str:
+    """Return the name a record was given when it was made; empty for one that PydanticAI did not write."""
+    return str(_envelope(record).get("id", ""))
+
+
+_Parts: TypeAlias = "ModelResponse | list[ModelRequestPart]"
+
+
+def _parts(record: Message, envelope: JsonObject, names: dict[str, str]) -> _Parts:
+    form = _own_json(record, record.origin.form if record.origin else "")
+    if record.role != "assistant":
+        if not form:
+            return plain_request(record, names)
+        part = restored_request_part(record, cast("JsonObject", form["part"]))
+        return list(cast("ModelRequest", _validated({"kind": "request", "parts": [part]})).parts)
+    fields_around = cast("JsonObject", envelope.get("message", {}))
+    if not form:
+        bare = cast("ModelResponse", _validated({**fields_around, "kind": "response", "parts": []}))
+        return replace(bare, parts=plain_response(record))
+    residues = cast("list[JsonObject]", form["parts"])
+    parts = [restored_response_part(*pair) for pair in zip(record.parts, residues, strict=True)]
+    return cast("ModelResponse", _validated({**fields_around, "kind": "response", "parts": parts}))
+
+
+def _restored_request(envelope: JsonObject, parts: list[ModelRequestPart]) -> ModelRequest:
+    try:
+        fields_around = cast("JsonObject", envelope.get("message", {}))
+        system_prompts = envelope.get("carried", [])
+        request = cast(
+            "ModelRequest",
+            _validated({**fields_around, "kind": "request", "parts": system_prompts}),
+        )
+    except RESTORE_FAULTS as error:
+        raise unreadable_form("PydanticAI", error) from None
+    return replace(request, parts=[*request.parts, *parts])
+
+
+def _validated(fields: JsonObject) -> ModelMessage:
+    [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([fields]))
+    return message
+
+
+def _envelope(record: Message) -> JsonObject:
+    return _own_json(record, record.origin.envelope if record.origin else "")
+
+
+def _own_json(record: Message, text: str) -> JsonObject:
+    origin = record.origin
+    return thaw_object(text) if origin is not None and origin.provider == PROVIDER else {}

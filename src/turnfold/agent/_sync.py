@@ -1,0 +1,66 @@
+"""The agent for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from turnfold.agent.events import AgentReply, Event
+from turnfold.agent.loop import AsyncAgent, Workspace
+from turnfold.agent.tools import Tool
+from turnfold.findings import FindingRule
+from turnfold.memories import MemoryModule
+from turnfold.memory import Memory, RecallMode
+from turnfold.models import ChatModel
+from turnfold.runtime import drive
+
+__all__ = ("Agent",)
+
+
+class Agent:
+    """Answers with the help of tools."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        model: ChatModel,
+        *,
+        tools: Sequence[Tool | Callable[..., object]] = (),
+        system: str = "",
+        max_steps: int = 25,
+        parallel: int = 8,
+        tool_seconds: float = 120.0,
+        model_seconds: float = 300.0,
+        workspace: Workspace | None = None,
+        recall: RecallMode | str = RecallMode.AUTOMATIC,
+        findings: Sequence[FindingRule] = (),
+        memory_module: MemoryModule | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self._awaiting = AsyncAgent(
+            memory.awaiting,
+            model,
+            tools=tools,
+            system=system,
+            max_steps=max_steps,
+            parallel=parallel,
+            tool_seconds=tool_seconds,
+            model_seconds=model_seconds,
+            workspace=workspace,
+            recall=recall,
+            findings=findings,
+            memory_module=memory_module and memory_module.awaiting,
+            on_event=on_event,
+        )
+
+    @property
+    def awaiting(self) -> AsyncAgent:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
+        """Answer the user. With `client_id` a retry does not log the same message twice."""
+        return drive(self._awaiting.run(conversation, content, client_id=client_id))
+
+    def resume(self, conversation: str) -> AgentReply | None:
+        """Continue where a process stopped; None when the last message was an answer of the agent."""
+        return drive(self._awaiting.resume(conversation))

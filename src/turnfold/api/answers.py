@@ -1,0 +1,291 @@
+"""Response bodies of the service, and the functions that make them from values of the library.
+
+Values without a message in them are sent as they are: service and client use the same class.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from turnfold.api.bodies import BudgetBody, EntryForm, Form, MessageJson, message_json, message_list
+from turnfold.memory import Difference, Explanation, Manifest, SearchResult
+from turnfold.records import Checkpoint, Finding
+from turnfold.search import Recalled
+from turnfold.stores import Appended, ConversationInfo
+from turnfold.window import Anchor, Context, Receipt
+
+__all__ = (
+    "CallEvent",
+    "CallsPage",
+    "CheckpointAnswer",
+    "CheckpointsAnswer",
+    "ClearedAnswer",
+    "ContextForm",
+    "ConversationsPage",
+    "CountAnswer",
+    "DifferenceForm",
+    "DoneAnswer",
+    "EntriesPage",
+    "Events",
+    "ExplanationForm",
+    "FindingAnswer",
+    "FindingsAnswer",
+    "ForkedAnswer",
+    "FoundAnswer",
+    "PinAnswer",
+    "PinsAnswer",
+    "PlainText",
+    "Ready",
+    "RecalledAnswer",
+    "RecalledForm",
+    "StateAnswer",
+    "SystemAnswer",
+    "TextAnswer",
+    "context_form",
+    "difference_form",
+    "explanation_form",
+    "recalled_answer",
+)
+
+
+class _Answer(msgspec.Struct, kw_only=True):
+    """Base of response bodies: unknown fields are ignored, since a later release may add some."""
+
+
+class SystemAnswer(_Answer):
+    """Result of setting the system message."""
+
+    appended: Appended | None
+    """None if it was the system message already."""
+
+
+class CheckpointAnswer(_Answer):
+    """Result of a fold (compaction)."""
+
+    checkpoint: Checkpoint | None
+    """None if there was nothing to fold."""
+
+
+class CheckpointsAnswer(_Answer):
+    """All checkpoints, oldest first."""
+
+    checkpoints: list[Checkpoint]
+
+
+class ContextForm(_Answer):
+    """Everything one call sends, with its receipt (context report)."""
+
+    call: str
+    """Id of the call, for `explain`, `diff` and its usage; empty for a preview."""
+    messages: list[MessageJson]
+    costs: list[int]
+    positions: list[int]
+    ends: tuple[int, int, int, int]
+    head: int
+    budget: BudgetBody
+    counter: str
+    anchor: Anchor
+    receipt: Receipt
+
+
+class EntriesPage(_Answer):
+    """A page of the log."""
+
+    entries: list[EntryForm]
+    next: int | None
+    """`after` of the next page; null on the last."""
+
+
+class CallsPage(_Answer):
+    """A page of the recorded calls."""
+
+    calls: list[Manifest]
+    next: str | None
+
+
+class ConversationsPage(_Answer):
+    """A page of conversations."""
+
+    conversations: list[ConversationInfo]
+    next: str | None
+
+
+class ExplanationForm(_Answer):
+    """A recorded call with the messages it sent."""
+
+    manifest: Manifest
+    messages: list[MessageJson]
+    exact: bool
+    costs: tuple[int, ...] = ()
+    seqs: tuple[int, ...] = ()
+    ends: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+class DifferenceForm(_Answer):
+    """Difference between two calls."""
+
+    shared_messages: int
+    gone: list[MessageJson]
+    new: list[MessageJson]
+    sections: dict[str, int]
+    reasons: tuple[str, ...]
+
+
+class RecalledForm(_Answer):
+    """A recalled entry."""
+
+    seq: int
+    turn: int
+    message: MessageJson
+    created: int
+    score: float
+    excerpt: str
+
+
+class RecalledAnswer(_Answer):
+    """Recalled entries."""
+
+    recalled: list[RecalledForm]
+
+
+class PinAnswer(_Answer):
+    """Key of a pinned text."""
+
+    key: str
+
+
+class PinsAnswer(_Answer):
+    """Pinned texts by key, oldest first."""
+
+    pins: dict[str, str]
+
+
+class StateAnswer(_Answer):
+    """Values of the session state, by name."""
+
+    values: dict[str, object]
+
+
+class DoneAnswer(_Answer):
+    """Result of a change; false if there was nothing to change."""
+
+    done: bool
+
+
+class ClearedAnswer(_Answer):
+    """Last entry that later contexts leave out."""
+
+    upto: int
+
+
+class ForkedAnswer(_Answer):
+    """Id of the new conversation."""
+
+    conversation: str
+
+
+class FindingAnswer(_Answer):
+    """The remembered finding (tool result); null if it was not kept."""
+
+    finding: Finding | None
+
+
+class FindingsAnswer(_Answer):
+    """Remembered findings (tool results)."""
+
+    findings: list[Finding]
+
+
+class CountAnswer(_Answer):
+    """A number of items."""
+
+    count: int
+
+
+class FoundAnswer(_Answer):
+    """Search results, best first."""
+
+    found: list[SearchResult]
+
+
+class TextAnswer(_Answer):
+    """A text."""
+
+    text: str
+
+
+class Ready(_Answer):
+    """Readiness: true if requests should be sent here."""
+
+    ready: bool
+
+
+class CallEvent(_Answer):
+    """A call that was made, as sent in an event stream."""
+
+    conversation: str
+    manifest: Manifest
+
+
+class Events:
+    """Marks an operation that answers with a stream of `CallEvent`."""
+
+
+class PlainText:
+    """Marks an operation that answers with plain text."""
+
+
+def context_form(context: Context, *, call: str, form: Form) -> ContextForm:
+    """Return the response body of a context."""
+    return ContextForm(
+        call=call,
+        messages=message_list(context.messages, form),
+        costs=list(context.costs),
+        positions=list(context.positions),
+        ends=context.ends,
+        head=context.head,
+        budget=BudgetBody.of(context.budget),
+        counter=context.counter.name,
+        anchor=context.anchor,
+        receipt=context.receipt,
+    )
+
+
+def explanation_form(found: Explanation, form: Form) -> ExplanationForm:
+    """Return the response body of an explanation."""
+    return ExplanationForm(
+        manifest=found.manifest,
+        messages=message_list(found.messages, form),
+        exact=found.exact,
+        costs=found.costs,
+        seqs=found.seqs,
+        ends=found.ends,
+    )
+
+
+def difference_form(found: Difference, form: Form) -> DifferenceForm:
+    """Return the response body of a difference."""
+    return DifferenceForm(
+        shared_messages=found.shared_messages,
+        gone=message_list(found.gone, form),
+        new=message_list(found.new, form),
+        sections=found.sections,
+        reasons=found.reasons,
+    )
+
+
+def recalled_answer(found: list[Recalled], form: Form) -> RecalledAnswer:
+    """Return the response body of recalled entries."""
+    return RecalledAnswer(
+        recalled=[
+            RecalledForm(
+                seq=each.seq,
+                turn=each.turn,
+                message=message_json(each.message, form),
+                created=each.created,
+                score=each.score,
+                excerpt=each.excerpt,
+            )
+            for each in found
+        ]
+    )

@@ -1,0 +1,486 @@
+"""Request bodies and query parameters of the service, one struct each, and how messages are written in JSON.
+
+A message is written as chat APIs write it (`form=chat`), which any program can send on to a provider, or as it is
+stored (`form=record`), which loses nothing and is what the Python client uses. Requests may use either form. Unknown
+fields are refused, so a misspelt option is an error instead of an option silently left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Meta
+
+from turnfold.budget import Budget, Shares, WaterMarks
+from turnfold.memory import RecallMode
+from turnfold.records import (
+    RESULT,
+    Entry,
+    Message,
+    Usage,
+    as_message,
+    decode_message,
+    encode_message,
+)
+from turnfold.search import ENTRY, Within
+
+__all__ = (
+    "KEY_PATTERN",
+    "AddBody",
+    "AssistantBody",
+    "Body",
+    "BudgetBody",
+    "CheckpointBody",
+    "ClearFindingsBody",
+    "ContextBody",
+    "Count",
+    "DiffQuery",
+    "DropFindingsBody",
+    "EntryForm",
+    "EventsQuery",
+    "FileQuery",
+    "FindBody",
+    "FindingsTextBody",
+    "ForkBody",
+    "Form",
+    "FormQuery",
+    "HistoryQuery",
+    "Limit",
+    "MessageJson",
+    "NamePageQuery",
+    "NoQuery",
+    "NoteFindingBody",
+    "Nothing",
+    "NumberPageQuery",
+    "PinBody",
+    "PreviewBody",
+    "Provider",
+    "RecallBody",
+    "RuleForm",
+    "SearchBody",
+    "SnapshotQuery",
+    "StateBody",
+    "SystemBody",
+    "ToolBody",
+    "ToolRanBody",
+    "UsageBody",
+    "UserBody",
+    "ValueBody",
+    "WithinBody",
+    "entry_form",
+    "message_json",
+    "message_list",
+    "to_message",
+    "to_usage",
+)
+
+
+KEY_PATTERN: Final = "^[!-~]{1,4608}$"
+"""Pattern of an Idempotency-Key: room for a client id of 512 characters, each percent-encoded."""
+_MESSAGE: Final = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {
+            "type": "string",
+            "description": "system, user, assistant or tool; developer and function are taken too",
+        },
+        "content": {},
+        "parts": {"type": "array", "items": {"type": "object"}},
+    },
+    "additionalProperties": True,
+}
+MessageJson: TypeAlias = Annotated[
+    dict[str, object],
+    Meta(
+        title="Message",
+        description="As chat APIs write it (role, content, tool_calls ...), or as it is stored (v, role, parts).",
+        extra_json_schema=_MESSAGE,
+    ),
+]
+_Content: TypeAlias = str | list[dict[str, object]] | None
+Form: TypeAlias = Literal["chat", "record"]
+Provider: TypeAlias = Literal["anthropic", "gemini", "openai_chat", "openai_responses"]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
+_Key: TypeAlias = Annotated[str, Meta(max_length=512)]
+_Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+
+
+class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Base of request bodies and query parameters: unknown fields are refused."""
+
+
+class Nothing(Body):
+    """An empty body."""
+
+
+class SystemBody(Body):
+    """The system message."""
+
+    content: _Content
+
+
+class UserBody(Body):
+    """A user message."""
+
+    content: _Content
+    name: str | None = None
+
+
+class AssistantBody(Body):
+    """An assistant message."""
+
+    content: _Content = None
+    tool_calls: list[dict[str, object]] | None = None
+    name: str | None = None
+
+
+class ToolBody(Body):
+    """A tool result."""
+
+    content: _Content
+    tool_call_id: str
+    name: str | None = None
+
+
+class AddBody(Body):
+    """Messages to append, all of them or none."""
+
+    messages: Annotated[list[MessageJson], Meta(min_length=1)]
+    expect: Count | None = None
+    """Newest seq the writer has seen; the append is a conflict if the log has moved on."""
+    client_ids: list[_Key] | None = None
+    """One client id per message, instead of the Idempotency-Key with a number appended."""
+
+
+class BudgetBody(Body):
+    """Limits of one model call, in tokens, messages and bytes."""
+
+    context_window: Count = 0
+    reserve_ratio: float = 0.25
+    max_tokens: Count = 0
+    max_messages: Count = 0
+    max_bytes: Count = 0
+    shares: dict[Literal["system", "summary", "tail"], float] = {}
+    marks: dict[Literal["low", "snap", "folded"], float] = {}
+
+    def budget(self) -> Budget:
+        """Return the `Budget`; raises `InvalidBudget` if the numbers contradict each other."""
+        return Budget(
+            context_window=self.context_window,
+            reserve_ratio=self.reserve_ratio,
+            max_tokens=self.max_tokens,
+            max_messages=self.max_messages,
+            max_bytes=self.max_bytes,
+            shares=Shares(**self.shares),
+            marks=WaterMarks(**self.marks),
+        )
+
+    @classmethod
+    def of(cls, budget: Budget) -> BudgetBody:
+        """Return the body for a `Budget`."""
+        shares, marks = budget.shares, budget.marks
+        return cls(
+            context_window=budget.context_window,
+            reserve_ratio=budget.reserve_ratio,
+            max_tokens=budget.max_tokens,
+            max_messages=budget.max_messages,
+            max_bytes=budget.max_bytes,
+            shares={"system": shares.system, "summary": shares.summary, "tail": shares.tail},
+            marks={"low": marks.low, "snap": marks.snap, "folded": marks.folded},
+        )
+
+
+class ContextBody(Body):
+    """Options of a context."""
+
+    query: str | None = None
+    """Recall folded (compacted) entries that match this text."""
+    recall: RecallMode | None = None
+    """When to recall without a query; null for the setting of the service."""
+    budget: BudgetBody | None = None
+    tools: list[dict[str, object]] | None = None
+    notes: dict[str, str] | None = None
+    """Texts by name, shown in this call only."""
+    workspace: str = ""
+    to: Provider | None = None
+    """Provider whose request body `max_bytes` limits; the receipt (context report) lists what is changed for it."""
+    max_tokens: Count = 0
+    """Lower token limit than the budget's; 0 for the budget's own."""
+
+
+class PreviewBody(Body):
+    """Options of a context preview."""
+
+    query: str | None = None
+    budget: BudgetBody | None = None
+    tools: list[dict[str, object]] | None = None
+    to: Provider | None = None
+    """Provider whose request body `max_bytes` limits."""
+
+
+class CheckpointBody(Body):
+    """A manual fold (compaction)."""
+
+    summary: str | None = None
+    keep_turns: Count | None = None
+
+
+class WithinBody(Body):
+    """Filters of a search. All filters that are set must match; of the values of one filter, any."""
+
+    roles: list[str] = []
+    tools: list[str] = []
+    turns: tuple[int, int] | None = None
+    paths: list[str] = []
+    since: int | None = None
+    until: int | None = None
+    kinds: list[str] | None = msgspec.field(default_factory=lambda: [ENTRY])
+    """"" for entries, "checkpoint", or kinds of documents; null for everything indexed."""
+
+    def within(self) -> Within:
+        """Return the filters as the checked value the library takes."""
+        return Within(
+            roles=frozenset(self.roles),
+            tools=frozenset(self.tools),
+            turns=self.turns,
+            paths=frozenset(self.paths),
+            since=self.since,
+            until=self.until,
+            kinds=None if self.kinds is None else frozenset(self.kinds),
+        )
+
+    @classmethod
+    def of(cls, within: Within) -> WithinBody:
+        """Return the body for these filters."""
+        return cls(
+            roles=sorted(within.roles),
+            tools=sorted(within.tools),
+            turns=within.turns,
+            paths=sorted(within.paths),
+            since=within.since,
+            until=within.until,
+            kinds=None if within.kinds is None else sorted(within.kinds),
+        )
+
+
+class RecallBody(Body):
+    """A recall within one session."""
+
+    query: str
+    limit: Limit = 5
+    tokens: _Tokens | None = None
+    within: WithinBody = msgspec.field(default_factory=WithinBody)
+
+
+class SearchBody(Body):
+    """A search over all conversations, or in one."""
+
+    query: str
+    conversation: _Name | None = None
+    within: WithinBody = msgspec.field(default_factory=WithinBody)
+    limit: Limit = 20
+
+
+class FindBody(Body):
+    """Client ids of entries to look up."""
+
+    client_ids: Annotated[list[_Key], Meta(max_length=1000)]
+
+
+class PinBody(Body):
+    """A text to include in every call."""
+
+    content: str
+    key: _Key = ""
+
+
+class StateBody(Body):
+    """Values of the session state, by name."""
+
+    values: dict[str, object]
+
+
+class ValueBody(Body):
+    """One value of the session state."""
+
+    value: object
+
+
+class UsageBody(Body):
+    """Token usage: `{"input", "output", "cached"}`, or the provider's own usage object unchanged."""
+
+    usage: dict[str, object]
+
+
+class ForkBody(Body):
+    """The conversation to create, and the last entry it copies."""
+
+    conversation: _Name
+    at: Count | None = None
+
+
+class RuleForm(Body):
+    """Rule that decides how the results of one tool are remembered."""
+
+    tool: _Name
+    kind: str = RESULT
+    ttl: float = 0.0
+    invalidated_by: tuple[str, ...] = ()
+    min_relevance: float = 0.0
+    largest: Annotated[int, Meta(ge=1, le=1 << 31)] = 200_000
+
+
+class NoteFindingBody(Body):
+    """A tool call and its result, to be remembered."""
+
+    call: dict[str, object]
+    """The tool call, as chat APIs write it."""
+    result: str
+    score: float | None = None
+    seq: Count = 0
+    asked: Count | None = None
+    rules: list[RuleForm] = []
+    most: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+
+
+class ToolRanBody(Body):
+    """A tool that is running or has run."""
+
+    tool: _Name
+    rules: list[RuleForm] = []
+
+
+class DropFindingsBody(Body):
+    """Findings to forget: those of one call, or of a tool."""
+
+    tool: _Name
+    arguments: str | dict[str, object] | None = None
+
+
+class ClearFindingsBody(Body):
+    """Findings to forget: all, or all but tables of contents."""
+
+    query_only: bool = False
+
+
+class FindingsTextBody(Body):
+    """Token limit of the text, and the question it is ranked by."""
+
+    tokens: _Tokens
+    question: str = ""
+
+
+class NoQuery(Body):
+    """No query parameters."""
+
+
+class FormQuery(Body):
+    """How messages are written in the response."""
+
+    form: Form = "chat"
+
+
+class HistoryQuery(FormQuery):
+    """Page of the log."""
+
+    after: Count = 0
+    limit: Limit = 100
+
+
+class NumberPageQuery(Body):
+    """Page of a listing ordered by number."""
+
+    after: Count = 0
+    limit: Limit = 100
+
+
+class NamePageQuery(Body):
+    """Page of a listing ordered by name."""
+
+    after: _Key = ""
+    limit: Limit = 100
+
+
+class DiffQuery(Body):
+    """Ids of the two calls to compare."""
+
+    before: _Name
+    after: _Name
+    form: Form = "chat"
+
+
+class SnapshotQuery(Body):
+    """Which snapshot of a turn."""
+
+    earlier: bool = False
+    """Return the newest snapshot before this turn instead of the turn's own."""
+
+
+class FileQuery(Body):
+    """Path of a file in a snapshot."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class EventsQuery(Body):
+    """Where to resume an event stream."""
+
+    after: _Key = ""
+    """Same as the header Last-Event-ID, for clients that cannot set it."""
+
+
+class EntryForm(msgspec.Struct, kw_only=True):
+    """A stored message."""
+
+    seq: int
+    message: MessageJson
+    client_id: str
+    created: int
+    """Microseconds since 1970."""
+    turn: int
+    tokens: int
+    running: int
+
+
+def message_json(message: Message, form: Form) -> MessageJson:
+    """Return a message in the given form."""
+    if form == "record":
+        return cast("dict[str, object]", msgspec.Raw(encode_message(message)))
+    return message.model_dump()
+
+
+def message_list(messages: Iterable[Message], form: Form) -> list[MessageJson]:
+    """Return messages in the given form."""
+    return [message_json(message, form) for message in messages]
+
+
+def to_message(body: Mapping[str, object]) -> Message:
+    """Read a message written in either form."""
+    if "parts" in body and "v" in body:
+        return decode_message(msgspec.json.encode(body))
+    return as_message(body)
+
+
+def to_usage(reported: Mapping[str, object]) -> Usage:
+    """Read token usage, in our fields or the provider's own."""
+    if "input" in reported:
+        return msgspec.convert(reported, Usage)
+    return Usage.of(reported)
+
+
+def entry_form(entry: Entry, form: Form) -> EntryForm:
+    """Return an entry with its message in the given form."""
+    return EntryForm(
+        seq=entry.seq,
+        message=message_json(entry.message, form),
+        client_id=entry.client_id,
+        created=entry.created,
+        turn=entry.turn,
+        tokens=entry.tokens,
+        running=entry.running,
+    )

@@ -1,0 +1,600 @@
+"""Every operation of the service, declared once: method, path, right, request body, query parameters and answer.
+
+The service binds a function to each operation, the client sends it, and the OpenAPI document and the tests that try
+every route with wrong credentials are made from it. An operation therefore cannot be served without being guarded,
+described and tested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+from turnfold.api import answers, bodies, short_memory, snapshots
+from turnfold.memories import MemoryWriteResult
+from turnfold.memory import Manifest, SessionStatus
+from turnfold.records import Checkpoint
+from turnfold.snapshots import RecalledContext, TakenSnapshot
+from turnfold.stores import Appended, Erasure, Health
+
+__all__ = ("OPERATIONS", "AnyOperation", "Operation", "Right", "declare")
+
+_Body = TypeVar("_Body")
+_Query = TypeVar("_Query")
+_Answer = TypeVar("_Answer")
+
+
+class Right(StrEnum):
+    """What a token allows; no right includes another."""
+
+    READ = "read"
+    """Read the conversations of the token's tenant."""
+    WRITE = "write"
+    """Add to them, change them, delete them, and build contexts: a context stores its call."""
+    ADMIN = "admin"
+    """Read the metrics and the full health report of the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[_Body, _Query, _Answer]):
+    """One operation of the service."""
+
+    name: str
+    method: str
+    path: str
+    description: str
+    right: Right | None
+    """Right the token needs; None for operations open to everybody."""
+    body: type[_Body]
+    query: type[_Query]
+    answer: type[_Answer]
+    grows: bool
+    """True if it adds to the stored data of the tenant, so that a full quota refuses it."""
+    keyed: bool
+    """True if the response is stored under the Idempotency-Key; appends find their first result in the log instead."""
+
+    @property
+    def family(self) -> str:
+        """First segment of the path after the version."""
+        return self.path.removeprefix("/v1").split("/")[1]
+
+
+AnyOperation: TypeAlias = Operation[Any, Any, Any]
+
+
+def declare(
+    name: str,
+    target: str,
+    description: str,
+    *,
+    right: Right | None,
+    answer: type[_Answer],
+    body: type[_Body] = bodies.Nothing,
+    query: type[_Query] = bodies.NoQuery,
+    grows: bool = False,
+    keyed: bool = False,
+) -> Operation[_Body, _Query, _Answer]:
+    """Declare an operation; `target` is the method and the path."""
+    method, path = target.split(" ")
+    return Operation(
+        name=name,
+        method=method,
+        path=path,
+        description=description,
+        right=right,
+        body=body,
+        query=query,
+        answer=answer,
+        grows=grows,
+        keyed=keyed,
+    )
+
+
+_READ: Final = Right.READ
+_WRITE: Final = Right.WRITE
+_SESSION: Final = "/v1/sessions/{session}"
+_FINDINGS: Final = f"{_SESSION}/findings"
+_SNAPSHOTS: Final = f"{_SESSION}/snapshots"
+_SHORT: Final = "/v1/short-memories/{conversation_id}"
+
+# Messages of a session, and the context of its next call.
+SET_SYSTEM = declare(
+    "system",
+    f"PUT {_SESSION}/system",
+    "Set the system message; `appended` is null if it was already this one.",
+    right=_WRITE,
+    body=bodies.SystemBody,
+    answer=answers.SystemAnswer,
+    grows=True,
+)
+ADD_USER = declare(
+    "say_user",
+    f"POST {_SESSION}/user",
+    "Append a user message; starts a turn.",
+    right=_WRITE,
+    body=bodies.UserBody,
+    answer=Appended,
+    grows=True,
+)
+ADD_ASSISTANT = declare(
+    "say_assistant",
+    f"POST {_SESSION}/assistant",
+    "Append an assistant message with the tool calls it makes.",
+    right=_WRITE,
+    body=bodies.AssistantBody,
+    answer=Appended,
+    grows=True,
+)
+ADD_TOOL = declare(
+    "say_tool",
+    f"POST {_SESSION}/tool",
+    "Append the result of the tool call `tool_call_id`.",
+    right=_WRITE,
+    body=bodies.ToolBody,
+    answer=Appended,
+    grows=True,
+)
+ADD = declare(
+    "add",
+    f"POST {_SESSION}/messages",
+    "Append messages, all of them or none. With an Idempotency-Key, each gets the key with its number appended.",
+    right=_WRITE,
+    body=bodies.AddBody,
+    answer=Appended,
+    grows=True,
+)
+CONTEXT = declare(
+    "context",
+    f"POST {_SESSION}/context",
+    "Build the context of the next model call and store its manifest. A repeated request makes another call.",
+    right=_WRITE,
+    body=bodies.ContextBody,
+    query=bodies.FormQuery,
+    answer=answers.ContextForm,
+)
+CHECKPOINT = declare(
+    "checkpoint",
+    f"POST {_SESSION}/checkpoints",
+    "Fold (compact) everything before the newest turns now, into `summary` or one the summarizer writes.",
+    right=_WRITE,
+    body=bodies.CheckpointBody,
+    answer=answers.CheckpointAnswer,
+    keyed=True,
+)
+
+# Pins, state, usage, and the life of a session.
+PIN = declare(
+    "pin",
+    f"POST {_SESSION}/pins",
+    "Show a text verbatim in every call from the next user turn on.",
+    right=_WRITE,
+    body=bodies.PinBody,
+    answer=answers.PinAnswer,
+)
+UNPIN = declare(
+    "unpin",
+    f"DELETE {_SESSION}/pins/{{key}}",
+    "Remove a pin from the next user turn on; `done` is false if it was not pinned.",
+    right=_WRITE,
+    answer=answers.DoneAnswer,
+    keyed=True,
+)
+UPDATE_STATE = declare(
+    "update_state",
+    f"PATCH {_SESSION}/state",
+    "Set several values of the state and keep the others. Returns the new state.",
+    right=_WRITE,
+    body=bodies.StateBody,
+    answer=answers.StateAnswer,
+)
+SET_STATE = declare(
+    "set_state",
+    f"PUT {_SESSION}/state/{{name}}",
+    "Set one value of the state. Returns the new state.",
+    right=_WRITE,
+    body=bodies.ValueBody,
+    answer=answers.StateAnswer,
+)
+REMOVE_STATE = declare(
+    "remove_state",
+    f"DELETE {_SESSION}/state/{{name}}",
+    "Remove a value of the state; `done` is false if there was none.",
+    right=_WRITE,
+    answer=answers.DoneAnswer,
+    keyed=True,
+)
+RECORD_USAGE = declare(
+    "record_usage",
+    f"PUT {_SESSION}/calls/{{call}}/usage",
+    "Record the token usage a provider reported for a call.",
+    right=_WRITE,
+    body=bodies.UsageBody,
+    answer=Manifest,
+)
+CLEAR = declare(
+    "clear",
+    f"POST {_SESSION}/clear",
+    "Start over: later contexts leave out everything so far, except the system message and pins. The log is kept.",
+    right=_WRITE,
+    answer=answers.ClearedAnswer,
+    keyed=True,
+)
+FORK = declare(
+    "fork",
+    f"POST {_SESSION}/fork",
+    "Create a new conversation with all entries up to `at` (default: all); this one is unchanged.",
+    right=_WRITE,
+    body=bodies.ForkBody,
+    answer=answers.ForkedAnswer,
+    grows=True,
+    keyed=True,
+)
+DELETE = declare(
+    "delete",
+    f"DELETE {_SESSION}",
+    "Delete the conversation and everything derived from it, permanently; a repeated request returns `already`.",
+    right=_WRITE,
+    answer=Erasure,
+)
+
+# Reading a session.
+STATUS = declare(
+    "status",
+    f"GET {_SESSION}",
+    "Read the status of the session; all zeros for one that has never been used.",
+    right=_READ,
+    answer=SessionStatus,
+)
+HISTORY = declare(
+    "history",
+    f"GET {_SESSION}/messages",
+    "Read a page of the log: entries with seq > `after`, oldest first, folded or not.",
+    right=_READ,
+    query=bodies.HistoryQuery,
+    answer=answers.EntriesPage,
+)
+TURN = declare(
+    "turn",
+    f"GET {_SESSION}/turns/{{number}}",
+    "Read the entries of one turn, folded or not; turn 0 holds those before the first user message.",
+    right=_READ,
+    query=bodies.FormQuery,
+    answer=answers.EntriesPage,
+)
+FIND = declare(
+    "find",
+    f"POST {_SESSION}/find",
+    "Look up entries by client id, oldest first; unknown ids are left out.",
+    right=_READ,
+    body=bodies.FindBody,
+    query=bodies.FormQuery,
+    answer=answers.EntriesPage,
+)
+PREVIEW = declare(
+    "preview",
+    f"POST {_SESSION}/preview",
+    "Build the context `context` would return now, without storing anything or folding.",
+    right=_READ,
+    body=bodies.PreviewBody,
+    query=bodies.FormQuery,
+    answer=answers.ContextForm,
+)
+RECALL = declare(
+    "recall",
+    f"POST {_SESSION}/recall",
+    "Find matching entries, best first, folded or not; with `tokens`, as many passages as fit that limit.",
+    right=_READ,
+    body=bodies.RecallBody,
+    query=bodies.FormQuery,
+    answer=answers.RecalledAnswer,
+)
+CHECKPOINTS = declare(
+    "checkpoints",
+    f"GET {_SESSION}/checkpoints",
+    "List all checkpoints, oldest first; the last one is live.",
+    right=_READ,
+    answer=answers.CheckpointsAnswer,
+)
+PINS = declare(
+    "pins",
+    f"GET {_SESSION}/pins",
+    "List pinned texts by key, oldest first.",
+    right=_READ,
+    answer=answers.PinsAnswer,
+)
+STATE = declare(
+    "state",
+    f"GET {_SESSION}/state",
+    "Read all values of the session state.",
+    right=_READ,
+    answer=answers.StateAnswer,
+)
+CALLS = declare(
+    "calls",
+    f"GET {_SESSION}/calls",
+    "Read a page of the recorded calls, in log order.",
+    right=_READ,
+    query=bodies.NamePageQuery,
+    answer=answers.CallsPage,
+)
+EXPLAIN = declare(
+    "explain",
+    f"GET {_SESSION}/calls/{{call}}",
+    "Read the messages a call sent, with the reasons for its selection.",
+    right=_READ,
+    query=bodies.FormQuery,
+    answer=answers.ExplanationForm,
+)
+DIFF = declare(
+    "diff",
+    f"GET {_SESSION}/diff",
+    "Compare two calls.",
+    right=_READ,
+    query=bodies.DiffQuery,
+    answer=answers.DifferenceForm,
+)
+
+# Findings (remembered tool results).
+FINDINGS = declare(
+    "findings",
+    f"GET {_FINDINGS}",
+    "List the valid findings: tables of contents first, then by relevance, then newest first.",
+    right=_READ,
+    answer=answers.FindingsAnswer,
+)
+NOTE_FINDING = declare(
+    "note_finding",
+    f"POST {_FINDINGS}",
+    "Remember the result of a tool call; null if its rule rejects it.",
+    right=_WRITE,
+    body=bodies.NoteFindingBody,
+    answer=answers.FindingAnswer,
+    grows=True,
+)
+TOOL_RAN = declare(
+    "tool_ran",
+    f"POST {_FINDINGS}/ran",
+    "Report that a tool is running or has run, which invalidates the findings that depend on it.",
+    right=_WRITE,
+    body=bodies.ToolRanBody,
+    answer=answers.DoneAnswer,
+)
+DROP_FINDINGS = declare(
+    "drop_findings",
+    f"POST {_FINDINGS}/drop",
+    "Forget the result of a call, or all results of a tool if no arguments are given.",
+    right=_WRITE,
+    body=bodies.DropFindingsBody,
+    answer=answers.CountAnswer,
+    keyed=True,
+)
+CLEAR_FINDINGS = declare(
+    "clear_findings",
+    f"POST {_FINDINGS}/clear",
+    "Forget all findings; with `query_only`, all but tables of contents.",
+    right=_WRITE,
+    body=bodies.ClearFindingsBody,
+    answer=answers.CountAnswer,
+    keyed=True,
+)
+FINDINGS_TEXT = declare(
+    "findings_text",
+    f"POST {_FINDINGS}/text",
+    "Render the valid findings as a model is shown them, in at most `tokens`.",
+    right=_READ,
+    body=bodies.FindingsTextBody,
+    answer=answers.TextAnswer,
+)
+
+# Workspace snapshots.
+TAKE_SNAPSHOT = declare(
+    "take_snapshot",
+    f"POST {_SNAPSHOTS}",
+    "Store a snapshot; durable when the response is sent. Without a turn it gets the one after the newest.",
+    right=_WRITE,
+    body=snapshots.SnapshotForm,
+    answer=TakenSnapshot,
+    grows=True,
+    keyed=True,
+)
+SNAPSHOTS = declare(
+    "snapshots",
+    f"GET {_SNAPSHOTS}",
+    "List snapshots without their content, oldest first.",
+    right=_READ,
+    query=bodies.NumberPageQuery,
+    answer=snapshots.HeadsPage,
+)
+SNAPSHOT = declare(
+    "snapshot",
+    f"GET {_SNAPSHOTS}/{{turn}}",
+    "Read the whole snapshot of a turn; null if none was taken.",
+    right=_READ,
+    query=bodies.SnapshotQuery,
+    answer=snapshots.SnapshotAnswer,
+)
+SNAPSHOT_FILES = declare(
+    "snapshot_files",
+    f"GET {_SNAPSHOTS}/{{turn}}/files",
+    "List the files of a snapshot with their sizes, without reading them.",
+    right=_READ,
+    answer=snapshots.FilesAnswer,
+)
+SNAPSHOT_FILE = declare(
+    "snapshot_file",
+    f"GET {_SNAPSHOTS}/{{turn}}/file",
+    "Read one file as it was at a turn.",
+    right=_READ,
+    query=bodies.FileQuery,
+    answer=snapshots.FileAnswer,
+)
+DIFF_SNAPSHOTS = declare(
+    "diff_snapshots",
+    f"POST {_SNAPSHOTS}/diff",
+    "Compare the workspaces of two turns, or one file of them if `path` names it.",
+    right=_READ,
+    body=snapshots.SnapshotDiffBody,
+    answer=snapshots.DiffForm,
+)
+SEARCH_SNAPSHOTS = declare(
+    "search_snapshots",
+    f"POST {_SNAPSHOTS}/search",
+    "Find the turns whose snapshot introduced the words, best first.",
+    right=_READ,
+    body=snapshots.SnapshotSearchBody,
+    answer=snapshots.HitsAnswer,
+)
+RECALL_SNAPSHOTS = declare(
+    "recall_snapshots",
+    f"POST {_SNAPSHOTS}/recall",
+    "Recall snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`.",
+    right=_READ,
+    body=snapshots.SnapshotRecallBody,
+    answer=RecalledContext,
+)
+
+# All conversations of a tenant.
+CONVERSATIONS = declare(
+    "conversations",
+    "GET /v1/sessions",
+    "List the conversations of the tenant, ordered by id.",
+    right=_READ,
+    query=bodies.NamePageQuery,
+    answer=answers.ConversationsPage,
+)
+SEARCH = declare(
+    "search",
+    "POST /v1/search",
+    "Search all conversations, or one, with the filters of `within`.",
+    right=_READ,
+    body=bodies.SearchBody,
+    answer=answers.FoundAnswer,
+)
+HEALTH = declare(
+    "health",
+    "GET /v1/health",
+    "Check the store; details and warnings need the right `admin`.",
+    right=_READ,
+    answer=Health,
+)
+
+# Short-term memory (`ShortMemory`).
+CREATE_SHORT_MEMORY = declare(
+    "create_short_memory",
+    f"POST {_SHORT}",
+    "Create a conversation. An existing one is continued, unless `restart` is set.",
+    right=_WRITE,
+    body=short_memory.CreateBody,
+    answer=short_memory.SessionForm,
+    grows=True,
+    keyed=True,
+)
+QUERY_MEMORY_CONTEXT = declare(
+    "query_memory_context",
+    f"POST {_SHORT}/context",
+    "Read the context for the next model call; `query` is kept until the turn that answers it is written.",
+    right=_WRITE,
+    body=short_memory.QueryBody,
+    answer=short_memory.MemoryContextForm,
+)
+WRITE_TURN = declare(
+    "write_turn",
+    f"POST {_SHORT}/turns",
+    "Write a question and its answer as one turn; durable when the response is sent.",
+    right=_WRITE,
+    body=short_memory.TurnBody,
+    answer=MemoryWriteResult,
+    grows=True,
+)
+CHECKPOINT_SHORT_MEMORY = declare(
+    "checkpoint_short_memory",
+    f"POST {_SHORT}/checkpoints",
+    "Replace all but the newest turns with a summary; without one, the summarizer writes it.",
+    right=_WRITE,
+    body=short_memory.ShortCheckpointBody,
+    answer=Checkpoint,
+    keyed=True,
+)
+GET_SHORT_MEMORY = declare(
+    "get_short_memory",
+    f"GET {_SHORT}",
+    "Read the session; an empty one if the conversation has never been used.",
+    right=_READ,
+    answer=short_memory.SessionForm,
+)
+SET_SHORT_MEMORY = declare(
+    "set_short_memory",
+    f"PUT {_SHORT}",
+    "Store the changed fields of a session. Returns the new session.",
+    right=_WRITE,
+    body=short_memory.SetBody,
+    answer=short_memory.SessionForm,
+    grows=True,
+)
+RESET_SHORT_MEMORY = declare(
+    "reset_short_memory",
+    f"POST {_SHORT}/reset",
+    "Start over: later contexts leave out everything so far. The log is kept.",
+    right=_WRITE,
+    answer=short_memory.SessionForm,
+    keyed=True,
+)
+CHECKPOINT_HISTORY = declare(
+    "checkpoint_history",
+    f"GET {_SHORT}/checkpoints",
+    "List all checkpoints, oldest first, including those before a restart.",
+    right=_READ,
+    answer=answers.CheckpointsAnswer,
+)
+DELETE_SHORT_MEMORY = declare(
+    "delete_short_memory",
+    f"DELETE {_SHORT}",
+    "Delete the conversation and everything derived from it, permanently.",
+    right=_WRITE,
+    answer=Erasure,
+)
+
+# Event streams, health probes and metrics.
+WATCH_SESSION = declare(
+    "watch_session",
+    f"GET {_SESSION}/events",
+    "Stream the calls of a session as they are made; `Last-Event-ID` resumes after that call.",
+    right=_READ,
+    query=bodies.EventsQuery,
+    answer=answers.Events,
+)
+WATCH_TENANT = declare(
+    "watch_tenant",
+    "GET /v1/events",
+    "Stream the calls of all sessions of the tenant; `Last-Event-ID` resumes, and may repeat some events.",
+    right=_READ,
+    query=bodies.EventsQuery,
+    answer=answers.Events,
+)
+HEALTHZ = declare(
+    "healthz",
+    "GET /healthz",
+    "Liveness probe: the process is alive if it responds.",
+    right=None,
+    answer=answers.Ready,
+)
+READYZ = declare(
+    "readyz",
+    "GET /readyz",
+    "Readiness probe: 503 while the store is unavailable or the service is shutting down.",
+    right=None,
+    answer=answers.Ready,
+)
+METRICS = declare(
+    "metrics",
+    "GET /metrics",
+    "Read the metrics of the service and its memories for Prometheus. They contain no content and no names.",
+    right=Right.ADMIN,
+    answer=answers.PlainText,
+)
+
+OPERATIONS: Final[tuple[AnyOperation, ...]] = tuple(
+    cast("AnyOperation", each) for each in tuple(globals().values()) if isinstance(each, Operation)
+)
+"""All operations, in the order above."""

@@ -1,0 +1,192 @@
+"""Errors over HTTP: problem details (RFC 9457) made from errors, and the same errors rebuilt from them.
+
+The `type` of a problem never changes, so programs in any language can tell a conflict from a budget that is too small
+without parsing a sentence; the numbers of the error travel as fields of their own. A client raises the error that an
+embedded memory would have raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, cast
+
+import msgspec
+
+from turnfold.errors import (
+    AccessDenied,
+    BudgetTooSmall,
+    Conflict,
+    ContextOverflow,
+    ConversationDeleted,
+    IdReused,
+    InvalidBudget,
+    InvalidExport,
+    InvalidOption,
+    InvalidRecord,
+    LimitExceeded,
+    MissingExtra,
+    ModelFailed,
+    ModelUnavailable,
+    NotFound,
+    RequestRefused,
+    StepsExhausted,
+    StoreError,
+    StoreUnavailable,
+    SummaryFailed,
+    TurnfoldError,
+    UnknownModel,
+    UnsafeStore,
+    WrongProcess,
+)
+
+__all__ = (
+    "CONTENT_TYPE",
+    "KINDS",
+    "Problem",
+    "ProblemKind",
+    "caller_summary",
+    "error_from",
+    "kind_of",
+    "problem_of",
+)
+
+
+CONTENT_TYPE: Final = "application/problem+json"
+_PREFIX: Final = "urn:turnfold:problem:"
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Response body of a request that failed."""
+
+    type: str
+    """Identifies the kind of problem; never changes."""
+    title: str
+    status: int
+    detail: str
+    """What happened, with the numbers and what to do."""
+    request_id: str = ""
+    fields: dict[str, object] = {}
+    """Numbers of `detail`, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """One kind of problem: its name, error class, HTTP status and title."""
+
+    name: str
+    error: type[TurnfoldError]
+    status: int
+    title: str
+
+    @property
+    def type(self) -> str:
+        """Stable URN of this kind."""
+        return f"{_PREFIX}{self.name}"
+
+
+KINDS: Final = (
+    ProblemKind("invalid-record", InvalidRecord, 422, "Invalid message"),
+    ProblemKind("invalid-budget", InvalidBudget, 422, "Budget settings contradict each other"),
+    ProblemKind(
+        "budget-too-small", BudgetTooSmall, 422, "The mandatory parts do not fit the budget"
+    ),
+    ProblemKind("invalid-option", InvalidOption, 422, "An option is out of range"),
+    ProblemKind("invalid-export", InvalidExport, 422, "The file cannot be imported"),
+    ProblemKind("not-found", NotFound, 404, "Not found"),
+    ProblemKind("unknown-model", UnknownModel, 422, "Unknown model"),
+    ProblemKind("summary-failed", SummaryFailed, 502, "The summarizer returned nothing usable"),
+    ProblemKind("model-failed", ModelFailed, 502, "The model returned no answer"),
+    ProblemKind(
+        "context-overflow", ContextOverflow, 502, "The provider rejected the prompt as too long"
+    ),
+    ProblemKind("model-unavailable", ModelUnavailable, 503, "The model is busy or unreachable"),
+    ProblemKind("steps-exhausted", StepsExhausted, 502, "The agent reached its step limit"),
+    ProblemKind("request-refused", RequestRefused, 400, "Bad request"),
+    ProblemKind("access-denied", AccessDenied, 401, "Missing or invalid token, or a missing right"),
+    ProblemKind("limit-exceeded", LimitExceeded, 429, "Limit exceeded"),
+    ProblemKind("store-error", StoreError, 500, "The store failed"),
+    ProblemKind("conflict", Conflict, 409, "Conflict with a concurrent change"),
+    ProblemKind("id-reused", IdReused, 422, "The idempotency key was used for another request"),
+    ProblemKind("conversation-deleted", ConversationDeleted, 410, "The conversation was deleted"),
+    ProblemKind("unsafe-store", UnsafeStore, 500, "The store has an unsafe setting"),
+    ProblemKind("wrong-process", WrongProcess, 500, "The store was opened by another process"),
+    ProblemKind("store-unavailable", StoreUnavailable, 503, "The store cannot be reached"),
+    ProblemKind("missing-extra", MissingExtra, 501, "An optional package is not installed"),
+    ProblemKind("internal", TurnfoldError, 500, "The service failed"),
+)
+_BY_ERROR: Final = {kind.error: kind for kind in KINDS}
+_BY_TYPE: Final = {kind.type: kind for kind in KINDS}
+_OPERATORS_ONLY: Final = {
+    "store-error": "the store failed; no partial change was made",
+    "store-unavailable": "the store cannot be reached; try again",
+    "unsafe-store": "the store has an unsafe setting; the operator must fix it",
+    "wrong-process": "the store was opened by another process; the operator must fix it",
+    "internal": "internal error; see the service log for this request id",
+}
+"""Public texts of kinds whose messages may name hosts, users and files; the real message goes to the log only."""
+
+
+def kind_of(error: BaseException) -> ProblemKind:
+    """Return the kind of an error, by its class or the nearest base class."""
+    for each in type(error).__mro__:
+        if each in _BY_ERROR:
+            return _BY_ERROR[each]
+    return _BY_ERROR[TurnfoldError]
+
+
+@contextmanager
+def caller_summary(summary: str | None) -> Generator[None]:
+    """Report an unusable summary as a client error (422) if the caller supplied it; otherwise it stays a 502."""
+    try:
+        yield
+    except SummaryFailed as error:
+        if summary is not None:
+            vars(error)["status"] = 422
+        raise
+
+
+def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
+    """Return the problem details of an error."""
+    kind = kind_of(error)
+    hidden = _OPERATORS_ONLY.get(kind.name)
+    fields = {} if hidden else {k: v for k, v in vars(error).items() if not k.startswith("_")}
+    status = cast("int", fields.pop("status", kind.status))
+    return Problem(
+        type=kind.type,
+        title=kind.title,
+        status=status,
+        detail=hidden or str(error),
+        request_id=request_id,
+        fields=fields,
+    )
+
+
+def error_from(status: int, body: bytes) -> TurnfoldError:
+    """Rebuild the error from a failed response; a foreign response becomes `RequestRefused` or `StoreUnavailable`."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return _foreign_error(status)
+    kind = _BY_TYPE.get(problem.type)
+    if kind is None:
+        return RequestRefused(f"{problem.title}: {problem.detail}", status=status)
+    own_status = {"status": status} if issubclass(kind.error, RequestRefused) else {}
+    return _rebuild(kind.error, problem.detail, {**problem.fields, **own_status})
+
+
+def _foreign_error(status: int) -> TurnfoldError:
+    if status in (502, 503, 504):
+        return StoreUnavailable(f"the service cannot be reached: HTTP {status}")
+    return RequestRefused(
+        f"HTTP {status} from a server that is not a turnfold service", status=status
+    )
+
+
+def _rebuild(kind: type[TurnfoldError], detail: str, fields: Mapping[str, object]) -> TurnfoldError:
+    """Make an error with a finished message, bypassing constructors that would format it from numbers."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, detail)
+    vars(error).update(fields)
+    return error

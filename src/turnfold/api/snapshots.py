@@ -1,0 +1,219 @@
+"""Request and response bodies of workspace snapshots.
+
+Text is sent as text and other bytes as base64, so that nothing is changed by JSON.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from turnfold.api.bodies import Body, Count, Limit
+from turnfold.errors import InvalidRecord
+from turnfold.records import Snapshot
+from turnfold.snapshots import ItemChange, SnapshotDiff, SnapshotHead, SnapshotHit
+
+__all__ = (
+    "DiffForm",
+    "FileAnswer",
+    "FilesAnswer",
+    "HeadsPage",
+    "HitsAnswer",
+    "SnapshotAnswer",
+    "SnapshotDiffBody",
+    "SnapshotForm",
+    "SnapshotRecallBody",
+    "SnapshotSearchBody",
+    "content_form",
+    "content_value",
+    "diff_form",
+    "diff_value",
+    "snapshot_form",
+    "snapshot_value",
+)
+
+
+_Tokens = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+
+
+class BinaryContent(Body):
+    """Binary content."""
+
+    base64: str
+
+
+_Content: TypeAlias = str | BinaryContent
+
+
+class SnapshotForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Snapshot of the workspace at a turn."""
+
+    turn: Count = 0
+    """0 for the turn after the newest snapshot."""
+    context: str = ""
+    files: dict[str, _Content] = {}
+    state: dict[str, object] = {}
+    summary: str = ""
+    insights: list[str] = []
+    links: list[str] = []
+    created: Count = 0
+
+
+class SnapshotAnswer(msgspec.Struct, kw_only=True):
+    """A snapshot; null if none was taken."""
+
+    snapshot: SnapshotForm | None
+
+
+class HeadsPage(msgspec.Struct, kw_only=True):
+    """A page of snapshot heads (metadata without content)."""
+
+    heads: list[SnapshotHead]
+    newest: int
+    """Newest turn that has a snapshot; 0 if there is none."""
+    next: int | None
+
+
+class FilesAnswer(msgspec.Struct, kw_only=True):
+    """Size of each file in bytes, by path."""
+
+    files: dict[str, int]
+
+
+class FileAnswer(msgspec.Struct, kw_only=True):
+    """Content of one file."""
+
+    content: _Content
+
+
+class SnapshotDiffBody(Body):
+    """The two turns to compare."""
+
+    before: Count
+    after: Count
+    path: str = ""
+    tokens: _Tokens = 2000
+
+
+class Sides(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A value before and after; a missing side is left out."""
+
+    before: object = msgspec.UNSET
+    after: object = msgspec.UNSET
+
+
+class DiffForm(msgspec.Struct, kw_only=True):
+    """Difference between the workspaces of two turns."""
+
+    before: int
+    after: int
+    context: ItemChange | None
+    files: tuple[ItemChange, ...]
+    state: dict[str, Sides]
+    text: str
+    cut: bool
+
+
+class SnapshotSearchBody(Body):
+    """Words to find snapshots by."""
+
+    keyword: str
+    limit: Limit = 10
+
+
+class HitsAnswer(msgspec.Struct, kw_only=True):
+    """Snapshots found, best first."""
+
+    hits: list[SnapshotHit]
+
+
+class SnapshotRecallBody(Body):
+    """What to recall: turn_numbers, keywords, context_ids, path, lines."""
+
+    request: dict[str, object]
+    tokens: _Tokens = 4000
+
+
+def content_form(content: str | bytes) -> _Content:
+    """Return file content in its JSON form."""
+    return (
+        content if isinstance(content, str) else BinaryContent(base64=b64encode(content).decode())
+    )
+
+
+def content_value(form: _Content) -> str | bytes:
+    """Read file content from its JSON form."""
+    if isinstance(form, str):
+        return form
+    try:
+        return b64decode(form.base64, validate=True)
+    except (NotBase64, ValueError):
+        raise InvalidRecord("invalid base64", path="files") from None
+
+
+def snapshot_form(snapshot: Snapshot) -> SnapshotForm:
+    """Return a snapshot in its JSON form."""
+    return SnapshotForm(
+        turn=snapshot.turn,
+        context=snapshot.context,
+        files={path: content_form(content) for path, content in snapshot.files.items()},
+        state=dict(snapshot.state),
+        summary=snapshot.summary,
+        insights=list(snapshot.insights),
+        links=list(snapshot.links),
+        created=snapshot.created,
+    )
+
+
+def snapshot_value(form: SnapshotForm) -> Snapshot:
+    """Read a snapshot from its JSON form."""
+    return Snapshot(
+        turn=form.turn,
+        context=form.context,
+        files={path: content_value(content) for path, content in form.files.items()},
+        state=form.state,
+        summary=form.summary,
+        insights=tuple(form.insights),
+        links=tuple(form.links),
+        created=form.created,
+    )
+
+
+def diff_form(found: SnapshotDiff) -> DiffForm:
+    """Return a difference in its JSON form."""
+    return DiffForm(
+        before=found.before,
+        after=found.after,
+        context=found.context,
+        files=found.files,
+        state={
+            name: Sides(before=_or_unset(a), after=_or_unset(b))
+            for name, (a, b) in found.state.items()
+        },
+        text=found.text,
+        cut=found.cut,
+    )
+
+
+def diff_value(form: DiffForm) -> SnapshotDiff:
+    """Read a difference from its JSON form."""
+    state: Mapping[str, tuple[object, object]] = {
+        name: (_or_missing(each.before), _or_missing(each.after))
+        for name, each in form.state.items()
+    }
+    return SnapshotDiff(
+        form.before, form.after, form.context, form.files, state, form.text, form.cut
+    )
+
+
+def _or_unset(value: object) -> object:
+    return msgspec.UNSET if value is ... else value
+
+
+def _or_missing(value: object) -> object:
+    return ... if value is msgspec.UNSET else value

@@ -1,0 +1,88 @@
+"""`turnfold audit`: checks stored sessions and accounts for every entry, trusting nothing they say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from turnfold.cli.labels import label
+from turnfold.cli.output import as_json, make_console, printable, progressing
+from turnfold.cli.store import Opened, all_conversations, find_session, open_at, session_in
+from turnfold.errors import TurnfoldError
+from turnfold.inspect import AuditFault, AuditRule, audit
+
+__all__ = (
+    "AuditReport",
+    "SessionAudit",
+    "audit_sessions",
+    "show_audit",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAudit:
+    """Audit of one session."""
+
+    session: str
+    entries: int
+    faults: tuple[AuditFault, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """Audits of several sessions."""
+
+    store: str
+    tenant: str
+    rules: tuple[str, ...]
+    sessions: tuple[SessionAudit, ...]
+    entries: int
+    faults: int
+
+
+def audit_sessions(store: str | None, tenant: str, names: Sequence[str]) -> AuditReport:
+    """Audit the named sessions, or all; writes nothing."""
+    with open_at(store, tenant) as opened, progressing("auditing") as reporter:
+        if names:
+            found = list(dict.fromkeys(find_session(opened, name) for name in names))
+        else:
+            found = [info.conversation for info in all_conversations(opened)]
+        audits: list[SessionAudit] = []
+        for number, name in enumerate(found, 1):
+            audits.append(_audit(opened, name))
+            reporter.report(number, len(found))
+        return AuditReport(
+            store=opened.address,
+            tenant=tenant,
+            rules=tuple(map(str, AuditRule)),
+            sessions=tuple(audits),
+            entries=sum(one.entries for one in audits),
+            faults=sum(len(one.faults) for one in audits),
+        )
+
+
+def _audit(opened: Opened, name: str) -> SessionAudit:
+    at = session_in(opened, name, calls=1)
+    try:
+        faults = tuple(audit(at.session, context=at.session.preview(budget=at.budget)))
+    except TurnfoldError as error:
+        faults = (AuditFault(AuditRule.SOUND, 0, f"no context could be built: {error}"),)
+    return SessionAudit(session=name, entries=at.head.seq, faults=faults)
+
+
+def show_audit(found: AuditReport, *, json: bool) -> None:
+    """Print a report."""
+    if json:
+        print(as_json(found))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    for one in found.sessions:
+        for fault in one.faults:
+            console.print(Text(f"{printable(one.session)}: {fault}", "red"))
+    style = "red" if found.faults else "green"
+    text = label("{sessions:,} sessions, {entries:,} entries, {faults:,} faults").format(
+        sessions=len(found.sessions), entries=found.entries, faults=found.faults
+    )
+    console.print(Text(text, style))

@@ -1,0 +1,198 @@
+"""`turnfold explain` and `turnfold diff`: the messages a call sent, and how two calls differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from turnfold.cli.context import band, bar, budget_parts, legend
+from turnfold.cli.labels import label
+from turnfold.cli.output import (
+    as_json,
+    columns,
+    is_plain,
+    make_console,
+    moment,
+    print_result,
+    printable,
+)
+from turnfold.cli.store import LAST, PREVIOUS, find_call, open_session
+from turnfold.inspect import (
+    CallDiff,
+    CallPoint,
+    CallView,
+    SentItem,
+    call_point,
+    call_view,
+    diff_calls,
+    recent_calls,
+)
+from turnfold.runtime import drive
+
+__all__ = (
+    "CallList",
+    "compare_calls",
+    "explain_call",
+    "list_calls",
+    "show_call",
+    "show_calls",
+    "show_diff",
+)
+
+
+_FATES = {"kept": "", "shrunk": "yellow", "moved": "cyan", "injected": "magenta"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallList:
+    """The newest calls of a session, oldest first."""
+
+    session: str
+    calls: tuple[CallPoint, ...]
+
+
+def list_calls(store: str | None, tenant: str, session: str, *, most: int) -> CallList:
+    """Return the newest calls."""
+    with open_session(store, tenant, session, calls=most) as at:
+        return CallList(session=at.session.id, calls=tuple(map(call_point, at.calls)))
+
+
+def explain_call(store: str | None, tenant: str, session: str, call: str | None) -> CallView:
+    """Return the messages of a call; by default of the newest."""
+    with open_session(store, tenant, session, calls=2) as at:
+        return call_view(at.session.explain(find_call(at, call or LAST)))
+
+
+def compare_calls(
+    store: str | None, tenant: str, session: str, before: str | None, after: str | None
+) -> CallDiff:
+    """Compare two calls: the newest two by default, or one call with the one before it."""
+    with open_session(store, tenant, session, calls=2) as at:
+        second = find_call(at, after or before or LAST)
+        if after is None and before is not None:
+            calls = drive(recent_calls(at.session.awaiting, most=1_000))
+            earlier = [each.call for each in calls if each.call < second]
+            first = earlier[-1] if earlier else second
+        else:
+            first = find_call(at, before or PREVIOUS)
+        return diff_calls(at.session.explain(first), at.session.explain(second))
+
+
+def show_calls(found: CallList, *, json: bool) -> None:
+    """Print a list of calls."""
+    if json:
+        print(as_json(found))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    rows = [
+        (
+            call.call,
+            f"{call.tokens:,}",
+            Text(f"{call.tokens / call.allowed:.0%}", band(call.tokens / call.allowed)),
+            f"{call.kept_prefix:.0%}",
+            f"{call.folded:,}",
+            f"{call.dropped:,}",
+            moment(call.created),
+        )
+        for call in found.calls
+    ]
+    heads = ("call", "tokens", "used", "prefix", "folded", "dropped", "changed")
+    only = (0, 1, 2, 3) if console.width < 70 else None
+    console.print(columns(console, heads, rows, only=only))
+
+
+def show_call(view: CallView, *, json: bool) -> None:
+    """Print the messages of a call."""
+    print_result(view, lambda console: _draw_call(view, console), json=json)
+
+
+def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
+    point, plain = view.point, is_plain(console)
+    share = point.tokens / point.allowed
+    yield Text.assemble(
+        (f"{label('call')} {point.call}", "bold"),
+        f" · {moment(point.created)} · ",
+        (f"{point.tokens:,} / {point.allowed:,} ({share:.0%})", band(share)),
+        f" {point.certainty}",
+        "" if view.exact else f" · {label('not verified to be the messages sent')}",
+        overflow="fold",
+    )
+    parts = budget_parts(
+        point.sections,
+        point.tokens - sum(point.sections.values()),
+        point.allowed - point.tokens,
+    )
+    yield bar(parts, plain=plain).text(min(console.width, 120))
+    yield legend(parts, plain=plain)
+    if point.reported_input is not None:
+        off = point.tokens / point.reported_input - 1 if point.reported_input else 0.0
+        text = label("the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off")
+        cached = point.reported_cached or 0
+        yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
+    yield Text()
+    yield _items(console, view.items)
+    for left in view.left_out:
+        span = f"{left.first}" if left.first == left.last else f"{left.first}-{left.last}"
+        yield Text(f"{label(left.outcome)} {span}: {left.reason}", "dim", overflow="fold")
+
+
+def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
+    rows = [
+        (
+            str(item.index),
+            str(item.seq or "-"),
+            item.section,
+            item.label,
+            f"{item.tokens:,}",
+            Text(item.fate, _FATES.get(item.fate, "")),
+            f"[{item.reason}] {item.text}" if item.reason else item.text,
+        )
+        for item in items
+    ]
+    heads = ("#", "seq", "section", "role", "tokens", "fate", "text")
+    only = (1, 3, 4, 5, 6) if console.width < 60 else None
+    return columns(console, heads, rows, only=only, wide="text")
+
+
+def show_diff(found: CallDiff, *, json: bool) -> None:
+    """Print the difference of two calls."""
+    print_result(found, lambda console: _draw_diff(found, console), json=json)
+
+
+def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
+    grown = found.after.tokens - found.before.tokens
+    yield Text.assemble(
+        (f"{found.before.call} -> {found.after.call}", "bold"),
+        f" · {found.before.tokens:,} -> {found.after.tokens:,} {label('tokens')} ({grown:+,})",
+        overflow="fold",
+    )
+    same = label(
+        "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached"
+    )
+    text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
+    yield Text(text, overflow="fold")
+    for reason in found.reasons:
+        yield Text(f"{label('reason')}: {reason}", "yellow", overflow="fold")
+    first = found.first
+    if first is not None:
+        where = first.after or first.before
+        place = label("message {index}, character {character}")
+        yield Text.assemble(
+            (f"{label('first difference')}: ", "bold"),
+            place.format(index=first.index, character=first.character),
+            f" ({where.label}, {where.section})" if where else "",
+            overflow="fold",
+        )
+        for side, text, style in (
+            (first.before, f"- {printable(first.text_before)}", "red"),
+            (first.after, f"+ {printable(first.text_after)}", "green"),
+        ):
+            if side is not None:
+                yield Text(text, style, no_wrap=True, overflow="ellipsis")
+    for name, items in (("gone", found.gone), ("new", found.new)):
+        if items:
+            yield Text(f"\n{label(name)} ({len(items)})", "bold")
+            yield _items(console, items)

@@ -1,0 +1,273 @@
+"""Help of every command and option in Chinese; the English text is the key.
+
+A command is found by the first paragraph of its help. A test walks through all commands, so a new option without its
+Chinese fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = (
+    "COMMANDS",
+    "ERRORS",
+    "OPTIONS",
+)
+
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "The context memory of LLM agents: the best context that fits the budget, and nothing lost.": (
+        "大模型智能体的上下文记忆：在预算之内给出最好的上下文，什么也不丢。"
+    ),
+    "Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once.": (
+        "通过 HTTP 提供会话；OpenAPI 在 /v1/openapi.json。SIGTERM 使其妥善结束，再发一次则立即结束。"
+    ),
+    "Show sessions, calls and contexts in a browser. Ctrl-C ends it.": (
+        "在浏览器中查看会话、调用与上下文。按 Ctrl-C 结束。"
+    ),
+    "Serve the memory to MCP clients: recall, search, remember.": (
+        "为 MCP 客户端提供记忆：回忆、搜索、记住。\n\n"
+        "作为客户端的命令时经标准输入输出交谈，只代表一个租户：claude mcp add turnfold -- turnfold mcp"
+    ),
+    "Replay a long conversation call by call and watch what is sent, folded and kept.": (
+        "用一段中英文长对话逐次演示：发送了什么，折叠了什么，保留了什么。\n\n不需要网络、密钥或服务器。"
+    ),
+    "Chat with a model in a stored session; without a model, search the session's memory.": (
+        "在会保存的会话中与模型交谈；没有模型时在会话记忆中查找。"
+    ),
+    "Check a stored history against its provider's rules; exit code 1 if it would be rejected.": (
+        "检查一段历史是否符合服务商的要求；会被拒绝时退出码为 1。"
+    ),
+    "List the sessions, most recently changed first.": "列出会话，最近改动的在前。",
+    "Show the messages of a session.": "显示会话中说过的内容。",
+    "Draw the budget of a session's next call, without making it.": (
+        "画出会话下一次调用的预算；并不真正调用。"
+    ),
+    "Show what uses most tokens: sessions, or a session's entries, tools and roles.": (
+        "显示开销最大的内容：会话，或一个会话的记录、工具与角色。"
+    ),
+    "Show the messages a call sent, and why others were left out.": (
+        "显示一次调用发送的消息，以及其余消息未发送的原因。"
+    ),
+    "Compare two calls. With one call: compare it with the one before.": (
+        "比较两次调用。只给一次调用时，与它的前一次比较。"
+    ),
+    "Replay a history under other budgets and strategies, without a model; costs are estimates.": (
+        "换预算和策略重放一段历史，不用模型；费用为估计值。"
+    ),
+    "Search the messages of all sessions; exit code 1 if nothing is found.": (
+        "在所有会话中搜索说过的内容；没有找到时退出码为 1。"
+    ),
+    "Recall earlier messages of a session; exit code 1 if nothing is found.": (
+        "找回会话中说过的内容；没有找到时退出码为 1。"
+    ),
+    "Fold (compact) everything before the newest turns into a summary; the log is kept.": (
+        "把最新几轮之前的内容折叠到摘要之后；日志保持完整。"
+    ),
+    "Copy a session up to an entry, to continue it differently.": (
+        "把会话复制到某条记录为止，以便换一种方式继续。"
+    ),
+    "Export sessions to a file: exactly, or in a provider's format, one conversation per line.": (
+        "把会话写入文件：原样，或按服务商的格式，每行一个会话。"
+    ),
+    "Import conversations from other programs, or an export; can be repeated as the file grows.": (
+        "导入其他程序的会话或导出的文件；文件增长后可以重复导入。\n\n"
+        "只有整个文件都能读取时才会写入；有内容未导入时退出码为 1。"
+    ),
+    "Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated.": (
+        "核对已存会话的每条记录；有丢失或重复时退出码为 1。"
+    ),
+    "Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing.": (
+        "检查版本、可选依赖、分词器、存储与终端；有需要修复之处时退出码为 1。"
+    ),
+    "Create, list and revoke access tokens of a service.": "创建、列出和收回服务的访问令牌。",
+    "Create a token and show it once; only its hash is stored.": (
+        "创建一个访问令牌并显示一次：只保存其散列值。"
+    ),
+    "List the tokens: name, tenant, rights and expiry.": (
+        "列出访问令牌：名称、租户、权限与有效期。"
+    ),
+    "Revoke a token; a running service notices within a second.": (
+        "收回一个访问令牌；运行中的服务一秒之内即知。"
+    ),
+    "The store: its location, status, schema and backup.": (
+        "存储：在哪里、有什么、结构版本、备份。"
+    ),
+    "Print the location of the store, existing or not.": "显示存储的位置，无论它是否存在。",
+    "Show size, settings, schema and warnings; exit code 1 if there are warnings.": (
+        "显示大小、设置、结构版本与警告；有警告时退出码为 1。"
+    ),
+    "Migrate the store's schema to this release, as opening it does.": (
+        "把存储的结构升级到本版本，打开它时也会如此。"
+    ),
+    "Back up a SQLite store while it is in use.": "在使用中复制 SQLite 存储。",
+}
+OPTIONS: Final[Mapping[str, str]] = {
+    "Port to listen on; 0 picks a free one.": "0 表示取一个空闲的端口。",
+    "Redis cache in front of the store.": "放在存储前面的 Redis。",
+    "A call. Default: @prev.": "一次调用。默认：@prev。",
+    "A file that does not exist yet.": "尚不存在的文件。",
+    "A later call. Default: @last.": "较晚的一次调用。默认：@last。",
+    "Log each request, without content.": "每个请求记一行，不含内容。",
+    "Host name to accept; '*' for any.": "服务所用的名称；“*”表示任何名称。",
+    "A request body, a list of messages, or JSON Lines.": "请求体、消息列表或 JSON Lines。",
+    "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
+    "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
+    "A session. Default: the whole store by session.": "一个会话。默认：整个存储，按会话列出。",
+    "A session: its id, a prefix of it, or @last.": "会话：其标识、标识的开头，或 @last。",
+    "Price table to use instead of the built-in one.": "代替自带价目的价目表。",
+    "Origin of web pages to accept.": "可以发起请求的网页来源。",
+    "Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.": (
+        "存储的地址或 SQLite 文件。默认：TURNFOLD_STORE，或用户的一个文件。"
+    ),
+    "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
+    "Also recall by meaning; needs the extra 'semantic'.": "也按含义回忆；需要可选依赖 semantic。",
+    "Token file; required unless listening on loopback.": "访问令牌文件；除非只监听本机回环地址，否则必需。",
+    "Before this day or time, UTC.": "早于此日期或时间（UTC）。",
+    "Recall entries that match this.": "找回与此相符的内容。",
+    "Bytes a tenant may store; 0 for no limit.": "一个租户可保存的字节数；0 表示不限。",
+    "Largest request body in bytes.": "一个请求的字节数。",
+    "ChatGPT: also import abandoned branches.": "ChatGPT：也包括被放弃的分支。",
+    "Model to count tokens and costs for.": "按此模型计数和计价。",
+    "Model to count tokens for.": "按此模型计数。",
+    "Model to count tokens for. Default: the session's counter.": (
+        "按此模型计数。默认：与会话当时的计数相同。"
+    ),
+    "Default: the standard output.": "默认：标准输出。",
+    "Do not pause between calls.": "两次调用之间不停顿。",
+    "Every session of the tenant.": "租户的所有会话。",
+    "Format of a file.": "文件的格式。",
+    "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
+    "Continue this session.": "继续此会话。",
+    "Hours an Idempotency-Key is remembered; 0 for ever.": (
+        "Idempotency-Key 记住多少小时；0 表示永远。"
+    ),
+    "Days until it expires; 0 for never.": "有效多少天；0 表示永远。",
+    "Number of calls in the sparkline.": "曲线画出多少次调用。",
+    "Number of entries.": "多少条记录。",
+    "Number of largest items to list.": "列出多少个最大的项目。",
+    "Number of rows.": "多少行。",
+    "Number of sessions, newest first.": "多少个，最新的在前。",
+    "Number of results.": "多少个。",
+    "Number of refreshes; 0 to run until interrupted.": "多少次；0 表示直到被中断。",
+    "Id of the new session.": "新会话的标识。",
+    "Install completion for the current shell.": "为当前的命令行安装补全。",
+    "Show the passages a model would get within this many tokens instead.": (
+        "改为：模型在这么多token 之内会看到的内容。"
+    ),
+    "Instructions to the model.": "给模型的指示。",
+    "JSON list of tool schemas to add to every call.": "每次调用都带的工具定义，JSON 列表。",
+    "Language of the labels. Default: the locale's.": "标签的语言。默认：区域设置的语言。",
+    "Skip unreadable items, and list them.": "略过无法读取的内容，并列出。",
+    "Keep the SQLite database at this path. Default: it is deleted.": (
+        "把 SQLite 数据库留在那里。默认：删除。"
+    ),
+    "List the calls instead.": "改为列出调用。",
+    "Listen at http://HOST:PORT/mcp instead of stdin.": (
+        "在 http://HOST:PORT/mcp 监听，而不是标准输入。"
+    ),
+    "Refresh every so many seconds.": "过这么多秒再看一次。",
+    "Session id for a file with one conversation.": "只含一个会话的文件的名称。",
+    "Newest turns to keep verbatim. Default: 8.": "保留的最新轮次。默认：8。",
+    "Not before this day or time, UTC.": "不早于此日期或时间（UTC）。",
+    "Comma-separated: read, write, admin.": "read、write、admin 中的几个，用逗号分开。",
+    "One turn, or FIRST-LAST.": "一个轮次，或 FIRST-LAST。",
+    "Only in this session.": "只在此会话中。",
+    "Only print the address.": "只显示地址。",
+    "Only sessions whose id starts with this.": "只列出标识以此开头的。",
+    "Print JSON, and nothing else.": "只输出 JSON。",
+    "Print every call and the totals as JSON, nothing else.": "只以 JSON 输出每次调用与总计。",
+    "Print the results as JSON.": "以 JSON 输出找到的内容。",
+    "Read and check; write nothing.": "只读取和检查，什么也不写。",
+    "Requests per second and token; 0 for no limit.": "每个访问令牌每秒的请求数；0 表示不限。",
+    "Requests allowed at once before the rate applies.": "速率起作用之前可一次发出的请求数。",
+    "SEQ, SEQ-NUMBER, @last or @prev. Default: @last.": (
+        "SEQ、SEQ-NUMBER、@last 或 @prev。默认：@last。"
+    ),
+    "Send this, print the answer, and exit.": "说这句话，输出回答，然后结束。",
+    "Seconds running work gets to finish at shutdown.": "结束时留给未完成事务的秒数。",
+    "Sessions, by id or prefix.": "会话，用标识或标识的开头。",
+    "Sessions. Default: every one of the tenant.": "会话。默认：租户的所有会话。",
+    "Show completion for the current shell, to copy it or customize the installation.": (
+        "显示当前命令行的补全脚本，供复制或修改后安装。"
+    ),
+    "Show the version.": "显示版本。",
+    "Show this message and exit.": "显示本帮助并退出。",
+    "Summary to use: a text, @FILE, or - for standard input.": (
+        "代替被折叠的内容：一段文字、@FILE，或用 - 表示标准输入。"
+    ),
+    "The token file.": "保存访问令牌的文件。",
+    "The file; .gz, and ChatGPT's .zip, are read as they are.": (
+        "文件；.gz 与 ChatGPT 的 .zip 可直接读取。"
+    ),
+    "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
+    "The model a provider's format is written for.": "服务商格式所针对的模型。",
+    "Session used if a client names none.": "客户端没有指明时所指的会话。",
+    "Token budget of a call. Default: that of the newest call.": (
+        "一次调用可用的token 数。默认：与最近一次调用相同。"
+    ),
+    "Token budget of a call; may be repeated.": "一次调用可用的token 数；可重复给出。",
+    "Tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的token 数；0 表示不限。",
+    "Default token budget of a call.": "未指明的调用可用的token 数。",
+    "Token limit of one response; the rest can be requested.": "一个答复的token 数；其余可以再要。",
+    "Token budget of a call.": "一次调用可用的token 数。",
+    "Token budget of a call. Default: the model's context window.": (
+        "一次调用可用的token 数。默认：模型能读的数量。"
+    ),
+    "Only calls of this tool and their results.": "调用此工具的内容，或它的答复。",
+    "Name of the token.": "它的名称。",
+    "Name of the token: a-z, 0-9 and '-'.": "它的名称：a-z、0-9 与“-”。",
+    "Only what mentions this file, or a file below it.": "提到此文件或其下文件的内容。",
+    "Words to search for.": "要找的内容，用词语表示。",
+    "Where chats are stored. Default: a file in the user's data folder.": "保存聊天的位置。默认：用户的一个文件。",
+    "Address to listen on.": "监听的位置。",
+    "Which conversation of the file.": "文件中的哪个会话。",
+    "Model to chat with. Default: TURNFOLD_MODEL.": "由哪个模型回答。默认：TURNFOLD_MODEL。",
+    "Show whole messages, not only the first line.": "完整的消息，而不只是第一行。",
+    "Tenant whose conversations it gives access to.": "可访问哪个租户的会话。",
+    "Tenant to serve if there is no token file.": "没有访问令牌文件时提供哪个租户的会话。",
+    "Tenant whose sessions to use.": "使用哪个租户的会话。",
+    "With --list: number of calls.": "与 --list 一起：多少个。",
+    "With --once: print the answer and its token figures as JSON.": (
+        "与 --once 一起：以 JSON 输出回答及其说明。"
+    ),
+    "Write the repaired history to this file.": "把去除错误后的历史写到那里。",
+    "anthropic, gemini, openai_chat or openai_responses. Default: detected.": (
+        "anthropic、gemini、openai_chat 或 openai_responses。默认：由内容判断。"
+    ),
+    "auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code.": (
+        "auto、turnfold、openai、openai-responses、anthropic、gemini、chatgpt、claude-code 之一。"
+    ),
+    "entry, checkpoint, a kind of document, or all. Default: entry.": (
+        "entry、checkpoint、一种文档，或 all。默认：entry。"
+    ),
+    "fold, oldest-first, last:N, turns:N, shrink:N, everything; joined by +; may be repeated.": (
+        "fold、oldest-first、last:N、turns:N、shrink:N、everything；用 + 连接；可重复给出。"
+    ),
+    "turnfold (exact), openai, openai-responses, anthropic, gemini, markdown.": (
+        "turnfold（原样）、openai、openai-responses、anthropic、gemini、markdown 之一。"
+    ),
+    "user, assistant, tool or system.": "user、assistant、tool 或 system。",
+}
+ERRORS: Final[Mapping[str, str]] = {
+    "BudgetTooSmall": "预算太小",
+    "Conflict": "别人已先改动",
+    "ConversationDeleted": "会话已被删除",
+    "InvalidBudget": "预算的数字互相矛盾",
+    "InvalidExport": "文件无法导入",
+    "InvalidOption": "选项不合规定",
+    "InvalidRecord": "内容无法原样保存",
+    "MissingExtra": "缺少可选的软件包",
+    "ModelFailed": "模型没有回答",
+    "NotFound": "没有找到",
+    "RequestRefused": "请求被拒绝",
+    "StoreError": "存储无法完成",
+    "StoreUnavailable": "连接不到存储",
+    "SummaryFailed": "摘要无法使用",
+    "TurnfoldError": "出错",
+    "UnknownModel": "不认识的模型",
+    "UnsafeStore": "存储的设置不安全",
+    "WrongProcess": "存储属于另一个进程",
+}
+"""Kinds of errors by class name; the message after the kind is English."""

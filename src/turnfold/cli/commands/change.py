@@ -1,0 +1,79 @@
+"""Commands that change a conversation or add one: checkpoint, fork."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from turnfold.cli.commands.options import (
+    BudgetOption,
+    JsonOption,
+    ModelOption,
+    SessionArgument,
+    StoreOption,
+    TenantOption,
+)
+from turnfold.cli.exit_codes import report_errors
+
+__all__ = ("add",)
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    for command in (checkpoint, fork):
+        app.command()(command)
+
+
+def checkpoint(
+    session: SessionArgument,
+    *,
+    summary: Annotated[
+        str | None,
+        typer.Option(help="Summary to use: a text, @FILE, or - for standard input."),
+    ] = None,
+    keep_turns: Annotated[
+        int | None, typer.Option(help="Newest turns to keep verbatim. Default: 8.", min=0)
+    ] = None,
+    budget: BudgetOption = None,
+    model: ModelOption = None,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Fold (compact) everything before the newest turns into a summary; the log is kept.
+
+    手动建立检查点。
+    """
+    with report_errors():
+        from turnfold.cli.fold import make_checkpoint, read_summary, show_checkpoint
+
+        made = make_checkpoint(
+            store,
+            tenant,
+            session,
+            summary=read_summary(summary),
+            keep_turns=keep_turns,
+            budget=budget,
+            model=model,
+        )
+        show_checkpoint(made, json=as_json)
+
+
+def fork(
+    session: SessionArgument,
+    target: Annotated[str, typer.Argument(help="Id of the new session.", metavar="NEW")],
+    *,
+    at: Annotated[int | None, typer.Option(help="Last entry to copy. Default: all.", min=1)] = None,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session up to an entry, to continue it differently.
+
+    复制会话到某处。
+    """
+    with report_errors():
+        from turnfold.cli.fold import make_fork, show_fork
+
+        show_fork(make_fork(store, tenant, session, target, at=at), json=as_json)

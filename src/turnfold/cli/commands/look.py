@@ -1,0 +1,232 @@
+"""Commands that read: sessions, show, context, top, explain, diff, replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnfold.cli.commands.options import (
+    BudgetOption,
+    JsonOption,
+    ModelOption,
+    SessionArgument,
+    StoreOption,
+    TenantOption,
+)
+from turnfold.cli.exit_codes import report_errors
+
+__all__ = ("add",)
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    for command in (sessions, show, context, top, explain, diff, replay):
+        app.command()(command)
+
+
+def sessions(
+    prefix: Annotated[str, typer.Argument(help="Only sessions whose id starts with this.")] = "",
+    *,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="Number of sessions, newest first.", min=1)
+    ] = 20,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """List the sessions, most recently changed first.
+
+    列出会话。
+    """
+    with report_errors():
+        from turnfold.cli.sessions import list_sessions, show_sessions
+
+        show_sessions(list_sessions(store, tenant, limit=limit, prefix=prefix), json=as_json)
+
+
+def show(
+    session: SessionArgument,
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of entries.", min=1)] = 20,
+    after: Annotated[
+        int | None, typer.Option(help="Start after this seq. Default: the newest entries.", min=0)
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show whole messages, not only the first line.")
+    ] = False,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the messages of a session.
+
+    显示会话内容。
+    """
+    with report_errors():
+        from turnfold.cli.sessions import look_at_session, show_log
+
+        shown, entries = look_at_session(store, tenant, session, after=after, limit=limit)
+        show_log(shown, entries, json=as_json, full=full)
+
+
+def context(
+    session: SessionArgument,
+    *,
+    query: Annotated[str | None, typer.Option(help="Recall entries that match this.")] = None,
+    budget: BudgetOption = None,
+    model: ModelOption = None,
+    biggest: Annotated[int, typer.Option(help="Number of largest items to list.", min=0)] = 5,
+    calls: Annotated[int, typer.Option(help="Number of calls in the sparkline.", min=1)] = 60,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the budget of a session's next call, without making it.
+
+    画出下一次调用的预算。
+    """
+    with report_errors():
+        from turnfold.cli.context import look_at_context, show_context
+
+        view = look_at_context(
+            store,
+            tenant,
+            session,
+            query=query,
+            model=model,
+            budget=budget,
+            biggest=biggest,
+            calls=calls,
+        )
+        show_context(view, json=as_json)
+
+
+def top(
+    session: Annotated[
+        str | None, typer.Argument(help="A session. Default: the whole store by session.")
+    ] = None,
+    *,
+    most: Annotated[int, typer.Option("--limit", "-n", help="Number of rows.", min=1)] = 10,
+    watch: Annotated[
+        float | None, typer.Option(help="Refresh every so many seconds.", min=0.0)
+    ] = None,
+    times: Annotated[
+        int, typer.Option(help="Number of refreshes; 0 to run until interrupted.", min=0)
+    ] = 0,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what uses most tokens: sessions, or a session's entries, tools and roles.
+
+    显示开销最大的内容。
+    """
+    with report_errors():
+        from turnfold.cli.top import look_at_top, show_top, watch_top
+
+        if watch is None:
+            show_top(look_at_top(store, tenant, session, most=most), json=as_json)
+            return
+        watch_top(
+            lambda: look_at_top(store, tenant, session, most=most),
+            seconds=watch,
+            times=times,
+            json=as_json,
+        )
+
+
+def explain(
+    session: SessionArgument,
+    call: Annotated[
+        str | None, typer.Argument(help="SEQ, SEQ-NUMBER, @last or @prev. Default: @last.")
+    ] = None,
+    *,
+    list_calls: Annotated[bool, typer.Option("--list", help="List the calls instead.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="With --list: number of calls.", min=1)
+    ] = 20,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the messages a call sent, and why others were left out.
+
+    说明一次调用发送了什么。
+    """
+    with report_errors():
+        from turnfold.cli import calls as screen
+
+        if list_calls:
+            screen.show_calls(screen.list_calls(store, tenant, session, most=limit), json=as_json)
+            return
+        screen.show_call(screen.explain_call(store, tenant, session, call), json=as_json)
+
+
+def diff(
+    session: SessionArgument,
+    before: Annotated[str | None, typer.Argument(help="A call. Default: @prev.")] = None,
+    after: Annotated[str | None, typer.Argument(help="A later call. Default: @last.")] = None,
+    *,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two calls. With one call: compare it with the one before.
+
+    比较两次调用。
+    """
+    with report_errors():
+        from turnfold.cli.calls import compare_calls, show_diff
+
+        show_diff(compare_calls(store, tenant, session, before, after), json=as_json)
+
+
+def replay(
+    source: Annotated[str, typer.Argument(help="A session, or a file `import` can read.")],
+    *,
+    budget: Annotated[
+        list[int] | None, typer.Option(help="Token budget of a call; may be repeated.", min=1)
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="fold, oldest-first, last:N, turns:N, shrink:N, everything; joined by +; may be repeated."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Model to count tokens and costs for.")] = "",
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
+    ] = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option(help="JSON list of tool schemas to add to every call.", metavar="FILE"),
+    ] = None,
+    session: Annotated[
+        str, typer.Option(help="Which conversation of the file.", metavar="ID")
+    ] = "",
+    format_name: Annotated[str, typer.Option("--format", help="Format of a file.")] = "auto",
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a history under other budgets and strategies, without a model; costs are estimates.
+
+    换预算重放历史。
+    """
+    with report_errors():
+        from turnfold.cli.replay import history_of, replay_history, show_replay
+
+        name, messages = history_of(source, store, tenant, session=session, format_name=format_name)
+        found = replay_history(
+            name,
+            messages,
+            budgets=budget or [8_000, 32_000],
+            strategies=strategy or ["fold", "oldest-first", "everything"],
+            model=model,
+            prices=prices,
+            tools=tools,
+        )
+        show_replay(found, json=as_json)

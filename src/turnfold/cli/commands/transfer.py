@@ -1,0 +1,110 @@
+"""Commands that move conversations between stores and files: export, import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
+from turnfold.cli.exit_codes import ExitCode, report_errors
+
+__all__ = ("add",)
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("export")(export_command)
+    app.command("import")(import_command)
+
+
+def export_command(
+    sessions: Annotated[list[str] | None, typer.Argument(help="Sessions, by id or prefix.")] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every session of the tenant.")] = False,
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="turnfold (exact), openai, openai-responses, anthropic, gemini, markdown.",
+        ),
+    ] = "turnfold",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Default: the standard output.", metavar="FILE"),
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model a provider's format is written for.")] = "",
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Export sessions to a file: exactly, or in a provider's format, one conversation per line.
+
+    导出会话。
+    """
+    with report_errors():
+        from turnfold.cli.transfer import export_sessions, show_exported
+
+        done = export_sessions(
+            store,
+            tenant,
+            sessions or [],
+            every=every,
+            format_name=format_name,
+            output=output,
+            model=model,
+        )
+        show_exported(done, json=as_json)
+
+
+def import_command(
+    file: Annotated[
+        Path, typer.Argument(help="The file; .gz, and ChatGPT's .zip, are read as they are.")
+    ],
+    *,
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code.",
+        ),
+    ] = "auto",
+    session: Annotated[
+        str, typer.Option(help="Session id for a file with one conversation.", metavar="ID")
+    ] = "",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip unreadable items, and list them.")
+    ] = False,
+    branches: Annotated[
+        bool, typer.Option("--branches", help="ChatGPT: also import abandoned branches.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check; write nothing.")
+    ] = False,
+    model: Annotated[str, typer.Option(help="Model to count tokens for.")] = "",
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Import conversations from other programs, or an export; can be repeated as the file grows.
+
+    导入会话。 Nothing is written unless the whole file can be read; exit code 1 if something was left out.
+    """
+    with report_errors():
+        from turnfold.cli.transfer import import_path, show_imported
+
+        done = import_path(
+            store,
+            tenant,
+            file,
+            format_name=format_name,
+            session=session,
+            skip_bad=skip_bad,
+            branches=branches,
+            trial=dry_run,
+            model=model,
+        )
+        show_imported(done, json=as_json)
+    if done.bad_total:
+        raise typer.Exit(ExitCode.PROBLEMS)

@@ -1,0 +1,185 @@
+"""`turnfold context`: the budget of the next call as a bar by section, with the fold threshold and recent calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from turnfold.cli.demo.charts import Bar, BarPart, Legend
+from turnfold.cli.labels import label
+from turnfold.cli.output import columns, is_plain, print_result, printable
+from turnfold.cli.store import open_session
+from turnfold.inspect import CallPoint, ContextView, call_point, context_view
+
+__all__ = (
+    "band",
+    "bar",
+    "budget_parts",
+    "draw_context",
+    "legend",
+    "look_at_context",
+    "show_context",
+    "sparkline",
+    "tick_line",
+)
+
+
+_INKS = {
+    "tools": ("t", "bright_black"),
+    "system": ("s", "blue"),
+    "summary": ("#", "magenta"),
+    "window": ("=", "cyan"),
+    "tail": ("!", "yellow"),
+    "turn": ("+", "green"),
+}
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+_ASCII_HEIGHTS = "_.-:=+*#"
+_BANDS = ((0.5, "green"), (0.7, "yellow"), (0.9, "dark_orange"))
+
+
+def band(share: float) -> str:
+    """Return the colour for a share of the budget."""
+    return next((colour for limit, colour in _BANDS if share < limit), "red")
+
+
+def budget_parts(sections: Mapping[str, int], tools: int, free: int) -> tuple[BarPart, ...]:
+    """Return the parts of a prompt in the order they are sent, and the free rest."""
+    amounts = {"tools": tools, **sections}
+    parts = [BarPart(label(name), amounts.get(name, 0), *ink) for name, ink in _INKS.items()]
+    return (*parts, BarPart(label("free"), max(free, 0), ".", "bright_black", solid=False))
+
+
+def legend(parts: Sequence[BarPart], *, plain: bool) -> Legend:
+    """Return the legend of the non-empty parts."""
+    return Legend(tuple(part for part in parts if part.amount), plain)
+
+
+def tick_line(share: float, width: int, *, plain: bool) -> Text:
+    """Return a line under the bar that points at a share of it."""
+    percent = f"{share:.0%}"
+    at = min(int(share * width), width - 1)
+    mark = "^" if plain else "▲"
+    before = at + 1 + len(percent) > width
+    text = f"{percent}{mark}" if before else f"{mark}{percent}"
+    return Text(" " * (at - len(percent) if before else at) + text, "dim", no_wrap=True)
+
+
+def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
+    """Return how full the newest calls were, with a mark at each new checkpoint."""
+    heights = _ASCII_HEIGHTS if plain else _HEIGHTS
+    drawn: list[str] = []
+    before: CallPoint | None = None
+    for call in calls:
+        if before is not None and call.checkpoint != before.checkpoint:
+            drawn.append("|" if plain else "⟲")
+        share = min(call.tokens / call.allowed, 1.0) if call.allowed else 0.0
+        drawn.append(heights[min(int(share * len(heights)), len(heights) - 1)])
+        before = call
+    return "".join(drawn[-width:]) if width > 0 else ""
+
+
+def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
+    """Return the budget bar."""
+    return Bar(tuple(parts), plain)
+
+
+_WIDEST = 120
+
+
+def look_at_context(
+    store: str | None,
+    tenant: str,
+    session: str,
+    *,
+    query: str | None,
+    model: str | None,
+    budget: int | None,
+    biggest: int,
+    calls: int,
+) -> ContextView:
+    """Return the context the next call of a session would get; writes nothing."""
+    with open_session(store, tenant, session, model=model, budget=budget, calls=calls) as at:
+        return context_view(
+            at.session.preview(query, budget=at.budget),
+            conversation=at.session.id,
+            calls=[call_point(made) for made in at.calls],
+            checkpoints=at.session.checkpoints(),
+            biggest=biggest,
+        )
+
+
+def show_context(view: ContextView, *, json: bool) -> None:
+    """Print a context."""
+    print_result(view, lambda console: draw_context(view, console), json=json)
+
+
+def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType]:
+    """Draw a context for a terminal."""
+    plain, width = is_plain(console), min(console.width, _WIDEST)
+    yield _title(view)
+    yield _used(view, width, plain=plain)
+    parts = budget_parts(view.sections, view.tools + view.reply, view.free)
+    yield bar(parts, plain=plain).text(width)
+    yield tick_line(view.fold_at / view.allowed, width, plain=plain)
+    yield legend(parts, plain=plain)
+    yield from _facts(view)
+    if view.biggest:
+        rows = [
+            (f"{item.tokens:,}", str(item.seq or "-"), item.section, item.label, item.text)
+            for item in view.biggest
+        ]
+        yield Text()
+        yield columns(console, ("tokens", "seq", "section", "biggest", "text"), rows, wide="text")
+
+
+def _title(view: ContextView) -> Text:
+    window = f" · {label('window')} {view.window:,}" if view.window else ""
+    reserve = f" ({label('reserve')} {view.reserve:.0%})" if view.window else ""
+    title = Text(printable(view.conversation), "bold", overflow="fold")
+    title.append(
+        f" · {view.counter}{window} · {label('budget')} {view.allowed:,}{reserve}", "not bold dim"
+    )
+    return title
+
+
+def _used(view: ContextView, width: int, *, plain: bool) -> Text:
+    share = view.tokens / view.allowed
+    line = Text(f"{label('used')} ", overflow="fold")
+    line.append(f"{view.tokens:,} ({share:.0%})", band(share))
+    line.append(f" {view.certainty}", "dim")
+    if view.delta is not None:
+        up, down = ("+", "-") if plain else ("▲+", "▼-")
+        line.append(f"  {up if view.delta >= 0 else down}{abs(view.delta):,}")
+    drawn = sparkline(view.calls, width=min(width // 3, 40), plain=plain)
+    if drawn:
+        line.append(f"  {drawn}", "cyan")
+    if view.checkpoint:
+        line.append(
+            f"  {label('checkpoint')} {view.checkpoint} @ {view.checkpoint_upto}", "magenta"
+        )
+    return line
+
+
+def _facts(view: ContextView) -> Iterator[Text]:
+    cache = view.cache
+    if view.calls:
+        text = label("prefix unchanged for {calls} calls ({tokens:,} tokens)").format(
+            calls=cache.calls, tokens=cache.tokens
+        )
+        if cache.broken_by:
+            text += "; " + label("last break {call}: {reason}").format(
+                call=cache.broken_by, reason=cache.reason
+            )
+        yield _fact("cache", text)
+    if view.folded or view.dropped or view.shrunk:
+        text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk").format(
+            folded=view.folded, dropped=view.dropped, shrunk=view.shrunk
+        )
+        reasons = "; ".join(dict.fromkeys(one.reason for one in view.left_out))
+        yield _fact("left out", f"{text}{f' ({reasons})' if reasons else ''}")
+
+
+def _fact(name: str, text: str) -> Text:
+    return Text.assemble((f"{label(name)}  ", "bold"), text, overflow="fold")

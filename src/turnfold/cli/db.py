@@ -1,0 +1,150 @@
+"""`turnfold db`: the status of the store, the migration of its schema, and backups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.text import Text
+
+from turnfold.cli.output import as_json, make_console
+from turnfold.cli.store import address_of, all_conversations, file_of, open_at, require_store
+from turnfold.errors import InvalidOption
+from turnfold.runtime import drive
+from turnfold.stores import SqliteStatus, SqliteStore, shown_address, sqlite_status
+
+__all__ = (
+    "Backup",
+    "DatabaseStatus",
+    "Migrated",
+    "back_up",
+    "database_status",
+    "migrate_store",
+    "show_status",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseStatus:
+    """Status of a store."""
+
+    store: str
+    backend: str
+    ok: bool
+    conversations: int
+    """Number of conversations of the tenant."""
+    entries: int
+    details: dict[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+    file: SqliteStatus | None = None
+    """Status of the SQLite file, if it is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrated:
+    """Result of a migration."""
+
+    store: str
+    added: tuple[str, ...]
+    """Migration steps that were missing; empty if it was up to date or the store does not report them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A copy of a store."""
+
+    store: str
+    target: str
+    size: int
+
+
+def database_status(store: str | None, tenant: str) -> DatabaseStatus:
+    """Return the status of a store, without changing it."""
+    address = address_of(store)
+    require_store(address)
+    path = file_of(address)
+    if path is not None:
+        found = drive(sqlite_status(path))
+        if found.missing or found.unknown:
+            return _outdated(address, found)
+    with open_at(store, tenant) as opened:
+        health = drive(opened.store.health())
+        infos = all_conversations(opened)
+    return DatabaseStatus(
+        store=shown_address(address),
+        backend=health.backend,
+        ok=health.ok,
+        conversations=len(infos),
+        entries=sum(info.head.seq for info in infos),
+        details=dict(health.details),
+        warnings=health.warnings,
+        file=drive(sqlite_status(path)) if path is not None else None,
+    )
+
+
+def _outdated(address: str, found: SqliteStatus) -> DatabaseStatus:
+    if found.unknown:
+        warning = f"written by a newer release ({', '.join(found.unknown)}): upgrade turnfold"
+    else:
+        warning = f"{len(found.missing)} steps behind this release: `turnfold db migrate` adds them, as opening it does"
+    return DatabaseStatus(
+        store=shown_address(address),
+        backend="sqlite",
+        ok=not found.unknown,
+        conversations=found.conversations,
+        entries=found.entries,
+        warnings=(warning,),
+        file=found,
+    )
+
+
+def migrate_store(store: str | None, tenant: str) -> Migrated:
+    """Migrate the schema of a store to this release."""
+    address = address_of(store)
+    require_store(address)
+    path = file_of(address)
+    before = drive(sqlite_status(path)).missing if path is not None else ()
+    with open_at(store, tenant) as opened:
+        drive(opened.store.conversations(opened.scope, limit=1))
+    return Migrated(store=shown_address(address), added=before)
+
+
+def back_up(store: str | None, tenant: str, target: Path) -> Backup:
+    """Back up a SQLite store while it is in use."""
+    with open_at(store, tenant) as opened:
+        if not isinstance(opened.store, SqliteStore):
+            raise InvalidOption(
+                "only a SQLite store can be copied as a file; for PostgreSQL use pg_dump, or `turnfold export --all`"
+            )
+        drive(opened.store.backup(target))
+        return Backup(store=opened.address, target=str(target), size=target.stat().st_size)
+
+
+def show_status(found: DatabaseStatus, *, json: bool) -> None:
+    """Print the status of a store."""
+    if json:
+        print(as_json(found))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    rows = [
+        ("store", found.store),
+        ("backend", found.backend),
+        ("sessions", f"{found.conversations:,}"),
+        ("entries", f"{found.entries:,}"),
+        *sorted(found.details.items()),
+    ]
+    if found.file is not None:
+        file = found.file
+        rows += [
+            (
+                "size",
+                f"{file.size:,} bytes, log {file.log_size:,}, {file.free_pages:,} of {file.pages:,} pages free",
+            ),
+            ("settings", f"journal {file.journal_mode}, synchronous {file.synchronous}"),
+            ("schema", f"{len(file.applied)} steps, {len(file.missing)} missing"),
+        ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        console.print(Text(f"{name:<{width}}  {value}", overflow="fold"))
+    for warning in found.warnings:
+        console.print(Text(f"warning: {warning}", "yellow", overflow="fold"))

@@ -1,0 +1,312 @@
+"""`turnfold doctor`: checks of the environment, each with its result and what to do about it.
+
+A check never raises: an error is its result. A missing extra that nobody asked for is a note; something that may lose
+data, or that was asked for and does not work, is bad.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+
+from rich.text import Text
+
+import turnfold
+from turnfold.cli.labels import label
+from turnfold.cli.output import as_json, make_console, printable
+from turnfold.cli.store import address_of, file_of
+from turnfold.errors import InvalidRecord, TurnfoldError
+from turnfold.runtime import drive
+from turnfold.stores import (
+    SAFE_SQLITE,
+    Ability,
+    ConversationInfo,
+    Scope,
+    Store,
+    open_store,
+    shown_address,
+    sqlite_version,
+)
+from turnfold.tokens import ENCODINGS, Encoding, shipped_prices
+
+__all__ = (
+    "CheckResult",
+    "CheckState",
+    "Report",
+    "examine",
+    "show_findings",
+)
+
+
+_SENTENCE = "The deposit is 4,471.50 EUR. 定金是 4471.50 欧元。"
+_OLDEST_PYTHON = (3, 11)
+_SPARE_BYTES = 200 << 20
+_MOST_READ = 50_000
+"""Entries read to verify their checksums, which takes a few seconds."""
+_SHOWN_FAULTS = 5
+
+
+class CheckState(StrEnum):
+    """Result of a check."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Works, but worth knowing."""
+    BAD = "bad"
+    """Does not work, or may lose data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """Outcome of one check."""
+
+    name: str
+    state: CheckState
+    detail: str
+    remedy: str = ""
+
+
+def examine(store: str | None, tenant: str, cache: str | None = None) -> list[CheckResult]:
+    """Run every check, in order."""
+    checks: tuple[tuple[str, Callable[[], Iterator[CheckResult]]], ...] = (
+        ("python", _python),
+        ("extras", _extras),
+        ("sqlite", _sqlite),
+        ("tokenizers", _tokenizers),
+        ("store", lambda: _store(store, tenant, cache)),
+        ("disk", lambda: _disk(store)),
+        ("terminal", _terminal),
+        ("prices", _prices),
+    )
+    found: list[CheckResult] = []
+    for name, check in checks:
+        try:
+            found.extend(check())
+        except TurnfoldError as error:
+            found.append(CheckResult(name=name, state=CheckState.BAD, detail=str(error)))
+        except Exception as error:
+            kind = type(error).__name__
+            found.append(CheckResult(name=name, state=CheckState.BAD, detail=f"{kind}: {error}"))
+    return found
+
+
+def _python() -> Iterator[CheckResult]:
+    version = platform.python_version()
+    old = sys.version_info < _OLDEST_PYTHON
+    yield CheckResult(
+        name="python",
+        state=CheckState.BAD if old else CheckState.OK,
+        detail=f"turnfold {turnfold.__version__}, Python {version} on {platform.system()}",
+        remedy="Use Python 3.11 or newer" if old else "",
+    )
+
+
+def _extras() -> Iterator[CheckResult]:
+    """Check the packages of each extra."""
+    wanted: dict[str, list[str]] = {}
+    for line in metadata.requires("turnfold") or []:
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+        if extra is not None:
+            name = re.match(r"[\w.-]+", line)
+            wanted.setdefault(extra[1], []).append(name[0] if name else line)
+    for extra, packages in sorted(wanted.items()):
+        have = {package: _version(package) for package in packages}
+        missing = [package for package, version in have.items() if not version]
+        yield CheckResult(
+            name=f"extra {extra}",
+            state=CheckState.NOTE if missing else CheckState.OK,
+            detail=", ".join(f"{p} {v or 'not installed'}" for p, v in have.items()),
+            remedy=f"pip install 'turnfold[{extra}]'" if missing else "",
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _sqlite() -> Iterator[CheckResult]:
+    version = sqlite_version()
+    too_old = tuple(int(part) for part in version.split(".")) < SAFE_SQLITE
+    safe = ".".join(map(str, SAFE_SQLITE))
+    yield CheckResult(
+        name="sqlite",
+        state=CheckState.BAD if too_old else CheckState.OK,
+        detail=f"SQLite {version} (apsw {_version('apsw') or 'unknown'})",
+        remedy=f"Before {safe} two connections can corrupt a file: upgrade apsw" if too_old else "",
+    )
+    store = open_store("sqlite://", blocking=True)
+    try:
+        searches = Ability.SEARCH in store.abilities
+        health = drive(store.health())
+    finally:
+        drive(store.close())
+    yield CheckResult(
+        name="sqlite in memory",
+        state=CheckState.OK if health.ok and searches else CheckState.BAD,
+        detail="opens, full-text search available" if searches else "no full-text search",
+    )
+
+
+def _tokenizers() -> Iterator[CheckResult]:
+    """Load every vocabulary and count a sentence with it."""
+    for name in sorted(ENCODINGS):
+        try:
+            tokens = Encoding(name).count(_SENTENCE)
+        except Exception as error:
+            yield CheckResult(
+                name=f"tokenizer {name}",
+                state=CheckState.BAD,
+                detail=f"{type(error).__name__}: {error}",
+                remedy="Reinstall splintr-rs, which ships the vocabularies",
+            )
+            continue
+        sane = 10 <= tokens <= len(_SENTENCE.encode())
+        yield CheckResult(
+            name=f"tokenizer {name}",
+            state=CheckState.OK if sane else CheckState.BAD,
+            detail=f"{tokens} tokens for {len(_SENTENCE)} characters",
+        )
+
+
+def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckResult]:
+    address = address_of(store)
+    path = file_of(address)
+    shown = shown_address(address)
+    if path is not None and not path.exists():
+        writable = os.access(next(p for p in path.absolute().parents if p.exists()), os.W_OK)
+        yield CheckResult(
+            name="store",
+            state=CheckState.NOTE if writable else CheckState.BAD,
+            detail=f"{shown} does not exist yet",
+            remedy="It is created with the first session"
+            if writable
+            else "Its folder is not writable",
+        )
+        return
+    opened = open_store(address, cache=cache, blocking=True)
+    try:
+        health = drive(opened.health())
+        contents = _contents(opened, Scope(tenant))
+    finally:
+        drive(opened.close())
+    facts = ", ".join(f"{name} {value}" for name, value in sorted(health.details.items()))
+    yield CheckResult(
+        name="store",
+        state=CheckState.OK if health.ok else CheckState.BAD,
+        detail=f"{shown}: {health.backend}, {facts}",
+    )
+    for warning in health.warnings:
+        yield CheckResult(name="store", state=CheckState.BAD, detail=warning)
+    yield contents
+
+
+def _contents(store: Store, scope: Scope) -> CheckResult:
+    """Read the stored entries, which verifies their checksums."""
+    read, after, faults = 0, "", list[str]()
+    while read < _MOST_READ and (page := drive(store.conversations(scope, after=after))):
+        for info in page:
+            after = info.conversation
+            try:
+                read += _read_whole(store, scope, info)
+            except InvalidRecord as error:
+                faults.append(str(error))
+            if read >= _MOST_READ:
+                break
+    more = f"; only the first {_MOST_READ:,} were read" if read >= _MOST_READ else ""
+    return CheckResult(
+        name="contents",
+        state=CheckState.BAD if faults else CheckState.OK,
+        detail="; ".join(faults[:_SHOWN_FAULTS]) or f"{read:,} entries read, checksums match{more}",
+        remedy="Restore the store from a backup, and check its disk" if faults else "",
+    )
+
+
+def _read_whole(store: Store, scope: Scope, info: ConversationInfo) -> int:
+    """Read a conversation and return its number of entries."""
+    drive(store.capture(scope, info.conversation, lambda _: None))
+    after = 0
+    while page := drive(store.read(scope, info.conversation, after=after)):
+        after = page[-1].seq
+    return after
+
+
+def _disk(store: str | None) -> Iterator[CheckResult]:
+    path = file_of(address_of(store))
+    if path is None:
+        return
+    folder = next(p for p in path.absolute().parents if p.exists())
+    free = shutil.disk_usage(folder).free
+    yield CheckResult(
+        name="disk",
+        state=CheckState.BAD if free < _SPARE_BYTES else CheckState.OK,
+        detail=f"{free / (1 << 30):,.1f} GiB free on the disk of the store",
+        remedy="Free disk space: a full disk fails every write" if free < _SPARE_BYTES else "",
+    )
+
+
+def _terminal() -> Iterator[CheckResult]:
+    encoding = (sys.stdout.encoding or "").lower()
+    wide = encoding.replace("-", "").startswith("utf")
+    size = shutil.get_terminal_size()
+    colour = "NO_COLOR set" if os.environ.get("NO_COLOR") else os.environ.get("TERM", "no TERM")
+    yield CheckResult(
+        name="terminal",
+        state=CheckState.OK if wide else CheckState.NOTE,
+        detail=f"{size.columns} x {size.lines}, {encoding or 'unknown encoding'}, {colour}",
+        remedy=""
+        if wide
+        else "Set LANG=C.UTF-8 (or PYTHONUTF8=1): Chinese cannot be shown in this encoding",
+    )
+
+
+def _prices() -> Iterator[CheckResult]:
+    table = shipped_prices()
+    yield CheckResult(
+        name="prices",
+        state=CheckState.OK,
+        detail=f"{len(table.models)} models, list prices of {table.date}",
+    )
+
+
+_MARKS = {
+    CheckState.OK: ("ok  ", "green"),
+    CheckState.NOTE: ("note", "yellow"),
+    CheckState.BAD: ("BAD ", "bold red"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Results of all checks; `ok` if none is bad."""
+
+    ok: bool
+    findings: tuple[CheckResult, ...]
+
+
+def show_findings(found: Sequence[CheckResult], *, json: bool) -> bool:
+    """Print the results; returns True if none is bad."""
+    ok = all(one.state is not CheckState.BAD for one in found)
+    if json:
+        print(as_json(Report(ok=ok, findings=tuple(found))))  # noqa: T201 (what the command is for)
+        return ok
+    console = make_console()
+    for one in found:
+        mark, style = _MARKS[one.state]
+        console.print(
+            Text.assemble((mark, style), f"  {one.name}: {printable(one.detail)}", overflow="fold")
+        )
+        if one.remedy:
+            console.print(Text(f"      -> {one.remedy}", "dim", overflow="fold"))
+    ending = label("no problems found") if ok else label("something needs fixing")
+    console.print(Text(ending, "green" if ok else "red"))
+    return ok

@@ -1,0 +1,115 @@
+"""`turnfold checkpoint` and `turnfold fork`: folds (compacts) or copies a session."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from turnfold.cli.labels import label
+from turnfold.cli.output import as_json, make_console, printable
+from turnfold.cli.store import open_session
+from turnfold.errors import NotFound
+from turnfold.records import Checkpoint
+
+__all__ = (
+    "MadeCheckpoint",
+    "MadeFork",
+    "make_checkpoint",
+    "make_fork",
+    "read_summary",
+    "show_checkpoint",
+    "show_fork",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCheckpoint:
+    """Result of a manual checkpoint."""
+
+    session: str
+    checkpoint: Checkpoint | None
+    """None if there was nothing to fold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeFork:
+    """A copy of a conversation."""
+
+    session: str
+    forked_from: str
+    entries: int
+
+
+def read_summary(given: str | None) -> str | None:
+    """Return a summary given as a text, `@FILE`, or `-` for standard input."""
+    if given is None or not given.startswith(("@", "-")) or (given[0] == "-" and given != "-"):
+        return given
+    if given == "-":
+        return sys.stdin.read()
+    path = Path(given[1:])
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise NotFound(f"cannot read the summary {path}: {error.strerror}") from None
+
+
+def make_checkpoint(
+    store: str | None,
+    tenant: str,
+    session: str,
+    *,
+    summary: str | None,
+    keep_turns: int | None,
+    budget: int | None,
+    model: str | None,
+) -> MadeCheckpoint:
+    """Fold everything before the newest turns, into the given summary or an extractive one."""
+    with open_session(store, tenant, session, budget=budget, model=model, calls=1) as at:
+        made = at.session.checkpoint(summary, keep_turns=keep_turns)
+        return MadeCheckpoint(session=at.session.id, checkpoint=made)
+
+
+def make_fork(
+    store: str | None, tenant: str, session: str, target: str, *, at: int | None
+) -> MadeFork:
+    """Copy a conversation up to an entry."""
+    with open_session(store, tenant, session, calls=1) as opened:
+        copy = opened.session.fork(at, conversation=target)
+        return MadeFork(
+            session=copy.id, forked_from=opened.session.id, entries=copy.status().entries
+        )
+
+
+def show_checkpoint(made: MadeCheckpoint, *, json: bool) -> None:
+    """Print a checkpoint."""
+    if json:
+        print(as_json(made))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    checkpoint = made.checkpoint
+    if checkpoint is None:
+        console.print(label("nothing to fold: there are only the turns to keep (see --keep-turns)"))
+        return
+    text = label("checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}")
+    text = text.format(
+        id=checkpoint.id,
+        upto=checkpoint.upto,
+        fidelity=checkpoint.fidelity,
+        trust=checkpoint.trust,
+    )
+    console.print(Text(text, "bold"))
+    console.print(Text("\n".join(printable(line) for line in checkpoint.text.splitlines())))
+
+
+def show_fork(made: MadeFork, *, json: bool) -> None:
+    """Print a fork."""
+    if json:
+        print(as_json(made))  # noqa: T201 (what the command is for)
+        return
+    text = label("{session}: {entries:,} entries of {source}").format(
+        session=printable(made.session), entries=made.entries, source=printable(made.forked_from)
+    )
+    make_console().print(Text(text))

@@ -1,0 +1,185 @@
+"""Labels of the terminal output in Chinese; the English label is the key.
+
+A label missing here fails a test. Error messages and the names of JSON fields are English everywhere, since programs
+and search engines read them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from turnfold.cli.demo.texts import language_of
+
+__all__ = (
+    "CHINESE",
+    "label",
+)
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    "#": "#",
+    "answer": "回答",
+    "archive": "存档",
+    "assistant": "助手",
+    "bad": "问题",
+    "biggest": "最大",
+    "budget": "预算",
+    "cache": "缓存",
+    "cached": "缓存命中",
+    "call": "调用",
+    "calls": "调用",
+    "changed": "更新",
+    "checkpoint": "检查点",
+    "conversation": "会话",
+    "cost": "费用",
+    "dropped": "丢弃",
+    "entries": "记录",
+    "entry": "记录",
+    "fate": "去向",
+    "first difference": "首处不同",
+    "folded": "折叠",
+    "folds": "折叠次数",
+    "free": "空余",
+    "gone": "不再发送",
+    "kept": "原样",
+    "largest": "最大一次",
+    "left out": "未发送",
+    "new": "新增",
+    "no cache": "无缓存",
+    "no sessions": "没有会话",
+    "nothing found": "没有找到",
+    "over budget": "超预算",
+    "prefix": "前缀",
+    "price": "价格",
+    "reason": "原因",
+    "role": "角色",
+    "section": "部分",
+    "sections": "各部分",
+    "sent": "已发送",
+    "seq": "序号",
+    "session": "会话",
+    "sessions": "会话",
+    "share": "占比",
+    "shrunk": "缩短",
+    "strategy": "策略",
+    "summary": "摘要",
+    "system": "系统",
+    "tail": "尾部",
+    "text": "内容",
+    "tokens": "token 数",
+    "tool": "工具",
+    "tools": "工具",
+    "turn": "轮次",
+    "turns": "轮次",
+    "used": "已用",
+    "user": "用户",
+    "window": "窗口",
+}
+_SENTENCES: Final = (
+    (
+        "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached",
+        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token没有缓存可用",
+    ),
+    (
+        "message {index}, character {character}",
+        "第 {index} 条消息，第 {character} 个字符",
+    ),
+    (
+        "not verified to be the messages sent",
+        "未能验证是当时发送的消息",
+    ),
+    (
+        "the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off",
+        "服务商计为 {counted:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}",
+    ),
+    (
+        "prefix unchanged for {calls} calls ({tokens:,} tokens)",
+        "前缀已稳定 {calls} 次调用（{tokens:,} token）",
+    ),
+    (
+        "last break {call}: {reason}",
+        "上次中断 {call}：{reason}",
+    ),
+    (
+        "{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk",
+        "折叠 {folded:,}，丢弃 {dropped:,}，缩短 {shrunk:,}",
+    ),
+    (
+        "reserve",
+        "预留",
+    ),
+    (
+        "{strategy} at {budget:,} ended early: {reason}",
+        "{strategy}（预算 {budget:,}）提前结束：{reason}",
+    ),
+    (
+        "{sessions:,} sessions, {entries:,} entries, {faults:,} faults",
+        "{sessions:,} 个会话，{entries:,} 条记录，{faults:,} 处问题",
+    ),
+    (
+        "no problems found",
+        "没有发现问题",
+    ),
+    (
+        "something needs fixing",
+        "有问题需要修复",
+    ),
+    (
+        "{shown} of {total:,}; more with -n",
+        "{total:,} 个中的 {shown} 个；用 -n 显示更多",
+    ),
+    (
+        "nothing to fold: there are only the turns to keep (see --keep-turns)",
+        "没有可折叠的内容：只有需要保留的轮次（见 --keep-turns）",
+    ),
+    (
+        "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
+    ),
+    (
+        "{session}: {entries:,} entries of {source}",
+        "{session}：来自 {source} 的 {entries:,} 条记录",
+    ),
+    (
+        "{sessions:,} sessions, {entries:,} entries as {format} to {output}",
+        "{sessions:,} 个会话，{entries:,} 条记录，格式 {format}，写入 {output}",
+    ),
+    (
+        "imported",
+        "已导入",
+    ),
+    (
+        "would import",
+        "将会导入",
+    ),
+    (
+        "{entries:,} entries from {format}: {new:,} new sessions, {continued:,} continued, {already:,} already there",
+        "来自 {format} 的 {entries:,} 条记录：新会话 {new:,} 个，续写 {continued:,} 个，已有 {already:,} 个",
+    ),
+    (
+        "{name}, entry {seq:,}: {parts:,} more parts of the answer, stored as a new entry",
+        "{name} 第 {seq:,} 条：回答又多出 {parts:,} 部分，另存为一条记录",
+    ),
+    (
+        "not part of a conversation: {times:,} x {what}",
+        "不属于任何会话：{times:,} × {what}",
+    ),
+    (
+        "and {more:,} more left out",
+        "另有 {more:,} 处未导入",
+    ),
+    (
+        "Estimates for {model}: list prices of {date}, every call within the life of the provider's cache.",
+        "费用为 {model} 的估计值：{date} 的标价，假定每次调用都在服务商提示缓存的有效期内。",
+    ),
+)
+CHINESE: Final[Mapping[str, str]] = {**_WORDS, **dict(_SENTENCES)}
+
+
+def label(english: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return a label in the language of the locale."""
+    if language_of(os.environ if environment is None else environment) == "zh":
+        return CHINESE[english]
+    return english

@@ -1,0 +1,127 @@
+"""Help, headings and usage errors in the reader's language.
+
+TURNFOLD_LANG decides, else the locale. The messages of errors are English everywhere, so that they can be found in the
+documentation and by search engines. JSON and exit codes never change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import typer
+from typer.core import TyperGroup
+
+from turnfold.cli.chinese_help import COMMANDS, OPTIONS
+from turnfold.cli.demo.texts import language_of
+
+__all__ = ("TranslatedGroup",)
+
+
+_UsageError: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
+_HEADINGS: Final[Mapping[str, str]] = {
+    "ARGUMENTS_PANEL_TITLE": "参数",
+    "COMMANDS_PANEL_TITLE": "命令",
+    "DEFAULT_STRING": "[默认：{}]",
+    "ENVVAR_STRING": "[环境变量：{}]",
+    "ERRORS_PANEL_TITLE": "错误",
+    "OPTIONS_PANEL_TITLE": "选项",
+    "REQUIRED_LONG_STRING": "[必填]",
+}
+_USAGE_ERRORS: Final[Mapping[str, str]] = {
+    "BadParameter": "参数的值不对",
+    "MissingParameter": "缺少参数",
+    "NoSuchOption": "没有这个选项",
+    "UsageError": "命令用法有误",
+}
+
+
+class TranslatedGroup(TyperGroup):
+    """A group of commands with help in the reader's language."""
+
+    def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 (passed through)
+        """Run with headings in the reader's language."""
+        with _headings():
+            return super().main(*args, **options)
+
+    def make_context(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 (passed through)
+        """Parse the arguments."""
+        with _usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (passed through)
+        """Run the named command."""
+        with _usage_errors():
+            return super().invoke(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
+        """Return the named command, translated."""
+        found = super().get_command(ctx, cmd_name)
+        return _translated(found) if found is not None and _is_chinese() else found
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
+        """Write the help, translated."""
+        if _is_chinese():
+            _translated(self)
+        super().format_help(ctx, formatter)
+
+
+def _is_chinese() -> bool:
+    return language_of(os.environ) == "zh"
+
+
+def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not export its types)
+    """Put the help of a command into Chinese; commands are made anew for every run."""
+    english = (command.help or "").split("\n\n")[0].replace("\n", " ")
+    command.help = COMMANDS.get(english, command.help)
+    command.short_help = None
+    for each in command.params:
+        each.help = OPTIONS.get(getattr(each, "help", None) or "", getattr(each, "help", None))
+    original = command.get_help_option
+
+    def get_help_option(ctx: object) -> Any:  # noqa: ANN401 (as above)
+        option = original(ctx)
+        if option is not None:
+            option.help = OPTIONS["Show this message and exit."]
+        return option
+
+    command.get_help_option = get_help_option
+    return command
+
+
+@contextmanager
+def _headings() -> Generator[None]:
+    if not _is_chinese():
+        yield
+        return
+    from typer import rich_utils  # takes longer to load than all else here
+
+    english = {name: getattr(rich_utils, name) for name in _HEADINGS}
+    try:
+        for name, chinese in _HEADINGS.items():
+            setattr(rich_utils, name, chinese)
+        yield
+    finally:
+        for name, text in english.items():
+            setattr(rich_utils, name, text)
+
+
+@contextmanager
+def _usage_errors() -> Generator[None]:
+    """Put the kind of a usage error in Chinese in front of its message."""
+    try:
+        yield
+    except _UsageError as error:
+        if not _is_chinese() or getattr(error, "translated", False):
+            raise
+        kind = next(
+            _USAGE_ERRORS[each.__name__]
+            for each in type(error).__mro__
+            if each.__name__ in _USAGE_ERRORS
+        )
+        usage = cast("Any", error)
+        translated = _UsageError(f"{kind}：{usage.format_message()}", usage.ctx)
+        vars(translated)["translated"] = True
+        raise translated from None

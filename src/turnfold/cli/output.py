@@ -1,0 +1,193 @@
+"""Output of the commands: tables and texts that fit any width, or JSON.
+
+Widths are in terminal cells; a Chinese character takes two. In a pipe and under NO_COLOR there are no escape codes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from turnfold.cli.labels import label
+
+__all__ = (
+    "Reporter",
+    "as_json",
+    "columns",
+    "is_plain",
+    "make_console",
+    "moment",
+    "print_result",
+    "printable",
+    "progressing",
+    "without_controls",
+)
+
+
+_PROGRESS_DELAY = 1.0
+"""Seconds before a progress bar is shown."""
+_MICRO = 1_000_000
+_LONGEST_CELL = 28
+"""Most cells of a column other than the wide one."""
+_NARROWEST_CELL = 12
+
+
+def make_console(*, to_stderr: bool = False) -> Console:
+    """Return the console of a command."""
+    if os.environ.get("NO_COLOR"):
+        return Console(color_system=None, highlight=False, stderr=to_stderr, markup=False)
+    return Console(highlight=False, stderr=to_stderr, markup=False)
+
+
+def is_plain(console: Console) -> bool:
+    """Return True if letters must replace colours."""
+    return console.color_system is None or console.options.ascii_only
+
+
+def as_json(value: object) -> str:
+    """Return a value as indented JSON; its shape is part of the documented interface."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def print_result(
+    value: object, draw: Callable[[Console], Iterable[RenderableType]], *, json: bool
+) -> None:
+    """Print a value as JSON, or draw it on the console."""
+    if json:
+        print(as_json(value))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    for line in draw(console):
+        console.print(line)
+
+
+def without_controls(text: str, *, keep: str = "") -> str:
+    """Replace characters that could move the cursor or change colours with spaces, except those in `keep`."""
+    return "".join(char if char.isprintable() or char in keep else " " for char in text)
+
+
+def printable(text: str) -> str:
+    """Return a stored text in one line, without control characters."""
+    return without_controls(" ".join(text.split()))
+
+
+def moment(microseconds: int) -> str:
+    """Return a time in UTC for people; a dash if unknown."""
+    if microseconds <= 0:
+        return "-"
+    return datetime.fromtimestamp(microseconds / _MICRO, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def columns(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    wide: str = "",
+    only: Sequence[int] | None = None,
+) -> Table:
+    """Return a table without lines; numbers are right-aligned, and `wide` takes the remaining width and is truncated.
+
+    If less than 12 cells remain for it, it is left out, unless it is the first column. `only` selects columns.
+    """
+    selected = range(len(heads)) if only is None else only
+    heads = [heads[at] for at in selected]
+    body = [[row[at] for at in selected] for row in rows]
+    widths = [
+        max([cell_len(label(head)), *(min(_cells(row[at]), _LONGEST_CELL) for row in body)])
+        for at, head in enumerate(heads)
+    ]
+    named = heads.index(wide) if wide else -1
+    shown = list(range(len(heads)))
+    if wide:
+        others = sum(width + 2 for at, width in enumerate(widths) if at != named)
+        left = console.width - others
+        longest = max([cell_len(label(wide)), *(_cells(row[named]) for row in body)])
+        widths[named] = max(min(left, longest), _NARROWEST_CELL)
+        if left < _NARROWEST_CELL and named:
+            shown.remove(named)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for at in shown:
+        right = at != named and bool(body) and all(_is_number(row[at]) for row in body)
+        table.add_column(
+            label(heads[at]),
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=widths[at],
+        )
+    for row in body:
+        table.add_row(*(_safe(row[at]) for at in shown))
+    return table
+
+
+def _cells(cell: str | Text) -> int:
+    return cell_len(cell if isinstance(cell, str) else cell.plain)
+
+
+def _safe(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(printable(cell))
+
+
+def _is_number(cell: str | Text) -> bool:
+    text = cell if isinstance(cell, str) else cell.plain
+    return (
+        not text or text.strip("+-▲▼$% ").replace(",", "").replace(".", "").isdigit() or text == "-"
+    )
+
+
+class Reporter:
+    """Shows a progress bar on a terminal, once the work has taken a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._progress: Progress | None = None
+        self._task: int | None = None
+
+    def report(self, done: int, total: int, what: str = "") -> None:
+        """Report that `done` of `total` is done."""
+        if self._progress is None:
+            if not sys.stderr.isatty() or time.monotonic() - self._began < _PROGRESS_DELAY:
+                return
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,.0f} / {task.total:,.0f}"),
+                TimeRemainingColumn(),
+                console=make_console(to_stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        if self._task is None:
+            self._task = int(self._progress.add_task(what or self._what, total=total))
+        self._progress.update(
+            self._progress.task_ids[0], completed=done, total=total, description=what or self._what
+        )
+
+    def close(self) -> None:
+        """Remove the progress bar."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+@contextmanager
+def progressing(what: str) -> Generator[Reporter]:
+    """Return a reporter for the duration of some work."""
+    reporter = Reporter(what)
+    try:
+        yield reporter
+    finally:
+        reporter.close()

@@ -1,0 +1,264 @@
+"""`turnfold replay`: replays a history under several budgets and strategies, without a model."""
+
+from __future__ import annotations
+
+import json as json_lines
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from rich.text import Text
+
+from turnfold.budget import Budget
+from turnfold.cli.labels import label
+from turnfold.cli.output import as_json, columns, make_console, printable, progressing
+from turnfold.cli.store import log_pages, open_session
+from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
+from turnfold.importers import (
+    ConversationStart,
+    ImportedMessage,
+    UnreadableItem,
+    detect,
+    read_histories,
+)
+from turnfold.inspect import Cost, Simulation, simulate
+from turnfold.records import Message
+from turnfold.tokens import PriceTable, load_prices, shipped_prices
+
+__all__ = (
+    "Replay",
+    "ReplayRow",
+    "history_of",
+    "replay_history",
+    "show_replay",
+)
+
+
+Tools = Sequence[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRow:
+    """A history under one budget and strategy."""
+
+    strategy: str
+    budget: int
+    calls: int
+    tokens_sent: int
+    largest: int
+    over_budget: int
+    violations: int
+    prefix_share: float
+    folds: int
+    folded: int
+    dropped: int
+    cost: Cost | None
+    """Estimate at list prices; None if no model was named or it has no price."""
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Results of one history under several settings."""
+
+    source: str
+    entries: int
+    turns: int
+    counter: str
+    model: str
+    prices: str
+    """Date of the price table; empty if no cost was computed."""
+    rows: tuple[ReplayRow, ...]
+
+
+def history_of(
+    source: str, store: str | None, tenant: str, *, session: str, format_name: str
+) -> tuple[str, list[Message]]:
+    """Return the name and messages of a history, from a file or a stored session."""
+    path = Path(source)
+    if path.is_file():
+        return _from_file(path, session, format_name)
+    if session:
+        raise NotFound(f"--session selects a conversation of a file, but there is no file {source}")
+    with open_session(store, tenant, source, calls=1) as at:
+        pages = log_pages(at.session)
+        return at.session.id, [entry.message for page in pages for entry in page]
+
+
+def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Message]]:
+    chosen = detect(path) if format_name == "auto" else format_name
+    if chosen == "turnfold":
+        raise InvalidOption(f"{path} is a turnfold export: import it, then replay its sessions")
+    found: dict[str, list[Message]] = {}
+    at = ""
+    for piece in read_histories(path, chosen, branches=False):
+        if isinstance(piece, UnreadableItem):
+            raise InvalidExport(piece.problem, line=piece.line)
+        if isinstance(piece, ConversationStart):
+            at = piece.conversation
+            found.setdefault(at, [])
+        elif isinstance(piece, ImportedMessage):
+            found[at].append(piece.message)
+    matching = [name for name in found if name == session] or [
+        name for name in found if name.startswith(session)
+    ]
+    if len(matching) == 1:
+        return matching[0], found[matching[0]]
+    shown = ", ".join((matching or list(found))[:8])
+    number = f"{path.name} contains {len(found):,} conversations"
+    if matching:
+        raise InvalidOption(f"{number}: select one with --session, for example {shown}")
+    raise NotFound(f"{number}, none with the id {session!r}: {shown}")
+
+
+def replay_history(
+    name: str,
+    messages: Sequence[Message],
+    *,
+    budgets: Sequence[int],
+    strategies: Sequence[str],
+    model: str,
+    prices: Path | None,
+    tools: Path | None,
+) -> Replay:
+    """Simulate every strategy under every budget."""
+    schemas = _tools(tools)
+    table = load_prices(prices) if prices is not None else shipped_prices()
+    priced = _priced(model, table)
+    runs: list[Simulation] = []
+    with progressing("replaying") as reporter:
+        for budget in budgets:
+            for strategy in strategies:
+                what = f"{strategy} at {budget:,}"
+                runs.append(
+                    simulate(
+                        messages,
+                        budget=Budget(max_tokens=budget),
+                        strategy=strategy,
+                        model=model,
+                        tools=schemas,
+                        on_call=lambda done, total, what=what: reporter.report(done, total, what),
+                    )
+                )
+    return Replay(
+        source=name,
+        entries=runs[0].entries,
+        turns=runs[0].turns,
+        counter=runs[0].counter,
+        model=model,
+        prices=table.date if priced else "",
+        rows=tuple(_row(run, table if priced else None, model) for run in runs),
+    )
+
+
+def _priced(model: str, table: PriceTable) -> bool:
+    if not model:
+        return False
+    try:
+        table.price(model)
+    except UnknownModel as error:
+        sys.stderr.write(f"turnfold: no costs: {error}\n")
+        return False
+    return True
+
+
+def _row(run: Simulation, table: PriceTable | None, model: str) -> ReplayRow:
+    return ReplayRow(
+        strategy=run.strategy,
+        budget=run.budget,
+        calls=len(run.calls),
+        tokens_sent=run.tokens_sent,
+        largest=run.largest,
+        over_budget=run.over_budget,
+        violations=run.violations,
+        prefix_share=run.prefix_share,
+        folds=run.folds,
+        folded=run.folded,
+        dropped=run.dropped,
+        cost=run.cost(model, table) if table is not None else None,
+        refused=run.refused,
+    )
+
+
+def _tools(path: Path | None) -> Tools:
+    if path is None:
+        return ()
+    try:
+        found = cast("object", json_lines.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise NotFound(f"no such file: {path}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidOption(f"{path} is not a JSON list of tool schemas: {error}") from None
+    if not isinstance(found, list):
+        raise InvalidOption(f"{path} is not a JSON list of tool schemas")
+    return cast("list[dict[str, object]]", found)
+
+
+def show_replay(found: Replay, *, json: bool) -> None:
+    """Print the results side by side."""
+    if json:
+        print(as_json(found))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    title = Text(printable(found.source), "bold", overflow="fold")
+    title.append(
+        f" · {found.entries:,} {label('entries')}, {found.turns:,} {label('turns')} · {found.counter}",
+        "not bold dim",
+    )
+    console.print(title)
+    heads = [
+        "strategy",
+        "budget",
+        "calls",
+        "sent",
+        "largest",
+        "over budget",
+        "prefix",
+        "folds",
+        "dropped",
+    ]
+    priced = any(row.cost for row in found.rows)
+    if priced:
+        heads += ["cached", "cost", "no cache"]
+    rows = [_cells(row, priced=priced) for row in found.rows]
+    only = [0, 1, 3, 5, 6, *([10] if priced else [])] if console.width < 100 else None
+    if console.width < 60:
+        only = [0, 1, 10 if priced else 3]
+    console.print(columns(console, heads, rows, only=only))
+    for row in found.rows:
+        if row.refused:
+            text = label("{strategy} at {budget:,} ended early: {reason}")
+            text = text.format(strategy=row.strategy, budget=row.budget, reason=row.refused)
+            console.print(Text(text, "red", overflow="fold"))
+    if priced:
+        text = label(
+            "Estimates for {model}: list prices of {date}, every call within the life of the provider's cache."
+        )
+        text = text.format(model=found.model, date=found.prices)
+        console.print(Text(text, "dim", overflow="fold"))
+
+
+def _cells(row: ReplayRow, *, priced: bool) -> list[str]:
+    cells = [
+        row.strategy,
+        f"{row.budget:,}",
+        f"{row.calls:,}",
+        f"{row.tokens_sent:,}",
+        f"{row.largest:,}",
+        f"{row.over_budget:,}",
+        f"{row.prefix_share:.1%}",
+        f"{row.folds:,}",
+        f"{row.dropped:,}",
+    ]
+    cost = row.cost
+    if priced and cost:
+        cells += [
+            f"{cost.cached_share:.0%}",
+            f"{cost.total:,.4f} {cost.currency}",
+            f"{cost.without_cache:,.4f}",
+        ]
+    elif priced:
+        cells += ["-", "-", "-"]
+    return cells

@@ -1,0 +1,216 @@
+"""`turnfold sessions` and `turnfold show`: the stored sessions, and the log of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from turnfold.cli.context import sparkline
+from turnfold.cli.labels import label
+from turnfold.cli.output import (
+    as_json,
+    columns,
+    is_plain,
+    make_console,
+    moment,
+    print_result,
+    printable,
+    without_controls,
+)
+from turnfold.cli.store import Opened, all_conversations, open_at, open_session, session_in
+from turnfold.inspect import CallPoint, call_point, excerpt
+from turnfold.memory import SessionStatus
+from turnfold.records import Entry
+
+__all__ = (
+    "SessionRow",
+    "SessionScreen",
+    "SessionsScreen",
+    "list_sessions",
+    "look_at_session",
+    "show_log",
+    "show_sessions",
+)
+
+
+_STYLES = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "blue"}
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """One session of the list."""
+
+    session: str
+    entries: int
+    turns: int
+    tokens: int
+    checkpoint: str
+    counter: str
+    created: int
+    updated: int
+    calls: tuple[CallPoint, ...]
+    """The newest calls, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsScreen:
+    """Sessions of a tenant, most recently changed first."""
+
+    store: str
+    tenant: str
+    total: int
+    sessions: tuple[SessionRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRow:
+    """One entry, with its message as JSON."""
+
+    seq: int
+    turn: int
+    role: str
+    tokens: int
+    created: int
+    client_id: str
+    message: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionScreen:
+    """A session and a page of its log."""
+
+    status: SessionStatus
+    entries: tuple[EntryRow, ...]
+
+
+def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) -> SessionsScreen:
+    """Return the most recently changed sessions."""
+    with open_at(store, tenant) as opened:
+        known = [i for i in all_conversations(opened) if i.conversation.startswith(prefix)]
+        newest = sorted(known, key=lambda info: (-info.updated, info.conversation))[:limit]
+        rows = [
+            SessionRow(
+                session=info.conversation,
+                entries=info.head.seq,
+                turns=info.head.turns,
+                tokens=info.head.tokens,
+                checkpoint=info.head.checkpoint,
+                counter=info.head.counter,
+                created=info.created,
+                updated=info.updated,
+                calls=_newest_calls(opened, info.conversation),
+            )
+            for info in newest
+        ]
+        return SessionsScreen(
+            store=opened.address, tenant=tenant, total=len(known), sessions=tuple(rows)
+        )
+
+
+def _newest_calls(opened: Opened, conversation: str) -> tuple[CallPoint, ...]:
+    return tuple(map(call_point, session_in(opened, conversation, calls=12).calls))
+
+
+def show_sessions(found: SessionsScreen, *, json: bool) -> None:
+    """Print the list of sessions."""
+    if json:
+        print(as_json(found))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    if not found.sessions:
+        console.print(f"{label('no sessions')}: {found.store}, tenant {found.tenant}")
+        return
+    plain = is_plain(console)
+    rows = [
+        (
+            row.session,
+            f"{row.turns:,}",
+            f"{row.entries:,}",
+            f"{row.tokens:,}",
+            sparkline(row.calls, width=12, plain=plain),
+            moment(row.updated),
+        )
+        for row in found.sessions
+    ]
+    heads = ("session", "turns", "entries", "tokens", "calls", "changed")
+    only = (0, 1, 3) if console.width < 70 else None
+    console.print(columns(console, heads, rows, only=only, wide="session"))
+    if found.total > len(rows):
+        text = label("{shown} of {total:,}; more with -n")
+        console.print(Text(text.format(shown=len(rows), total=found.total), "dim"))
+
+
+def look_at_session(
+    store: str | None, tenant: str, session: str, *, after: int | None, limit: int
+) -> tuple[SessionScreen, list[Entry]]:
+    """Return a page of a log: from `after` on, or its end."""
+    with open_session(store, tenant, session, calls=1) as at:
+        start = max(at.head.seq - limit, 0) if after is None else after
+        entries: list[Entry] = []
+        while len(entries) < limit:
+            wanted = min(limit - len(entries), _PAGE)
+            page = at.session.history(after=entries[-1].seq if entries else start, limit=wanted)
+            if not page:
+                break
+            entries += page
+        rows = tuple(
+            EntryRow(
+                seq=entry.seq,
+                turn=entry.turn,
+                role=entry.message.role,
+                tokens=entry.tokens,
+                created=entry.created,
+                client_id=entry.client_id,
+                message=entry.message.model_dump(),
+            )
+            for entry in entries
+        )
+        return SessionScreen(status=at.session.status(), entries=rows), entries
+
+
+def show_log(shown: SessionScreen, entries: list[Entry], *, json: bool, full: bool) -> None:
+    """Print a page of a log."""
+    print_result(
+        shown, lambda console: _draw_log(shown.status, entries, console, full=full), json=json
+    )
+
+
+def _draw_log(
+    status: SessionStatus, entries: list[Entry], console: Console, *, full: bool
+) -> Iterator[RenderableType]:
+    title = Text(printable(status.conversation), "bold", overflow="fold")
+    title.append(
+        f" · {status.mode} · {status.turns:,} {label('turns')} · {status.entries:,} {label('entries')} · "
+        f"{status.tokens:,} {label('tokens')}",
+        "not bold dim",
+    )
+    if status.checkpoint:
+        title.append(f" · {label('checkpoint')} {status.checkpoint} @ {status.covered}", "magenta")
+    yield title
+    if full:
+        for entry in entries:
+            yield _whole_entry(entry)
+        return
+    rows = [
+        (
+            str(entry.seq),
+            str(entry.turn),
+            Text(label(entry.message.role), _STYLES.get(entry.message.role, "")),
+            f"{entry.tokens:,}",
+            excerpt(entry.message, characters=400),
+        )
+        for entry in entries
+    ]
+    yield columns(console, ("seq", "turn", "role", "tokens", "text"), rows, wide="text")
+
+
+def _whole_entry(entry: Entry) -> Text:
+    message = entry.message
+    head = f"#{entry.seq} {label(message.role)} ({entry.tokens:,} {label('tokens')}, {moment(entry.created)})"
+    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    text = without_controls("\n".join(filter(None, [message.text, *calls])), keep="\n\t")
+    return Text.assemble((f"{head}\n", _STYLES.get(message.role, "")), text, "\n")

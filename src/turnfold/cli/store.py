@@ -1,0 +1,275 @@
+"""Opens the store and the sessions of a command.
+
+The store is the one named, that of TURNFOLD_STORE, or a file in the user's data folder. A command that only reads never
+creates a store: a mistyped address is an error and leaves no empty file behind. A session is opened with the token
+counter its costs were made with, if that is known, so that figures and copies agree with those of its own program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption, NotFound
+from turnfold.inspect import recent_calls
+from turnfold.memory import Manifest, Memory, Session, budget_of, call_key
+from turnfold.records import Entry
+from turnfold.runtime import drive
+from turnfold.stores import (
+    ConversationInfo,
+    Head,
+    Scope,
+    Store,
+    may_hold_password,
+    open_store,
+    shown_address,
+    split_address,
+)
+from turnfold.tokens import (
+    TokenCounter,
+    cautious_counter,
+    context_window_for,
+    counter_for,
+    counter_named,
+)
+
+__all__ = (
+    "Opened",
+    "OpenedSession",
+    "address_of",
+    "all_conversations",
+    "default_store",
+    "file_of",
+    "find_call",
+    "find_session",
+    "log_pages",
+    "open_at",
+    "open_session",
+    "require_store",
+    "session_in",
+)
+
+
+def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
+    """Return the address used if none is named."""
+    known = os.environ if environment is None else environment
+    if known.get("TURNFOLD_STORE"):
+        return address_of(known["TURNFOLD_STORE"])
+    base = known.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    folder = Path(base) / "turnfold"
+    if make_folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{(folder / 'chat.db').as_posix()}"
+
+
+def address_of(store: str | None) -> str:
+    """Return the address of a store named by address or file path."""
+    if not store:
+        return default_store(make_folder=False)
+    if "://" in store:
+        return store
+    if may_hold_password(store):
+        raise InvalidOption(
+            "the store looks like an address without a scheme: write "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or sqlite:///PATH for a file of such a name"
+        )
+    return f"sqlite:///{quote(Path(store).as_posix())}"
+
+
+def file_of(address: str) -> Path | None:
+    """Return the SQLite file of an address; None for any other store or one in memory."""
+    parts = split_address(address)
+    if parts.scheme.lower() != "sqlite" or parts.authority or len(parts.path) < 2:
+        return None
+    return Path(unquote(parts.path[1:]))
+
+
+def require_store(address: str) -> None:
+    """Raise `NotFound` for a SQLite file that does not exist: opening it would create it."""
+    path = file_of(address)
+    if path is not None and not path.exists():
+        raise NotFound(
+            f"no store at {shown_address(str(path))}. Name one with --store or TURNFOLD_STORE; "
+            "`turnfold chat` and `turnfold import` create one"
+        )
+
+
+LAST, PREVIOUS = "@last", "@prev"
+_PAGE = 500
+_CANDIDATES = 8
+_CALL = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open store and the scope of the tenant."""
+
+    store: Store
+    scope: Scope
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """An open session, its newest calls and their budget."""
+
+    opened: Opened
+    memory: Memory
+    session: Session
+    head: Head
+    calls: tuple[Manifest, ...]
+    budget: Budget
+
+
+@contextmanager
+def open_at(
+    store: str | None, tenant: str, *, counter: TokenCounter | None = None, make: bool = False
+) -> Generator[Opened]:
+    """Open the store of a command; with `make` it may be created."""
+    address = address_of(store)
+    if not make:
+        require_store(address)
+    opened = open_store(address, counter=counter, blocking=True)
+    try:
+        yield Opened(opened, Scope(tenant), shown_address(address))
+    finally:
+        drive(opened.close())
+
+
+@contextmanager
+def open_session(
+    store: str | None,
+    tenant: str,
+    name: str,
+    *,
+    model: str | None = None,
+    budget: int | None = None,
+    calls: int = 60,
+) -> Generator[OpenedSession]:
+    """Open the session with this id or prefix, with the counter it was recorded with."""
+    with open_at(store, tenant) as opened:
+        conversation = find_session(opened, name)
+        head = drive(opened.store.head(opened.scope, conversation))
+    counter = counter_for(model) if model else _counter_of(head)
+    with open_at(store, tenant, counter=counter) as opened:
+        yield session_in(opened, conversation, counter, model=model, budget=budget, calls=calls)
+
+
+def session_in(
+    opened: Opened,
+    conversation: str,
+    counter: TokenCounter | None = None,
+    *,
+    model: str | None = None,
+    budget: int | None = None,
+    calls: int = 60,
+) -> OpenedSession:
+    """Return a session of an open store, for reading."""
+    head = drive(opened.store.head(opened.scope, conversation))
+    counter = counter or _counter_of(head)
+    usual = Memory(opened.store, scope=opened.scope, counter=counter)
+    recent = drive(recent_calls(usual.session(conversation).awaiting, most=calls))
+    limit = _budget(usual, recent, budget, model)
+    memory = Memory(
+        opened.store, scope=opened.scope, counter=counter, budget=limit, checkpoint="manual"
+    )
+    return OpenedSession(opened, memory, memory.session(conversation), head, tuple(recent), limit)
+
+
+def _budget(memory: Memory, calls: list[Manifest], tokens: int | None, model: str | None) -> Budget:
+    """Return the given budget, else that of the newest call, else the context window of the model."""
+    if tokens is not None:
+        return Budget(max_tokens=tokens)
+    if calls:
+        return budget_of(calls[-1])
+    return Budget(context_window=context_window_for(model)) if model else memory.budget
+
+
+def _counter_of(head: Head) -> TokenCounter:
+    known = counter_named(head.counter) if head.counter else cautious_counter()
+    if known is None:
+        sys.stderr.write(
+            f"turnfold: this session was counted with {head.counter!r}, which is unknown here; name the model with "
+            "--model. The figures are conservative estimates\n"
+        )
+        return cautious_counter()
+    return known
+
+
+def all_conversations(opened: Opened) -> list[ConversationInfo]:
+    """Return all conversations of the tenant, ordered by id."""
+    found: list[ConversationInfo] = []
+    while page := drive(
+        opened.store.conversations(
+            opened.scope, after=found[-1].conversation if found else "", limit=_PAGE
+        )
+    ):
+        found.extend(page)
+    return found
+
+
+def log_pages(session: Session) -> Iterator[list[Entry]]:
+    """Read the whole log of a session, page by page."""
+    after = 0
+    while page := session.history(after=after, limit=_PAGE):
+        yield page
+        after = page[-1].seq
+
+
+def find_session(opened: Opened, name: str) -> str:
+    """Return the conversation with this id or prefix; `@last` is the most recently changed one."""
+    if name == LAST:
+        known = all_conversations(opened)
+        if not known:
+            raise NotFound(f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}")
+        return max(known, key=lambda info: (info.updated, info.conversation)).conversation
+    if drive(opened.store.head(opened.scope, name)).generation:
+        return name
+    page = drive(opened.store.conversations(opened.scope, after=name, limit=_CANDIDATES + 1))
+    found = [info.conversation for info in page if info.conversation.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = ", ".join(found[:_CANDIDATES]) + (", ..." if len(found) > _CANDIDATES else "")
+        raise InvalidOption(f"{name!r} matches several sessions: {shown}")
+    raise NotFound(
+        f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; "
+        "`turnfold sessions` lists them"
+    )
+
+
+def find_call(at: OpenedSession, name: str) -> str:
+    """Return the call with this name: its id, SEQ, SEQ-NUMBER, `@last` or `@prev`."""
+    calls = at.calls
+    if name in (LAST, PREVIOUS):
+        back = 1 if name == LAST else 2
+        if len(calls) < back:
+            raise NotFound(f"{at.session.id!r} has {len(calls)} calls: there is no {name}")
+        return calls[-back].call
+    parts = _CALL.fullmatch(name)
+    if parts is None:
+        raise InvalidOption(
+            f"{name!r} is not a call: use SEQ, SEQ-NUMBER, {LAST} or {PREVIOUS}; `turnfold explain {at.session.id} "
+            "--list` shows them"
+        )
+    seq = int(parts[1])
+    page = at.session.calls(after=call_key(seq, 0)[:-5], limit=_PAGE)
+    found = [each.call for each in page if each.seq == seq]
+    if parts[2] is not None:
+        wanted = call_key(seq, int(parts[2]))
+        found = [call for call in found if call == wanted]
+    if not found:
+        near = ", ".join(each.call for each in (page[:2] or calls[-2:]))
+        raise NotFound(
+            f"no call {name!r} in {at.session.id!r}{f'; near it: {near}' if near else ''}"
+        )
+    if len(found) > 1:
+        raise InvalidOption(f"{name!r} matches several calls: {', '.join(found)}")
+    return found[0]

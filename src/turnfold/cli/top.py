@@ -1,0 +1,120 @@
+"""`turnfold top`: what uses most tokens, once or refreshed while others write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from turnfold.cli.labels import label
+from turnfold.cli.output import columns, make_console, print_result, printable, progressing
+from turnfold.cli.store import all_conversations, log_pages, open_at, open_session
+from turnfold.inspect import CostRow, EntryCost, LogCosts, conversation_costs
+
+__all__ = (
+    "Top",
+    "look_at_top",
+    "show_top",
+    "watch_top",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top:
+    """Largest token users of one session or of all."""
+
+    session: str
+    """Empty for the whole store."""
+    tokens: int
+    entries: int
+    conversations: tuple[CostRow, ...] = ()
+    roles: tuple[CostRow, ...] = ()
+    tools: tuple[CostRow, ...] = ()
+    costliest: tuple[EntryCost, ...] = ()
+
+
+def look_at_top(store: str | None, tenant: str, session: str | None, *, most: int) -> Top:
+    """Sum the tokens."""
+    if session is None:
+        with open_at(store, tenant) as opened:
+            infos = all_conversations(opened)
+        return Top(
+            session="",
+            tokens=sum(info.head.tokens for info in infos),
+            entries=sum(info.head.seq for info in infos),
+            conversations=conversation_costs(infos, most=most),
+        )
+    with open_session(store, tenant, session, calls=1) as at, progressing("reading") as reporter:
+        costs = LogCosts(most=most)
+        for page in log_pages(at.session):
+            costs.add(page)
+            reporter.report(page[-1].seq, max(at.head.seq, page[-1].seq))
+        return Top(
+            session=at.session.id,
+            tokens=costs.tokens,
+            entries=costs.entries,
+            roles=costs.roles(),
+            tools=costs.tools()[:most],
+            costliest=costs.costliest(),
+        )
+
+
+def show_top(found: Top, *, json: bool) -> None:
+    """Print the table."""
+    print_result(found, lambda console: [_draw(found, console)], json=json)
+
+
+def watch_top(
+    look: Callable[[], Top],
+    *,
+    seconds: float,
+    times: int,
+    json: bool,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Refresh repeatedly: in place on a terminal, one after the other elsewhere. 0 times: until interrupted."""
+    console = make_console()
+    if not console.is_terminal or json:
+        _repeat(lambda: show_top(look(), json=json), seconds, times, pause)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        _repeat(lambda: live.update(_draw(look(), console), refresh=True), seconds, times, pause)
+
+
+def _repeat(
+    step: Callable[[], None], seconds: float, times: int, pause: Callable[[float], None]
+) -> None:
+    for number in count(1):
+        step()
+        if number == times:
+            return
+        pause(seconds)
+
+
+def _draw(found: Top, console: Console) -> RenderableType:
+    title = Text(printable(found.session) or label("sessions"), "bold")
+    title.append(
+        f" · {found.entries:,} {label('entries')} · {found.tokens:,} {label('tokens')}",
+        "not bold dim",
+    )
+    parts: list[RenderableType] = [title]
+    for name, rows in (
+        ("conversation", found.conversations),
+        ("role", found.roles),
+        ("tool", found.tools),
+    ):
+        if rows:
+            table = [(f"{r.tokens:,}", f"{r.share:.0%}", f"{r.entries:,}", r.name) for r in rows]
+            parts += [
+                Text(),
+                columns(console, ("tokens", "share", "entries", name), table, wide=name),
+            ]
+    if found.costliest:
+        table = [(f"{e.tokens:,}", str(e.seq), e.label, e.text) for e in found.costliest]
+        parts += [Text(), columns(console, ("tokens", "seq", "entry", "text"), table, wide="text")]
+    return Group(*parts)

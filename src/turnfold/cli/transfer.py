@@ -1,0 +1,260 @@
+"""`turnfold export` and `turnfold import`: conversations out of a store and into one."""
+
+from __future__ import annotations
+
+import json as json_lines
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from rich.text import Text
+
+from turnfold.cli.labels import label
+from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
+from turnfold.cli.store import Opened, all_conversations, default_store, find_session, open_at
+from turnfold.errors import InvalidOption, NotFound
+from turnfold.importers import PROVIDERS, Imported, import_file
+from turnfold.records import Entry, Message
+from turnfold.runtime import drive
+from turnfold.stores import Progress, export_to
+from turnfold.tokens import counter_for
+
+__all__ = (
+    "EXPORTS",
+    "Exported",
+    "export_sessions",
+    "import_path",
+    "show_exported",
+    "show_imported",
+)
+
+
+EXPORTS = ("turnfold", *PROVIDERS, "markdown")
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """Result of an export."""
+
+    format: str
+    output: str
+    """The file; `-` for standard output."""
+    sessions: tuple[str, ...]
+    entries: int
+    changes: dict[str, int] = field(default_factory=dict[str, int])
+    """Changes the format made necessary, and how often each."""
+
+
+def export_sessions(
+    store: str | None,
+    tenant: str,
+    names: Sequence[str],
+    *,
+    every: bool,
+    format_name: str,
+    output: Path | None,
+    model: str,
+) -> Exported:
+    """Write sessions in a format, to a file or standard output."""
+    if format_name not in EXPORTS:
+        raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
+    if every == bool(names):
+        raise InvalidOption("name the sessions to export, or use --all, not both")
+    with open_at(store, tenant) as opened, progressing("exporting") as reporter:
+        found = (
+            [info.conversation for info in all_conversations(opened)]
+            if every
+            else list(dict.fromkeys(find_session(opened, name) for name in names))
+        )
+        if format_name == "turnfold":
+            return _export_exactly(opened, found, output, reporter)
+        with _output_file(output) as file:
+            entries, changes = _translate(
+                opened, found, file, reporter, _Target(format_name, model)
+            )
+    return Exported(
+        format=format_name,
+        output="-" if output is None else str(output),
+        sessions=tuple(found),
+        entries=entries,
+        changes=changes,
+    )
+
+
+class _Target(NamedTuple):
+    """Format and model of an export."""
+
+    name: str
+    model: str
+
+
+def _export_exactly(
+    opened: Opened, names: list[str], output: Path | None, reporter: Reporter
+) -> Exported:
+    done = drive(
+        export_to(
+            opened.store,
+            opened.scope,
+            sys.stdout.buffer if output is None else output,
+            conversations=names,
+            progress=lambda step: reporter.report(step.done, step.total),
+        )
+    )
+    return Exported(
+        format="turnfold",
+        output="-" if output is None else str(output),
+        sessions=tuple(names),
+        entries=done.entries,
+    )
+
+
+@contextmanager
+def _output_file(output: Path | None) -> Generator[IO[str]]:
+    if output is None:
+        yield sys.stdout
+        return
+    draft = output.with_name(f".{output.name}.part")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _translate(
+    opened: Opened, names: list[str], file: IO[str], reporter: Reporter, target: _Target
+) -> tuple[int, dict[str, int]]:
+    """Write the conversations; returns the number of entries, and the changes by kind."""
+    changes: Counter[str] = Counter()
+    entries = 0
+    for number, name in enumerate(names, 1):
+        log = _log(opened, name)
+        entries += len(log)
+        if target.name == "markdown":
+            file.writelines(_markdown(name, log))
+        else:
+            file.write(_body(name, [entry.message for entry in log], target, changes) + "\n")
+        reporter.report(number, len(names))
+    return entries, dict(changes)
+
+
+def _body(name: str, messages: list[Message], target: _Target, changes: Counter[str]) -> str:
+    """Return one conversation as a request body, with its id."""
+    request = PROVIDERS[target.name].request(messages, model=target.model, cache=False, max_bytes=0)
+    changes.update(f"{change.action}: {change.reason}" for change in request.changes)
+    return json_lines.dumps({"conversation_id": name, **request.kwargs}, ensure_ascii=False)
+
+
+def _log(opened: Opened, name: str) -> list[Entry]:
+    found: list[Entry] = []
+    while page := drive(opened.store.read(opened.scope, name, after=len(found), limit=_PAGE)):
+        found += page
+    return found
+
+
+def _markdown(name: str, log: list[Entry]) -> Iterator[str]:
+    yield f"# {name}\n"
+    for entry in log:
+        message = entry.message
+        yield f"\n## {entry.seq} {message.role}\n\n"
+        if message.text:
+            yield f"{message.text}\n"
+        for call in message.calls:
+            fence = "`" * 3
+            yield f"\n{fence}json\n{call.name}({call.arguments})\n{fence}\n"
+
+
+def show_exported(done: Exported, *, json: bool) -> None:
+    """Print what was exported, to stderr."""
+    if json and done.output != "-":
+        print(as_json(done))  # noqa: T201 (what the command is for)
+        return
+    console = make_console(to_stderr=True)
+    text = label("{sessions:,} sessions, {entries:,} entries as {format} to {output}").format(
+        sessions=len(done.sessions), entries=done.entries, format=done.format, output=done.output
+    )
+    console.print(Text(text))
+    for change, times in sorted(done.changes.items()):
+        console.print(Text(f"  {times:,} x {change}", "dim"))
+
+
+def import_path(
+    store: str | None,
+    tenant: str,
+    path: Path,
+    *,
+    format_name: str,
+    session: str,
+    skip_bad: bool,
+    branches: bool,
+    trial: bool,
+    model: str,
+) -> Imported:
+    """Import a file; the store is created if there is none."""
+    if not path.is_file():
+        raise NotFound(f"no such file: {path}")
+    if store is None:
+        default_store()  # creates its folder
+    counter = counter_for(model) if model else None
+    with (
+        open_at(store, tenant, counter=counter, make=True) as opened,
+        progressing("importing") as bar,
+    ):
+
+        def report(step: Progress) -> None:
+            bar.report(step.done, step.total, step.what)
+
+        return drive(
+            import_file(
+                opened.store,
+                opened.scope,
+                path,
+                format_name=format_name,
+                conversation=session,
+                skip_bad=skip_bad,
+                branches=branches,
+                trial=trial,
+                progress=report,
+            )
+        )
+
+
+def show_imported(done: Imported, *, json: bool) -> None:
+    """Print what was imported and what was not."""
+    if json:
+        print(as_json(done))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    outcome = label("imported") if done.written else label("would import")
+    text = label(
+        "{entries:,} entries from {format}: {new:,} new sessions, {continued:,} continued, {already:,} already there"
+    ).format(
+        entries=done.entries,
+        format=done.format,
+        new=done.new,
+        continued=len(done.continued),
+        already=done.already,
+    )
+    console.print(Text(f"{outcome}: {text}"))
+    for name in (*done.conversations[:5], *done.continued[:5]):
+        console.print(Text(f"  {printable(name)}", "dim"))
+    for each in done.completed:
+        text = label(
+            "{name}, entry {seq:,}: {parts:,} more parts of the answer, stored as a new entry"
+        )
+        text = text.format(name=printable(each.conversation), seq=each.seq, parts=each.parts)
+        console.print(Text(f"  {text}", "dim"))
+    for what, times in sorted(done.ignored.items()):
+        text = label("not part of a conversation: {times:,} x {what}")
+        console.print(Text(f"  {text.format(times=times, what=printable(what))}", "dim"))
+    for bad in done.bad:
+        console.print(Text(f"  {label('left out')}: {printable(str(bad))}", "yellow"))
+    if done.bad_total > len(done.bad):
+        text = label("and {more:,} more left out").format(more=done.bad_total - len(done.bad))
+        console.print(Text(f"  {text}", "yellow"))

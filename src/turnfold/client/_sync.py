@@ -1,0 +1,415 @@
+"""A memory behind a service, for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from turnfold.api import Provider
+from turnfold.budget import Budget
+from turnfold.client._snapshots_sync import RemoteSnapshots
+from turnfold.client.forms import RemoteContext
+from turnfold.client.memory import AsyncRemoteMemory
+from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
+from turnfold.client.transport import open_sender
+from turnfold.findings import FindingRule
+from turnfold.memory import (
+    Difference,
+    Explanation,
+    Manifest,
+    RecallMode,
+    SearchResult,
+    SessionStatus,
+)
+from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.runtime import drive
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Appended, ConversationInfo, Erasure, Health
+from turnfold.wire import WireFormat
+
+__all__ = (
+    "RemoteFindings",
+    "RemoteMemory",
+    "RemoteSession",
+    "RemoteState",
+)
+
+
+class RemoteState:
+    """Values shared by all sessions of a conversation. Changes of different names do not overwrite each other."""
+
+    def __init__(self, awaiting: AsyncRemoteState) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncRemoteState:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    def all(self) -> dict[str, object]:
+        """Return all values."""
+        return drive(self._awaiting.all())
+
+    def get(self, name: str, default: object = None) -> object:
+        """Return one value."""
+        return drive(self._awaiting.get(name, default))
+
+    def set(self, name: str, value: object) -> None:
+        """Set one value."""
+        drive(self._awaiting.set(name, value))
+
+    def update(self, values: Mapping[str, object]) -> None:
+        """Set several values at once."""
+        drive(self._awaiting.update(values))
+
+    def remove(self, name: str) -> bool:
+        """Remove a value; returns False if there was none."""
+        return drive(self._awaiting.remove(name))
+
+
+class RemoteFindings:
+    """Results of tool calls, remembered by tool and arguments."""
+
+    def __init__(self, awaiting: AsyncRemoteFindings) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncRemoteFindings:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def rules(self) -> Mapping[str, FindingRule]:
+        """Rules of this session object, by tool; results of a tool without one are remembered only by `note`."""
+        return self._awaiting.rules
+
+    def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
+        """Use these rules from now on, and keep at most `most` findings. Rules are code: each process sets its own."""
+        self._awaiting.use(rules, most=most)
+
+    def note(
+        self,
+        call: object,
+        result: object,
+        *,
+        score: float | None = None,
+        seq: int = 0,
+        asked: int | None = None,
+    ) -> Finding | None:
+        """Remember the result of a call; returns None for an error, or if its rule rejects it (relevance, size).
+
+        `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
+        there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
+        when the call was made (default: now). The finding is part of contexts from the next user turn on.
+        """
+        return drive(self._awaiting.note(call, result, score=score, seq=seq, asked=asked))
+
+    def get(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> Finding | None:
+        """Return the remembered result of exactly this call, if it is still valid."""
+        return drive(self._awaiting.get(tool, arguments))
+
+    def serve(self, call: object) -> Finding | None:
+        """Return a remembered result to use instead of making the call, if its rule allows it and it is still valid.
+
+        `turnfold.findings.served_text` renders it as a tool result that names its origin.
+        """
+        return drive(self._awaiting.serve(call))
+
+    def ran(self, tool: str) -> None:
+        """Report a run of a tool, which invalidates the findings that depend on it; call before and after it."""
+        drive(self._awaiting.ran(tool))
+
+    def list(self) -> tuple[Finding, ...]:
+        """Return the valid findings: tables of contents first, then by relevance, then newest first."""
+        return drive(self._awaiting.list())
+
+    def text(self, *, tokens: int, question: str = "") -> str:
+        """Return the valid findings as a model is shown them: fenced, in at most `tokens`, cut at boundaries.
+
+        Those related to `question` come first. For programs that build their own prompt; `context` includes them.
+        """
+        return drive(self._awaiting.text(tokens=tokens, question=question))
+
+    def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
+        """Forget the result of a call, or all results of a tool if no arguments are given; returns how many."""
+        return drive(self._awaiting.drop(tool, arguments))
+
+    def clear_query(self) -> int:
+        """Forget everything but tables of contents, at the end of a question; returns how many."""
+        return drive(self._awaiting.clear_query())
+
+    def clear(self) -> int:
+        """Forget everything; returns how many."""
+        return drive(self._awaiting.clear())
+
+
+class RemoteSession:
+    """One conversation behind a service."""
+
+    def __init__(self, awaiting: AsyncRemoteSession) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def id(self) -> str:
+        """The id it was made with."""
+        return self._awaiting.id
+
+    @property
+    def awaiting(self) -> AsyncRemoteSession:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def state(self) -> RemoteState:
+        """Session state: JSON values by name, shared by all sessions of this conversation."""
+        return RemoteState(self._awaiting.state)
+
+    @property
+    def findings(self) -> RemoteFindings:
+        """Findings of this conversation: tool results remembered by tool and arguments."""
+        return RemoteFindings(self._awaiting.findings)
+
+    @property
+    def snapshots(self) -> RemoteSnapshots:
+        """Workspace snapshots of this conversation, by turn."""
+        return RemoteSnapshots(self._awaiting.snapshots)
+
+    @property
+    def last_call(self) -> str:
+        """Id of the last call made through this session object; empty before the first."""
+        return self._awaiting.last_call
+
+    def system(self, content: object) -> Appended | None:
+        """Set the system message; returns None if it was already this one."""
+        return drive(self._awaiting.system(content))
+
+    def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
+        """Append a user message; starts a turn."""
+        return drive(self._awaiting.user(content, name=name, client_id=client_id))
+
+    def assistant(
+        self,
+        content: object = None,
+        *,
+        tool_calls: Iterable[object] | None = None,
+        name: str | None = None,
+        client_id: str = "",
+    ) -> Appended:
+        """Append an assistant message with the tool calls it makes."""
+        return drive(
+            self._awaiting.assistant(content, tool_calls=tool_calls, name=name, client_id=client_id)
+        )
+
+    def tool(
+        self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
+    ) -> Appended:
+        """Append the result of the tool call `tool_call_id`."""
+        return drive(
+            self._awaiting.tool(content, tool_call_id=tool_call_id, name=name, client_id=client_id)
+        )
+
+    def add(self, messages: object, *, client_id: str = "", expect: int | None = None) -> Appended:
+        """Append one message, or several atomically. Durable on return.
+
+        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has moved on.
+        """
+        return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
+
+    def context(
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        recall: RecallMode | str | None = None,
+        notes: Mapping[str, str] | None = None,
+        workspace: str = "",
+        to: Provider | WireFormat | None = None,
+        max_tokens: int = 0,
+    ) -> RemoteContext:
+        """Build the context of the next model call, within the budget, and store its manifest.
+
+        `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
+        (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
+
+        With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
+        provider. `max_tokens` sets a lower token limit than the budget's.
+        """
+        return drive(
+            self._awaiting.context(
+                query,
+                budget=budget,
+                tools=tools,
+                recall=recall,
+                notes=notes,
+                workspace=workspace,
+                to=to,
+                max_tokens=max_tokens,
+            )
+        )
+
+    def preview(
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        to: Provider | WireFormat | None = None,
+    ) -> RemoteContext:
+        """Build the context `context` would return now, without storing anything or folding."""
+        return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
+
+    def checkpoint(
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Checkpoint | None:
+        """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
+
+        With `summary` that text is used verbatim, and at least the oldest turn is folded. Otherwise the summarizer of
+        the service writes it, and its failure is raised. `on_progress` is called once, at the end.
+        """
+        return drive(
+            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+        )
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live."""
+        return drive(self._awaiting.checkpoints())
+
+    def recall(
+        self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
+    ) -> list[Recalled]:
+        """Find matching entries of this conversation, best first, folded or not.
+
+        With `tokens`, return as many as fit that limit instead, in log order and with their neighbours. `within`
+        filters by role, tool, turn, path or time.
+        """
+        return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
+
+    def pin(self, content: str, *, key: str = "") -> str:
+        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with."""
+        return drive(self._awaiting.pin(content, key=key))
+
+    def unpin(self, key: str) -> bool:
+        """Remove a pin from the next user turn on; returns False if it was not pinned."""
+        return drive(self._awaiting.unpin(key))
+
+    def pins(self) -> dict[str, str]:
+        """Return pinned texts by key, oldest first."""
+        return drive(self._awaiting.pins())
+
+    def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
+        return drive(self._awaiting.history(after=after, limit=limit))
+
+    def turn(self, number: int) -> list[Entry]:
+        """Return the entries of one turn, folded or not; turn 0 holds those before the first user message."""
+        return drive(self._awaiting.turn(number))
+
+    def find(self, client_ids: Sequence[str]) -> list[Entry]:
+        """Return the entries stored under these client ids, oldest first; unknown ids are left out."""
+        return drive(self._awaiting.find(client_ids))
+
+    def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
+        """Return a page of the recorded calls, in log order."""
+        return drive(self._awaiting.calls(after=after, limit=limit))
+
+    def explain(self, call: str | None = None) -> Explanation:
+        """Return the messages a call sent and why; by default the last call of this session object."""
+        return drive(self._awaiting.explain(call))
+
+    def diff(self, before: str, after: str) -> Difference:
+        """Compare two calls."""
+        return drive(self._awaiting.diff(before, after))
+
+    def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
+        """Record the token usage a provider reported for a call: an SDK's response, its usage, or a `Usage`."""
+        return drive(self._awaiting.record_usage(usage, call=call))
+
+    def status(self) -> SessionStatus:
+        """Return the status of the session."""
+        return drive(self._awaiting.status())
+
+    def clear(self) -> int:
+        """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
+        return drive(self._awaiting.clear())
+
+    def delete(self) -> Erasure:
+        """Delete the conversation and everything derived from it, permanently."""
+        return drive(self._awaiting.delete())
+
+    def fork(self, at: int | None = None, *, conversation: str) -> RemoteSession:
+        """Create a new conversation with all entries up to `at` (default: all); this one is unchanged."""
+        return RemoteSession(drive(self._awaiting.fork(at, conversation=conversation)))
+
+
+class RemoteMemory:
+    """Memory behind a service, for programs without an event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str = "",
+        timeout: float = 30.0,
+        retries: int = 3,
+        backoff: float = 0.2,
+    ) -> None:
+        sender = open_sender(
+            url, blocking=True, token=token, timeout=timeout, retries=retries, backoff=backoff
+        )
+        self._awaiting = AsyncRemoteMemory.over(sender)
+
+    @property
+    def awaiting(self) -> AsyncRemoteMemory:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    def session(self, conversation: str) -> RemoteSession:
+        """Return the session of a conversation, new or existing."""
+        return RemoteSession(self._awaiting.session(conversation))
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
+        """List conversations of the token's tenant with an id after `after`, ordered by id."""
+        return drive(self._awaiting.conversations(after=after, limit=limit))
+
+    def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        within: Within = ALL_ENTRIES,
+        limit: int = 20,
+    ) -> list[SearchResult]:
+        """Search all conversations, or one, with the filters of `within`; best results first."""
+        return drive(
+            self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
+        )
+
+    def delete(self, conversation: str) -> Erasure:
+        """Delete a conversation and everything derived from it, permanently."""
+        return drive(self._awaiting.delete(conversation))
+
+    def health(self) -> Health:
+        """Check the store; details need the right `admin`."""
+        return drive(self._awaiting.health())
+
+    def close(self) -> None:
+        """Close the connections. Closing twice is allowed."""
+        drive(self._awaiting.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        drive(self._awaiting.__aexit__(kind, error, trace))

@@ -1,0 +1,91 @@
+"""Findings for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from turnfold.findings.rules import FindingRule
+from turnfold.findings.store import AsyncFindings
+from turnfold.records import Finding
+from turnfold.runtime import drive
+
+__all__ = ("Findings",)
+
+
+class Findings:
+    """Findings: results of tool calls, remembered by tool and arguments."""
+
+    def __init__(self, awaiting: AsyncFindings) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncFindings:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def rules(self) -> Mapping[str, FindingRule]:
+        """The rules of this handle by tool; results of other tools are remembered only if passed to `note`."""
+        return self._awaiting.rules
+
+    def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
+        """Set the rules and keep at most `most` findings. Rules are code and not stored: each process sets its own."""
+        self._awaiting.use(rules, most=most)
+
+    def note(
+        self,
+        call: object,
+        result: object,
+        *,
+        score: float | None = None,
+        seq: int = 0,
+        asked: int | None = None,
+    ) -> Finding | None:
+        """Remember the result of a call; return None if it is not remembered.
+
+        Not remembered are errors, results that the rule excludes (relevance, size), and calls that cannot be compared
+        because their arguments are ambiguous (not JSON, a name twice).
+
+        `call` is a `ToolCall` or a tool call in a provider's format. `seq` is the log entry with the result (0: none);
+        while that entry is in the window, the finding is not shown again. `asked` is the newest seq when the call was
+        made (default: now). The finding is shown from the next user turn on.
+        """
+        return drive(self._awaiting.note(call, result, score=score, seq=seq, asked=asked))
+
+    def get(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> Finding | None:
+        """Return the stored result of a call with these arguments, if it is still valid."""
+        return drive(self._awaiting.get(tool, arguments))
+
+    def serve(self, call: object) -> Finding | None:
+        """Return the stored result to answer a call with, if its rule has `serve` and the result is still valid.
+
+        `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
+        """
+        return drive(self._awaiting.serve(call))
+
+    def ran(self, tool: str) -> None:
+        """Mark the results that a tool invalidates as stale. Call it before the tool starts and after it ends."""
+        drive(self._awaiting.ran(tool))
+
+    def list(self) -> tuple[Finding, ...]:
+        """Return all valid findings: tables of contents, then by relevance, then the newest."""
+        return drive(self._awaiting.list())
+
+    def text(self, *, tokens: int, question: str = "") -> str:
+        """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
+
+        For programs that build their own prompt; `context` already includes it.
+        """
+        return drive(self._awaiting.text(tokens=tokens, question=question))
+
+    def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
+        """Drop the result of a call, or all results of a tool if no arguments are given; return how many."""
+        return drive(self._awaiting.drop(tool, arguments))
+
+    def clear_query(self) -> int:
+        """Drop everything but tables of contents, when a question is done; return how many."""
+        return drive(self._awaiting.clear_query())
+
+    def clear(self) -> int:
+        """Drop all findings; return how many."""
+        return drive(self._awaiting.clear())

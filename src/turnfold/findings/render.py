@@ -1,0 +1,247 @@
+"""Render findings (remembered tool results) as a model is shown them.
+
+Tables of contents come first, then results by relevance, each indented under a heading with the call that returned it,
+so that no line of a result can pass for another heading. The token limit applies to the text as it is sent. As many
+results as fit are shown whole, but while there are several none takes more than half of the room; a cut result ends at
+a boundary and says so, and results that are not shown are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from turnfold.findings.excerpts import (
+    LABELS,
+    Language,
+    language_of,
+    outline,
+    pick_excerpt,
+    shorten_outline,
+    split_json_rows,
+    time_text,
+)
+from turnfold.records import TOC, Finding
+from turnfold.text import clip, fence, indented_whole, one_line, search_terms
+
+__all__ = (
+    "FindingItem",
+    "escape_headings",
+    "findings_text",
+    "items_text",
+    "served_text",
+    "shown_whole",
+)
+
+
+_LINE_ENDS = 2
+"""Tokens for the line ends of a heading and of its content."""
+_SMALLEST = 24
+"""Tokens below which a part of an item is not worth its heading."""
+_HEADING_LIKE = re.compile(
+    "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
+)
+"""The start of a line that could be read as a heading or as the note on omitted items."""
+_LONGEST_ARGUMENTS = 160
+"""Characters of the arguments in a heading, which need only be recognisable."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingItem:
+    """A content to show under a heading."""
+
+    label: str
+    content: object
+    """Text; a table of contents may be a JSON value."""
+    toc: bool = False
+
+
+def served_text(finding: Finding) -> str:
+    """Return a result served from memory: the first line says so and names the turn it comes from."""
+    labels = LABELS[language_of([finding.content])]
+    first = labels.served.format(turn=finding.turn, time=time_text(finding.created))
+    return f"{first}\n{finding.content}"
+
+
+def findings_text(
+    findings: Sequence[Finding],
+    *,
+    tokens: int,
+    count: Callable[[str], int],
+    measure: Callable[[str], int],
+    language: Language | None = None,
+    question: str = "",
+) -> str:
+    """Render as many findings as fit into `tokens`, in a fence; empty if none fits.
+
+    `findings` are ranked. `count` counts a text, `measure` everything that is sent for the block. The `question`
+    decides which parts of a long result are shown.
+    """
+    chosen = language or language_of(finding.content for finding in findings)
+    note, place = LABELS[chosen].note, LABELS[chosen].place
+
+    def fenced(text: str) -> str:
+        return fence(text, label="findings", note=note)
+
+    items = [FindingItem(_label(each, place), each.content, each.kind == TOC) for each in findings]
+    return items_text(
+        items,
+        tokens=tokens,
+        count=count,
+        measure=measure,
+        language=chosen,
+        wrap=fenced,
+        terms=search_terms(question),
+    )
+
+
+def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
+    """Return the findings that a block made by `findings_text` shows word for word, so that they are not repeated."""
+    return [
+        each
+        for each in findings
+        if any(
+            f"] {one_line(_label(each, labels.place))}\n"
+            f"{indented_whole(_whole(each.content, toc=each.kind == TOC))}\n" in block
+            for labels in LABELS.values()
+        )
+    ]
+
+
+def _label(finding: Finding, place: str) -> str:
+    arguments = finding.arguments
+    if len(arguments) > _LONGEST_ARGUMENTS:
+        arguments = f"{arguments[:_LONGEST_ARGUMENTS]}…"
+    return f"{finding.tool} {arguments} · {place.format(turn=finding.turn)}"
+
+
+def _whole(content: object, *, toc: bool) -> str:
+    return outline(content) if toc else split_json_rows(str(content))
+
+
+def items_text(
+    items: Sequence[FindingItem],
+    *,
+    tokens: int,
+    count: Callable[[str], int],
+    measure: Callable[[str], int],
+    language: Language,
+    wrap: Callable[[str], str],
+    terms: Collection[str] = (),
+    layout: Callable[[str], str] = indented_whole,
+) -> str:
+    """Render as many items as fit into `tokens`; empty if none fits.
+
+    `wrap` makes the block that `measure` counts, `layout` formats a content below its heading.
+    """
+    if not items:
+        return ""
+    page = _Page(language, count, wrap, terms, len(items), layout)
+    page.fill(items, tokens - measure(page.frame(items)))
+    while page.shown and measure(page.text()) > tokens:
+        page.shown.pop()
+    return page.text() if page.shown else ""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An item and its share of the tokens."""
+
+    at: int
+    item: FindingItem
+    heading: int
+    cost: int
+    """Tokens of heading and whole content; more than the room if the content is very long."""
+    room: int
+
+
+@dataclass(slots=True)
+class _Page:
+    language: Language
+    count: Callable[[str], int]
+    wrap: Callable[[str], str]
+    terms: Collection[str]
+    total: int
+    """Number of items, shown or not."""
+    layout: Callable[[str], str]
+    shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
+
+    def frame(self, items: Sequence[FindingItem]) -> str:
+        """Return everything that is written around the items, at most."""
+        labels = LABELS[self.language]
+        headings = {labels.contents if item.toc else labels.found for item in items}
+        return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))
+
+    def fill(self, items: Sequence[FindingItem], room: int) -> None:
+        """Add the items that fit into `room` tokens, shortened where needed."""
+        for slot in self._allocate(items, room):
+            text = self._shorten(slot.item, slot.room - slot.heading)
+            if text and text != LABELS[self.language].cut:
+                self.shown.append((slot.item, text))
+
+    def _allocate(self, items: Sequence[FindingItem], room: int) -> list[_Slot]:
+        """Divide the room: as many items whole as fit, best first; the rest goes to those that are cut."""
+        most = room // 2 if len(items) > 1 else room
+        slots: list[_Slot] = []
+        waiting: list[_Slot] = []
+        for at, item in enumerate(items):
+            heading = self.count(_heading(item, at + 1)) + _LINE_ENDS
+            if room - heading < 1:
+                break
+            cost = heading + self._cost(item, room - heading)
+            slot = _Slot(at, item, heading, cost, min(cost, max(most, heading)))
+            if slot.room <= room:
+                slots.append(slot)
+                room -= slot.room
+            else:
+                waiting.append(slot)
+        for slot in slots:
+            more = min(slot.cost - slot.room, room)
+            slot.room += more
+            room -= more
+        if waiting and room - waiting[0].heading >= _SMALLEST:
+            waiting[0].room = room
+            slots.append(waiting[0])
+        return sorted(slots, key=lambda slot: slot.at)
+
+    def _cost(self, item: FindingItem, limit: int) -> int:
+        """Return the tokens of a whole content, or `limit + 1` if it exceeds the limit."""
+        text = self.layout(_whole(item.content, toc=item.toc))
+        whole = len(clip(text, limit, self.count)) == len(text)
+        return self.count(text) if whole else limit + 1
+
+    def _shorten(self, item: FindingItem, limit: int) -> str:
+        def count(text: str) -> int:
+            return self.count(self.layout(text))
+
+        if item.toc:
+            return shorten_outline(
+                item.content, limit, count, language=self.language, terms=self.terms
+            ).text
+        text, mark = split_json_rows(str(item.content)), LABELS[self.language].cut
+        return pick_excerpt(text, limit, count, mark=mark, terms=self.terms)
+
+    def text(self) -> str:
+        """Return the items added so far and the number of omitted ones."""
+        labels = LABELS[self.language]
+        lines: list[str] = []
+        section = ""
+        for number, (item, text) in enumerate(self.shown, 1):
+            heading = labels.contents if item.toc else labels.found
+            if heading != section:
+                lines.append(heading)
+            section = heading
+            lines += [_heading(item, number), self.layout(text)]
+        if left := self.total - len(self.shown):
+            lines.append(labels.more.format(count=left))
+        return self.wrap("\n".join(lines))
+
+
+def escape_headings(text: str) -> str:
+    """Indent only the lines that could be read as a heading or note of this module."""
+    return _HEADING_LIKE.sub(" ", text)
+
+
+def _heading(item: FindingItem, number: int) -> str:
+    return f"## [{number}] {one_line(item.label)}"

@@ -1,0 +1,321 @@
+"""Rules of findings (remembered tool results): when two calls are the same, what is kept, and in which order.
+
+Only the author of a tool knows how long its results last, what makes them stale and whether calling it changes
+something. The defaults of a `FindingRule` are the careful ones: results are remembered, and no call is
+answered from memory.
+
+A stored result may only answer a call with the same arguments. Arguments are compared by value, not by spelling, and
+anything doubtful counts as different: that costs one more call, the other mistake gives a wrong answer.
+
+- The order of keys, white space and escapes do not matter.
+- Numbers are compared by value, as JSON schemas do: 1, 1.0 and 1e0 are the same, 1 and true are not, nor 1 and "1".
+  Whole numbers keep all their digits.
+- Text is compared character by character: no case folding and no Unicode normalisation, because a tool may well look up
+  a file under the one spelling and not under the other.
+- A missing name differs from one that is null. No arguments at all are the empty object.
+- A name that occurs twice, NaN, infinities and lone surrogates have no single meaning and are refused.
+
+Every process must choose alike, so the order of findings is total: tables of contents, then by relevance, then the
+newest, then by key; in a prompt also by the words of the current question. The time is passed in, never read here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
+from typing import NoReturn, cast
+
+import msgspec
+
+from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.records import MAX_DEPTH, NEUTRAL, RESULT, TOC, Finding, check_score, freeze, thaw
+from turnfold.text import SIMPLIFIED, normal_form, search_terms
+
+__all__ = (
+    "FindingRule",
+    "canonical_arguments",
+    "findings_to_drop",
+    "is_valid",
+    "newer_finding",
+    "normalized",
+    "rank_findings",
+    "rank_for_question",
+    "rules_by_tool",
+    "score_in_json",
+    "term_scores",
+)
+
+
+_EXACT = 2.0**53
+"""Up to here every whole number has a float of its own."""
+
+
+def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
+    """Return the canonical JSON of a call's arguments, given as JSON text or as a mapping."""
+    if not arguments or (isinstance(arguments, str) and not arguments.strip()):
+        return "{}"
+    copied = arguments if isinstance(arguments, str) else thaw(freeze(arguments, path="arguments"))
+    parsed = _parse_json(copied) if isinstance(copied, str) else copied
+    if not isinstance(parsed, dict):
+        raise InvalidRecord(
+            f"the arguments are a JSON {type(parsed).__name__}, not an object", path="arguments"
+        )
+    equal = _normalized_numbers(cast("object", parsed), 0)
+    return json.dumps(equal, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _parse_json(text: str) -> object:
+    try:
+        value = cast(
+            "object",
+            json.loads(text, object_pairs_hook=_unique_names, parse_constant=_refuse_constant),
+        )
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidRecord):
+            raise
+        raise InvalidRecord(f"not JSON: {error}", path="arguments") from None
+    freeze(value, path="arguments")  # checks depth, surrogates and NaN
+    return value
+
+
+def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidRecord(f"the name {name!r} occurs twice", path="arguments")
+        found[name] = value
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidRecord(f"{name} is not a JSON number", path="arguments")
+
+
+def _normalized_numbers(value: object, depth: int) -> object:
+    """Return the value with equal numbers written alike (1.0 becomes 1)."""
+    if depth > MAX_DEPTH:
+        raise InvalidRecord(f"nested deeper than {MAX_DEPTH} levels", path="arguments")
+    if isinstance(value, float):
+        whole = math.isfinite(value) and value.is_integer() and abs(value) <= _EXACT
+        return int(value) if whole else value
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {name: _normalized_numbers(member, depth + 1) for name, member in members.items()}
+    if isinstance(value, list):
+        return [_normalized_numbers(member, depth + 1) for member in cast("list[object]", value)]
+    return value
+
+
+_SCORES = ("score", "relevance", "relevance_score")
+_LISTS = ("results", "hits", "items", "matches")
+
+
+def score_in_json(result: str) -> float | None:
+    """Return the best score in the tool's JSON result, or None.
+
+    Only scores from 0 to 1 can be compared between tools: if any lies outside that range, the result has none.
+    """
+    try:
+        value = cast("object", json.loads(result))
+    except (ValueError, RecursionError):
+        return None
+    scores = list(_scores(value))
+    if not scores or not all(math.isfinite(each) and 0.0 <= each <= 1.0 for each in scores):
+        return None
+    return max(scores)
+
+
+def _scores(value: object) -> Iterable[float]:
+    if isinstance(value, list):
+        for member in cast("list[object]", value):
+            if isinstance(member, dict):
+                yield from _scores_of(cast("dict[str, object]", member))
+    elif isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        yield from _scores_of(fields)
+        for name in _LISTS:
+            if isinstance(fields.get(name), list):
+                yield from _scores(fields[name])
+
+
+def _scores_of(fields: Mapping[str, object]) -> Iterable[float]:
+    for name in _SCORES:
+        found = fields.get(name)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            yield float(found)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRule:
+    """Rule for remembering and reusing the results of one tool."""
+
+    tool: str
+    _: KW_ONLY
+    kind: str = RESULT
+    """`"toc"` for a table of contents: shown first, and kept by `clear_query`."""
+    ttl: float = 0.0
+    """Seconds until a result expires; 0 for never."""
+    invalidated_by: tuple[str, ...] = ()
+    """Tools that make the results stale when they run, whether they succeed or not."""
+    side_effects: bool = False
+    """True if calling the tool changes something: no call is then answered from memory."""
+    serve: bool = False
+    """True if an identical call is answered from memory instead of being made."""
+    score: Callable[[str], float | None] = score_in_json
+    """Relevance of a result from its text, 0 to 1; None if the text does not say."""
+    relevance: float = NEUTRAL
+    """Relevance of a result for which `score` returns None."""
+    min_relevance: float = 0.0
+    """Results less relevant than this are not remembered."""
+    largest: int = 200_000
+    """Characters; a longer result is not remembered and stays only in the log."""
+
+    def __post_init__(self) -> None:
+        if not self.tool:
+            raise InvalidOption("the rule has no tool name; write FindingRule('get_toc', ...)")
+        if isinstance(self.invalidated_by, str):
+            raise InvalidOption(
+                f"invalidated_by={self.invalidated_by!r} is a string; write ({self.invalidated_by!r},)"
+            )
+        if self.tool in self.invalidated_by:
+            raise InvalidOption(
+                f"tool {self.tool!r} is in its own invalidated_by: its results would always be stale"
+            )
+        if not math.isfinite(self.ttl) or self.ttl < 0:
+            raise InvalidOption(f"ttl={self.ttl} must be a number of seconds, 0 for never")
+        if self.largest < 1:
+            raise InvalidOption(f"largest={self.largest} must be at least 1 character")
+        check_score(self.relevance, path="relevance")
+        check_score(self.min_relevance, path="min_relevance")
+        if self.serve and self.side_effects:
+            raise InvalidOption(
+                f"tool {self.tool!r} has side effects: a call answered from memory would skip them; "
+                "set serve=False"
+            )
+
+    def relevance_of(self, result: str, given: float | None) -> float:
+        """Return the relevance of a result: the given score, else that of `score`, else `relevance`."""
+        if given is not None:
+            return check_score(given, path="score")
+        found = self.score(result)
+        if found is None:
+            return self.relevance
+        return check_score(found, path=f"score of {self.tool!r}")
+
+
+def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
+    """Index rules by tool name; two rules for one tool are refused."""
+    found: dict[str, FindingRule] = {}
+    for rule in rules:
+        if rule.tool in found:
+            raise InvalidOption(f"two rules for the tool {rule.tool!r}")
+        found[rule.tool] = rule
+    return found
+
+
+def term_scores(texts: Sequence[str], terms: Collection[str]) -> list[float]:
+    """Score each text by the terms it contains: rare terms count more, a term in every text counts nothing.
+
+    `terms` come from `turnfold.text.search_terms`, `texts` from `normalized`. The texts are searched for the terms and
+    not split into terms of their own, which for a hundred long results would cost more than the rest of a context: a
+    stem begins the words it stands for, and a pair of Chinese characters occurs in the text as it is.
+    """
+    scores = [0.0] * len(texts)
+    for term in dict.fromkeys(terms):
+        matching = [index for index, text in enumerate(texts) if _contains(text, term)]
+        for index in matching:
+            scores[index] += math.log(len(texts) / len(matching))
+    # Rounded, so that the order in which fractions are added decides nothing.
+    return [round(score, 9) for score in scores]
+
+
+def normalized(text: str) -> str:
+    """Return the text in the spelling of search terms: NFKC, case-folded, simplified Chinese."""
+    plain = text if text.isascii() else normal_form("NFKC", text).translate(SIMPLIFIED)
+    return plain.casefold()
+
+
+_normalized_cached = lru_cache(maxsize=1 << 8)(normalized)
+"""The same for texts that are compared turn after turn."""
+
+
+def _contains(text: str, term: str) -> bool:
+    if term not in text:
+        return False
+    return not term.isascii() or _word_start(term).search(text) is not None
+
+
+@lru_cache(maxsize=1 << 10)
+def _word_start(term: str) -> re.Pattern[str]:
+    """Return a pattern of a word that begins with the term; a number must match whole."""
+    end = r"(?!\d)" if term[-1:].isdigit() else ""
+    return re.compile(rf"(?<![^\W_]){re.escape(term)}{end}", re.ASCII)
+
+
+def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
+    """Return True if a finding is neither expired nor stale, so that it may be shown and served.
+
+    `ran` maps each tool to the newest seq when it last ran. A tool that ran in parallel with the call may have changed
+    what the call read, so an equal seq makes the finding stale too.
+    """
+    if finding.expires and now >= finding.expires:
+        return False
+    return all(ran.get(tool, -1) < finding.asked for tool in finding.invalidated_by)
+
+
+def rank_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort findings, the most useful first."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[bool, float, int, str]:
+    return finding.kind != TOC, -finding.score, -finding.since, finding.key
+
+
+def rank_for_question(
+    findings: Sequence[Finding], question: str
+) -> tuple[list[Finding], list[Finding]]:
+    """Sort findings for a question; return all of them, and those that share a term with it.
+
+    Tables of contents come first. A tool scored its result for an earlier question, so the terms shared with the
+    current one count as much as that score, relative to the best match.
+    """
+    texts = [_normalized_cached(f"{each.arguments}\n{each.content}") for each in findings]
+    scores = term_scores(texts, search_terms(question))
+    best = max(scores, default=0.0) or 1.0
+    matches = {each.key: score / best for each, score in zip(findings, scores, strict=True)}
+
+    def rank(finding: Finding) -> tuple[bool, float]:
+        return finding.kind != TOC, -round(finding.score + matches[finding.key], 9)
+
+    every = sorted(rank_findings(findings), key=rank)
+    return every, [each for each in every if matches[each.key]]
+
+
+def newer_finding(known: Finding | None, new: Finding) -> Finding:
+    """Choose between two results of the same call: the later one in the log, whatever its score.
+
+    An unchanged result keeps the higher of the two scores.
+    """
+    if known is None:
+        return new
+    if known.asked > new.asked:
+        return known
+    if known.content == new.content:
+        return msgspec.structs.replace(new, score=max(known.score, new.score))
+    return new
+
+
+def findings_to_drop(
+    findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
+) -> list[Finding]:
+    """Return every finding that is no longer valid, then the least useful beyond `most`."""
+    valid: list[Finding] = []
+    invalid: list[Finding] = []
+    for finding in findings:
+        (valid if is_valid(finding, now=now, ran=ran) else invalid).append(finding)
+    return [*invalid, *rank_findings(valid)[most:]]

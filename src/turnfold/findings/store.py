@@ -1,0 +1,452 @@
+"""Store the findings (remembered tool results) of a conversation and serve them again.
+
+Each finding is a document next to the log: shared by everyone who uses the conversation, deleted with it, and invisible
+to other conversations and tenants. One more document, the note, says that there are findings and when tools ran. The
+newer result of a call replaces the older one, by the order of the log and not by who writes last; stale and expired
+findings are neither shown nor served.
+
+Every write is a compare-and-swap against the version this process last read. After a conflict the document is read
+again and the write decided anew, so that two processes that store a result at once keep the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+
+from turnfold.errors import Conflict, InvalidOption, InvalidRecord
+from turnfold.findings.render import findings_text, shown_whole
+from turnfold.findings.rules import (
+    FindingRule,
+    canonical_arguments,
+    findings_to_drop,
+    is_valid,
+    newer_finding,
+    rank_findings,
+    rank_for_question,
+    rules_by_tool,
+)
+from turnfold.records import (
+    FINDING,
+    FINDINGS,
+    SESSION,
+    TOC,
+    Document,
+    Finding,
+    FindingsNote,
+    Message,
+    ToolCall,
+    ToolResult,
+    as_fields,
+    assistant,
+    decode_finding,
+    encode_finding,
+    finding_key,
+    freeze,
+    plain_text,
+    read_note,
+    write_note,
+)
+from turnfold.stores import Head, Scope, Store, Written
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "AsyncFindings",
+    "FindingCache",
+    "TailFindings",
+    "as_tool_call",
+    "result_text",
+)
+
+
+_Result = TypeVar("_Result")
+_TRIES = 64
+"""Attempts of one write that keeps conflicting with other writers."""
+
+
+class FindingOwner(Protocol):
+    """The conversation that findings belong to."""
+
+    store: Store
+    scope: Scope
+    conversation: str
+    counter: TokenCounter
+    head: Head
+    findings: FindingCache
+
+    async def refresh(self) -> None:
+        """Read what changed in the store."""
+        ...
+
+    def wrote(self, written: Written | None) -> None:
+        """Take over the state after a write; None if that state is unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _FindingStorage:
+    """Writes findings and keeps the owner's cache in step."""
+
+    owner: FindingOwner
+
+    async def put(self, finding: Finding) -> Finding:
+        """Store a finding unless the stored one is newer; return the one that is stored."""
+        await self.mark({})
+        key = finding.key
+        return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
+
+    async def mark(self, ran: Mapping[str, int]) -> None:
+        """Record in the note at which seq tools ran; create the note if there is none."""
+        await _retry(lambda: self._put_note(ran), self._reload_note)
+
+    async def make_room(self, *, most: int, now: int) -> None:
+        """Drop invalid findings and the least useful beyond `most`."""
+        cache = self.owner.findings
+        for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
+            await self.drop(finding.key)
+
+    async def invalidate(self, key: str, content: str) -> None:
+        """Drop the stored result of a call that returned another one, which is not kept."""
+        cached, _ = self.owner.findings.by_key.get(key, (None, 0))
+        if cached is not None and cached.content != content:
+            await self.drop(key)
+
+    async def drop(self, key: str) -> bool:
+        """Delete a finding in the version last read; return True if it was deleted."""
+        owner = self.owner
+        _, version = owner.findings.by_key.pop(key)
+        try:
+            gone = await owner.store.drop_document(
+                owner.scope, owner.conversation, FINDING, key, expect=version
+            )
+        except Conflict:
+            return False  # another process has just stored it again; the next refresh reads it
+        if gone:
+            owner.wrote(None)
+        return gone
+
+    async def _put(self, key: str, finding: Finding) -> Finding:
+        owner = self.owner
+        cached, version = owner.findings.by_key.get(key, (None, 0))
+        chosen = newer_finding(cached, finding)
+        if chosen is cached:
+            return chosen
+        text = f"{chosen.tool} {chosen.content}"
+        document = Document(FINDING, key, encode_finding(chosen), 0, text=text)
+        done = await owner.store.put_document(
+            owner.scope, owner.conversation, document, expect=version
+        )
+        owner.wrote(done)
+        owner.findings.by_key[key] = (chosen, done.document.version)
+        return chosen
+
+    async def _reload(self, key: str) -> None:
+        owner = self.owner
+        document = await owner.store.get_document(owner.scope, owner.conversation, FINDING, key)
+        owner.findings.by_key.pop(key, None)
+        if document is not None:
+            owner.findings.by_key[key] = _decoded(document)
+
+    async def _put_note(self, ran: Mapping[str, int]) -> None:
+        owner, cache = self.owner, self.owner.findings
+        newer = {tool: seq for tool, seq in ran.items() if cache.ran.get(tool, -1) < seq}
+        if cache.version and not newer:
+            return
+        both = {**cache.ran, **newer}
+        document = write_note(SESSION, FINDINGS, FindingsNote(ran=both))
+        done = await owner.store.put_document(
+            owner.scope, owner.conversation, document, expect=cache.version
+        )
+        owner.wrote(done)
+        cache.version, cache.ran = done.document.version, both
+
+    async def _reload_note(self) -> None:
+        owner = self.owner
+        note = await owner.store.get_document(owner.scope, owner.conversation, SESSION, FINDINGS)
+        owner.findings.load_note(note)
+
+
+async def _retry(
+    write: Callable[[], Awaitable[_Result]], reload: Callable[[], Awaitable[None]]
+) -> _Result:
+    """Write with compare-and-swap; after a conflict reload what the other writer stored and try again."""
+    for _ in range(_TRIES - 1):
+        try:
+            return await write()
+        except Conflict:
+            await reload()
+    return await write()
+
+
+def _decoded(document: Document) -> tuple[Finding, int]:
+    """Return the finding of a document and its version."""
+    return decode_finding(document.body, path=f"finding/{document.key}"), document.version
+
+
+@dataclass(slots=True)
+class FindingCache:
+    """The findings of a conversation as this process last read or wrote them."""
+
+    version: int = 0
+    """Version of the note; 0 if there is none."""
+    ran: dict[str, int] = field(default_factory=dict[str, int])
+    """Seq at which each tool that makes findings stale last ran."""
+    by_key: dict[str, tuple[Finding, int]] = field(default_factory=dict[str, tuple[Finding, int]])
+    """Each finding with the version of its document."""
+
+    @classmethod
+    def of(cls, note: Document | None, documents: Iterable[Document]) -> FindingCache:
+        """Build the cache from the documents of the store."""
+        cache = cls(by_key={each.key: _decoded(each) for each in documents})
+        cache.load_note(note)
+        return cache
+
+    def load_note(self, note: Document | None) -> None:
+        """Take over the stored note."""
+        self.version = note.version if note else 0
+        self.ran = dict(read_note(note, FindingsNote).ran)
+
+    def all(self) -> list[Finding]:
+        """Return every finding, valid or not."""
+        return [finding for finding, _ in self.by_key.values()]
+
+    def valid(self, now: int) -> list[Finding]:
+        """Return the findings that are valid now, the most useful first."""
+        return rank_findings(each for each in self.all() if is_valid(each, now=now, ran=self.ran))
+
+    def shown_at(
+        self, turn: int, *, now: int, anchor: int, cut: Mapping[int, int]
+    ) -> list[Finding]:
+        """Return the findings to show in the turn that begins at `turn`: older than it and not visible in the log.
+
+        Log entries from `anchor` on are shown word for word, except those in `cut`.
+        """
+        return [
+            finding
+            for finding in self.valid(now)
+            if finding.since <= turn and (finding.seq < anchor or finding.seq in cut)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TailFindings:
+    """The findings for the tail of a context, sorted for the question."""
+
+    every: Sequence[Finding]
+    matching: Sequence[Finding]
+    """Findings that share a term with the question."""
+    question: str
+    count: Callable[[str], int]
+
+    @classmethod
+    def of(
+        cls, found: Sequence[Finding], question: str, count: Callable[[str], int]
+    ) -> TailFindings:
+        """Sort the findings for a question."""
+        if not found:
+            return cls((), (), question, count)
+        every, matching = rank_for_question(found, question)
+        return cls(every, matching, question, count)
+
+    def whole(self, block: str) -> list[Finding]:
+        """Return the findings that a block made by `text` shows word for word."""
+        return shown_whole(self.every, block) if block else []
+
+    def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
+        """Render the findings in their fence so that `measure` of it is at most `tokens`; empty if none fits."""
+        shown = self.matching if matching else self.every
+        if not shown:
+            return ""
+        return findings_text(
+            shown, tokens=tokens, count=self.count, measure=measure, question=self.question
+        )
+
+
+_MOST = 64
+"""Default number of findings per conversation."""
+
+
+class AsyncFindings:
+    """Findings: results of tool calls, remembered by tool and arguments."""
+
+    def __init__(
+        self,
+        owner: FindingOwner,
+        lock: AbstractAsyncContextManager[None],
+        clock: Callable[[], int],
+    ) -> None:
+        self._owner = owner
+        self._storage = _FindingStorage(owner)
+        self._lock = lock
+        self._clock = clock
+        self._rules: dict[str, FindingRule] = {}
+        self._most = _MOST
+
+    @property
+    def rules(self) -> Mapping[str, FindingRule]:
+        """The rules of this handle by tool; results of other tools are remembered only if passed to `note`."""
+        return MappingProxyType(self._rules)
+
+    def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
+        """Set the rules and keep at most `most` findings. Rules are code and not stored: each process sets its own."""
+        if most is not None and most < 1:
+            raise InvalidOption(f"most={most} must be at least 1")
+        self._rules = rules_by_tool(rules)
+        self._most = most or self._most
+
+    async def note(
+        self,
+        call: object,
+        result: object,
+        *,
+        score: float | None = None,
+        seq: int = 0,
+        asked: int | None = None,
+    ) -> Finding | None:
+        """Remember the result of a call; return None if it is not remembered.
+
+        Not remembered are errors, results that the rule excludes (relevance, size), and calls that cannot be compared
+        because their arguments are ambiguous (not JSON, a name twice).
+
+        `call` is a `ToolCall` or a tool call in a provider's format. `seq` is the log entry with the result (0: none);
+        while that entry is in the window, the finding is not shown again. `asked` is the newest seq when the call was
+        made (default: now). The finding is shown from the next user turn on.
+        """
+        called, content = as_tool_call(call), result_text(result)
+        if isinstance(result, ToolResult) and result.is_error:
+            return None
+        rule = self._rules.get(called.name) or FindingRule(called.name)
+        arguments = _comparable_arguments(called)
+        relevance = rule.relevance_of(content, score)
+        async with self._lock:
+            owner = self._owner
+            await owner.refresh()
+            await self._note_run(called.name)
+            if arguments is None:
+                return None
+            now, head = self._clock(), owner.head
+            if relevance < rule.min_relevance or len(content) > rule.largest:
+                await self._storage.invalidate(finding_key(called.name, arguments), content)
+                return None
+            finding = Finding(
+                tool=called.name,
+                arguments=arguments,
+                content=content,
+                kind=rule.kind,
+                score=relevance,
+                turn=head.turns,
+                seq=seq,
+                since=head.seq,
+                asked=head.seq if asked is None else asked,
+                call=called.id,
+                created=now,
+                expires=now + round(rule.ttl * 1_000_000) if rule.ttl else 0,
+                invalidated_by=rule.invalidated_by,
+            )
+            stored = await self._storage.put(finding)
+            await self._storage.make_room(most=self._most, now=now)
+            return stored
+
+    async def get(
+        self, tool: str, arguments: str | Mapping[str, object] | None = None
+    ) -> Finding | None:
+        """Return the stored result of a call with these arguments, if it is still valid."""
+        key = finding_key(tool, canonical_arguments(arguments))
+        return next((found for found in await self.list() if found.key == key), None)
+
+    async def serve(self, call: object) -> Finding | None:
+        """Return the stored result to answer a call with, if its rule has `serve` and the result is still valid.
+
+        `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
+        """
+        called = as_tool_call(call)
+        rule = self._rules.get(called.name)
+        arguments = _comparable_arguments(called)
+        if rule is None or not rule.serve or rule.side_effects or arguments is None:
+            return None
+        return await self.get(called.name, arguments)
+
+    async def ran(self, tool: str) -> None:
+        """Mark the results that a tool invalidates as stale. Call it before the tool starts and after it ends."""
+        async with self._lock:
+            await self._owner.refresh()
+            await self._note_run(tool)
+
+    async def list(self) -> tuple[Finding, ...]:
+        """Return all valid findings: tables of contents, then by relevance, then the newest."""
+        async with self._lock:
+            await self._owner.refresh()
+            return tuple(self._owner.findings.valid(self._clock()))
+
+    async def text(self, *, tokens: int, question: str = "") -> str:
+        """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
+
+        For programs that build their own prompt; `context` already includes it.
+        """
+        count = self._owner.counter.count_text
+        found, _ = rank_for_question(await self.list(), question)
+        return findings_text(found, tokens=tokens, count=count, measure=count, question=question)
+
+    async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
+        """Drop the result of a call, or all results of a tool if no arguments are given; return how many."""
+        key = "" if arguments is None else finding_key(tool, canonical_arguments(arguments))
+        return await self._drop(lambda each: each.tool == tool and key in ("", each.key))
+
+    async def clear_query(self) -> int:
+        """Drop everything but tables of contents, when a question is done; return how many."""
+        return await self._drop(lambda each: each.kind != TOC)
+
+    async def clear(self) -> int:
+        """Drop all findings; return how many."""
+        return await self._drop(lambda _: True)
+
+    async def _note_run(self, tool: str) -> None:
+        """Record that a tool ran, if that makes any result stale."""
+        owner = self._owner
+        stale = {name for rule in self._rules.values() for name in rule.invalidated_by}
+        stale.update(name for each in owner.findings.all() for name in each.invalidated_by)
+        if tool in stale:
+            await self._storage.mark({tool: owner.head.seq})
+
+    async def _drop(self, chosen: Callable[[Finding], bool]) -> int:
+        async with self._lock:
+            await self._owner.refresh()
+            every = self._owner.findings.all()
+            return sum([await self._storage.drop(each.key) for each in every if chosen(each)])
+
+
+def as_tool_call(call: object) -> ToolCall:
+    """Return a tool call given as a part, in OpenAI's format, or as a name with `arguments` or `input` (Anthropic)."""
+    if isinstance(call, ToolCall):
+        return call
+    fields = as_fields(call, "call")
+    if "function" in fields:
+        return assistant(tool_calls=[fields]).calls[0]
+    name, given = fields.get("name"), fields.get("arguments", fields.get("input"))
+    if not isinstance(given, str | None):
+        given = freeze(given, path="call.arguments")
+    return ToolCall(str(fields.get("id", "")), plain_text(name, path="call.name"), given or "{}")
+
+
+def _comparable_arguments(call: ToolCall) -> str | None:
+    """Return the canonical arguments of a call; None if they are ambiguous."""
+    try:
+        return canonical_arguments(call.arguments)
+    except InvalidRecord:
+        return None
+
+
+def result_text(result: object) -> str:
+    """Return a tool result as text: a string unchanged, other values as JSON."""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, Message | ToolResult):
+        return result.text
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(result)

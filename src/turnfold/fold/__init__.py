@@ -1,0 +1,48 @@
+"""Folding (compaction) as pure functions: when and what, the extractive summary, prompts, the fidelity check."""
+
+from __future__ import annotations
+
+from turnfold.fold.extract import MemoizedCounter, extract_summary, extractive_summarizer
+from turnfold.fold.fidelity import (
+    Fidelity,
+    SourceFacts,
+    check_fidelity,
+    source_facts,
+    with_annex,
+    without_annex,
+)
+from turnfold.fold.passages import Passage, ReadCache, passages_of
+from turnfold.fold.prompt import (
+    DEFAULT_PROMPT,
+    completion_text,
+    fill_prompt,
+    history_text,
+    split_to_fit,
+)
+from turnfold.fold.schedule import check_threshold, fold_due, fold_span
+from turnfold.fold.speakers import as_summary, split_prefix
+
+__all__ = (
+    "DEFAULT_PROMPT",
+    "Fidelity",
+    "MemoizedCounter",
+    "Passage",
+    "ReadCache",
+    "SourceFacts",
+    "as_summary",
+    "check_fidelity",
+    "check_threshold",
+    "completion_text",
+    "extract_summary",
+    "extractive_summarizer",
+    "fill_prompt",
+    "fold_due",
+    "fold_span",
+    "history_text",
+    "passages_of",
+    "source_facts",
+    "split_prefix",
+    "split_to_fit",
+    "with_annex",
+    "without_annex",
+)

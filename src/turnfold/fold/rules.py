@@ -1,0 +1,122 @@
+"""Find constraints and decisions in a text: what must, must not and will be done, in English and Chinese.
+
+Losing "never" from a summary turns a rule into its opposite, and no other word of the sentence shows it. A constraint
+is identified by its polarity and the content words of the phrase it governs: "do not send emails" and "never send
+e-mail" are one rule, "do not send emails" and "must send emails" are two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from turnfold.text import content_terms
+
+__all__ = ("find_cues",)
+
+
+_Polarity = Literal["forbid", "require", "decide"]
+
+
+class _RuleCue(NamedTuple):
+    """A rule or decision in a text: its polarity, the words it governs, and where its phrase begins and ends."""
+
+    polarity: _Polarity
+    terms: frozenset[str]
+    start: int
+    end: int
+
+
+# Idioms that only sound like rules ("don't worry", "can't wait", "能不能", "特别") are left out.
+_FORBID = r"""
+    \b(?: (?:must|should|shall|can|may|will)\s+never | never(?!\s+(?:mind|know|knew|knows)\b|-)
+      | (?:must|should|shall|may)\s+not | (?:mustn|shouldn)['’]t
+      | (?:do\s+not|don['’]t|dont)
+        (?!\s+(?:worry|know|think|mind|hesitate|believe|understand|get\s+me|you|see|remember)\b)
+      | (?:cannot|can\s+not|can['’]t)
+        (?!\s+(?:wait|believe|imagine|help\s+but|thank|tell|say|remember)\b)
+      | (?:not|no\s+longer)\s+(?:be\s+)?(?:allowed|permitted|acceptable|eligible) | no\s+longer
+      | forbid(?:s|den)? | prohibit(?:s|ed)? | avoid(?:s|ing)? | refuse[sd]? | allergic\s+to )\b
+    | (?<!要)不要(?!紧) | (?<!能)不能(?!不) | 不得(?![不了已]) | 不可(?![思避能或]) | 不可以
+    | 不许 | 不准(?!确) | 禁止 | 严禁 | 切勿 | 请勿 | 切忌 | 忌(?=[食用口]) | 不允许 | 不应该?
+    | 不宜 | 避免 | 千万不 | 千万别 | 从不 | 绝不 | 决不 | 不再 | 不用(?![谢客担]) | 不必 | 无需
+    | (?<![特分区级性个识鉴差告类辨派])别(?![人的处墅名称致是])
+"""
+_REQUIRE = r"""
+    \b(?: must(?![\s’']+(?:have|ve|of)\b)
+          (?!\s+be\s+(?:so|very|really|quite|such|hard|tough|nice|great|fun|\w+ing)\b)
+      | (?:please|should|must|will)\s+always | (?:is|are|be)\s+required | required\s+to
+      | only\s+(?:if|when|use|after|with|by|for|once|accept) | at\s+(?:least|most)
+      | no\s+(?:more|less|later|fewer|earlier)\s+than | make\s+sure | be\s+sure\s+to | ensure )\b
+    | (?:\A|(?<=[.:;]\s))always\b
+    | 必须 | 务必 | 一定要 | 只能 | 只许 | 仅限 | 应当 | 不得不 | 至少 | 至多 | 最多 | 不超过
+    | 不少于 | 不低于 | 不晚于 | 不早于
+"""
+_DECIDE = r"""
+    \b(?: decided | agreed | confirmed | approved | chose | chosen | settled\s+on | finali[sz]ed
+      | opted\s+(?:for|to) | (?:go|going|went)\s+with | signed\s+off )\b
+    | 决定(?![性于因]) | (?<![请需要未])确认 | 同意 | 敲定 | 约定 | 定于 | 选定 | 批准 | 说好 | 定下
+"""
+_CUE = re.compile(
+    rf"(?P<decide>{_DECIDE})|(?P<require_first>不得不)|(?P<forbid>{_FORBID})|(?P<require>{_REQUIRE})",
+    re.VERBOSE | re.IGNORECASE,
+)
+# Cues that close a clause ("is not allowed", "是禁止的") govern the words before them.
+_LOOKS_BACK = re.compile(
+    r".*(?:allowed|permitted|acceptable|eligible|forbidden|prohibited|required|confirmed|approved)$",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[,;:!?，。；：！？、\n()（）|]|\.(?=\s|$)|\s[-–—]\s")
+_WORD = re.compile(r"\S+")
+_PHRASE_WORDS = 8
+_PHRASE_CHARACTERS = 64
+_POLARITIES: dict[str, _Polarity] = {
+    "forbid": "forbid", "require": "require", "require_first": "require", "decide": "decide",
+}  # fmt: skip
+
+
+def find_cues(text: str) -> Iterator[_RuleCue]:
+    """Yield the constraints and decisions of a sentence in order; a cue inside another's phrase is part of it."""
+    covered = 0
+    for match in _CUE.finditer(text):
+        if match.start() < covered:
+            continue
+        start, end = match.start(), _phrase_end(text, match.end())
+        terms = frozenset(content_terms(text[match.end() : end]))
+        if not terms or _LOOKS_BACK.match(match[0]):
+            back = _phrase_start(text, match.start(), covered)
+            before = frozenset(content_terms(text[back : match.start()]))
+            start, terms = (back, before | terms) if before else (start, terms)
+        if terms and match.lastgroup is not None:
+            covered = end
+            yield _RuleCue(_POLARITIES[match.lastgroup], terms, start, end)
+
+
+def _phrase_end(text: str, start: int) -> int:
+    """Return the end of the governed phrase: the end of the clause, or a few words or characters on."""
+    stop = min(len(text), start + _PHRASE_CHARACTERS)
+    clause = _CLAUSE_END.search(text, start, stop)
+    stop = clause.start() if clause else stop
+    for number, word in enumerate(_WORD.finditer(text, start, stop), start=1):
+        if number == _PHRASE_WORDS:
+            stop = word.end()
+            break
+    while stop < len(text) and _joined(text, stop):
+        stop += 1
+    return start + len(text[start:stop].rstrip())
+
+
+def _phrase_start(text: str, end: int, floor: int) -> int:
+    start = max(floor, end - _PHRASE_CHARACTERS)
+    for clause in _CLAUSE_END.finditer(text, start, end):
+        start = clause.end()
+    while start > floor and _joined(text, start):
+        start -= 1
+    return start + len(text[start:end]) - len(text[start:end].lstrip())
+
+
+def _joined(text: str, at: int) -> bool:
+    """Return True if cutting at `at` would split an ASCII word or number; before a sign it would not."""
+    before, after = text[at - 1], text[at]
+    return before.isascii() and after.isascii() and not before.isspace() and after.isalnum()

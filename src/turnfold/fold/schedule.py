@@ -1,0 +1,51 @@
+"""Decide when to fold (compact) history, and which part of it.
+
+Folding is due when the counted tokens reach a share (threshold) of what a call may spend, whatever was folded before.
+What stays verbatim fits the low mark, from a turn boundary on if there is one; the newest turns the caller wants kept
+stay beyond that as long as the fold still frees enough to be worth a changed prompt. If system message, pins and tools
+alone come near the threshold, a window within the low mark is not folded again: that would free nothing.
+"""
+
+from __future__ import annotations
+
+from turnfold.errors import InvalidOption
+from turnfold.window import Room, SpanView, cut_to_low
+
+__all__ = (
+    "check_threshold",
+    "fold_due",
+    "fold_span",
+)
+
+
+def check_threshold(threshold: float, keep_turns: int) -> None:
+    """Raise `InvalidOption` for values that would fold never or always."""
+    if not 0.0 < threshold <= 1.0:
+        raise InvalidOption(f"threshold={threshold} must be above 0 and at most 1")
+    if keep_turns < 0:
+        raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
+
+
+def fold_due(tokens: int, allowed: int, threshold: float) -> bool:
+    """Return True if `tokens` have reached the threshold of what is allowed."""
+    return tokens >= threshold * allowed
+
+
+def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
+    """Return the first span that stays verbatim; `view.start` if nothing is worth folding.
+
+    `due` is what the window may cost before folding is due. What stays costs less than that even with the longest
+    summary, so that one fold is never followed by another at the same place.
+    """
+    low = room.low - room.aside
+    if view.start >= view.last or view.within(
+        view.start, tokens=low, messages=room.low_messages, size=room.low_bytes
+    ):
+        return view.start
+    turns = view.transcript.grouper.turns
+    recent = turns[-keep_turns] if 0 < keep_turns <= len(turns) else view.start
+    cut = max(cut_to_low(view, room, aside=room.aside), view.start)
+    most = (room.low + due) // 2 - room.aside
+    if view.start < recent < cut and view.tokens(recent) <= most < due - room.aside:
+        return recent
+    return cut

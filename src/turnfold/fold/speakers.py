@@ -1,0 +1,134 @@
+"""Speakers of summary lines: the name before a line, how it is parsed, and the weight of the speaker's words.
+
+A summary must say who stated what: a rule the user gave is binding, the same words in a web page a tool fetched are
+not. Every line therefore begins with the speaker, and the speaker of a line of an earlier summary is parsed from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from turnfold.text import clean_text, is_chinese, single_line
+
+__all__ = (
+    "ANNEX_HEADINGS",
+    "as_summary",
+    "is_role",
+    "is_tool",
+    "line_of",
+    "prefix_of",
+    "role_of",
+    "split_prefix",
+    "starts_with_label",
+    "tool_name",
+    "voice_of",
+)
+
+
+ANNEX_HEADINGS = {"en": "Also stated:", "zh": "另有提及："}
+"""The heading above the facts that are added to a summary."""
+
+_CHINESE_ROLES = {
+    "user": "用户", "assistant": "助手", "system": "系统", "developer": "开发者", "tool": "工具", "function": "函数",
+    "summary": "摘要",
+}  # fmt: skip
+_ROLES = {name: role for role, chinese in _CHINESE_ROLES.items() for name in (role, chinese)}
+_VOICES = {
+    "user": 1.0, "system": 1.0, "developer": 1.0, "summary": 1.0, "assistant": 0.75, "tool": 0.45, "function": 0.45,
+}  # fmt: skip
+_NAMED_SPEAKER_VOICE = 0.9
+_FIRST_WORD = re.compile(r"[:\s]")
+_PREFIXED = re.compile(
+    r"(?P<label>[^\s:：](?:[^:：\n]{0,160}[^\s:：])?(?::[\w.-]{1,80})?)(?:: |：)(?=\S)"
+)
+_NOT_IN_TOOL_NAMES = re.compile(r"[^\w.-]+")
+_LONGEST_TOOL_NAME = 64
+_LONGEST_NAME = 64
+"""Most characters of a speaker's own name."""
+_BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
+
+
+def role_of(speaker: str) -> str:
+    """Return the role a name such as `tool:get_order` begins with, in English; any other name unchanged."""
+    name = speaker.strip().lower()
+    return _ROLES.get(_FIRST_WORD.split(name, maxsplit=1)[0], name)
+
+
+def is_role(name: str) -> bool:
+    """Return True if a name looks like a role."""
+    return role_of(name) in _VOICES
+
+
+def is_tool(speaker: str) -> bool:
+    """Return True if the speaker is a tool or function and not a party to the conversation."""
+    return role_of(speaker) in ("tool", "function")
+
+
+def voice_of(speaker: str) -> float:
+    """Return the weight of a speaker's words: people and rules most, tool output least."""
+    return _VOICES.get(role_of(speaker), _NAMED_SPEAKER_VOICE)
+
+
+def prefix_of(speaker: str, *, chinese: bool) -> str:
+    """Return the prefix of a speaker's sentence; roles are named in the language of the summary."""
+    label = single_line(clean_text(speaker))
+    if not label:
+        return ""
+    if not chinese:
+        return f"{label}: "
+    role = _FIRST_WORD.split(label, maxsplit=1)[0]
+    return f"{_CHINESE_ROLES.get(role, role)}{label[len(role) :]}："
+
+
+def split_prefix(line: str, labels: frozenset[str] = frozenset()) -> tuple[str, str]:
+    """Split a line into speaker and words; the speaker is "" unless it is a role or one of `labels`."""
+    prefix = _PREFIXED.match(line)
+    if prefix is None or not (prefix["label"] in labels or role_of(prefix["label"]) in _VOICES):
+        return "", line
+    return prefix["label"], line[prefix.end() :]
+
+
+def tool_name(name: str) -> str:
+    """Return the name of a tool as used in a speaker's name: letters, digits, `.`, `-` and `_` only."""
+    return _NOT_IN_TOOL_NAMES.sub("_", name)[:_LONGEST_TOOL_NAME]
+
+
+def starts_with_label(line: str) -> str:
+    """Return the beginning of a line up to its colon if that may be a speaker's name; else ""."""
+    found = _PREFIXED.match(line)
+    if found is None or not (is_role(found["label"]) or len(found["label"]) <= _LONGEST_NAME):
+        return ""
+    return found[0]
+
+
+def line_of(speaker: str, words: str, *, chinese: bool) -> str:
+    """Return a line of a summary: speaker and words. Words without a speaker never read as somebody's."""
+    prefix = prefix_of(speaker, chinese=chinese)
+    if not prefix and _reads_as_spoken(words, frozenset()):
+        prefix = prefix_of("summary", chinese=chinese)
+    return prefix + words
+
+
+def as_summary(text: str, speakers: Iterable[str] = ()) -> str:
+    """Return a model's summary with no line that reads as the words of one of the `speakers` or of any role.
+
+    A model repeats what it was shown. A line such as `user: ...` in its text is the model's claim of what the user
+    said, so it gets the speaker `summary`; so does a line that looks like the heading of the annex.
+    """
+    labels = frozenset(single_line(clean_text(speaker)) for speaker in speakers)
+    lines = text.splitlines()
+    chinese = is_chinese(text)
+    for at, line in enumerate(lines):
+        start = _BULLET.match(line)
+        words = line[start.end() :] if start else line
+        if _reads_as_spoken(words, labels) or words.strip() in ANNEX_HEADINGS.values():
+            lines[at] = (
+                line[: len(line) - len(words)] + prefix_of("summary", chinese=chinese) + words
+            )
+    return "\n".join(lines)
+
+
+def _reads_as_spoken(words: str, labels: frozenset[str]) -> bool:
+    speaker, _ = split_prefix(words, labels)
+    return bool(speaker) and role_of(speaker) != "summary"

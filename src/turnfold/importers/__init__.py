@@ -1,0 +1,27 @@
+"""Import of conversations that other programs wrote: ChatGPT, Claude Code, provider histories."""
+
+from __future__ import annotations
+
+from turnfold.importers.events import (
+    ConversationStart,
+    IgnoredItem,
+    ImportedMessage,
+    UnreadableItem,
+)
+from turnfold.importers.formats import FORMATS, detect, read_histories
+from turnfold.importers.loader import Completed, Imported, import_file
+from turnfold.importers.provider_histories import PROVIDERS
+
+__all__ = (
+    "FORMATS",
+    "PROVIDERS",
+    "Completed",
+    "ConversationStart",
+    "IgnoredItem",
+    "Imported",
+    "ImportedMessage",
+    "UnreadableItem",
+    "detect",
+    "import_file",
+    "read_histories",
+)

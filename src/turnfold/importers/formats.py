@@ -1,0 +1,75 @@
+"""Detect the format of a history file from its first values, and read it with the right reader."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from turnfold.errors import InvalidExport, InvalidOption
+from turnfold.importers.chatgpt import chatgpt_histories
+from turnfold.importers.claude_code import claude_code_histories, is_claude_code
+from turnfold.importers.events import HistoryEvents, UnreadableItem
+from turnfold.importers.json_stream import Value, open_text, read_fields, read_values
+from turnfold.importers.provider_histories import BODIES, PROVIDERS, provider_histories
+from turnfold.stores import FORMAT
+from turnfold.wire import guess_provider
+
+__all__ = (
+    "FORMATS",
+    "TURNFOLD",
+    "detect",
+    "read_histories",
+)
+
+
+TURNFOLD: Final = "turnfold"
+FORMATS: Final = (TURNFOLD, *PROVIDERS, "chatgpt", "claude-code")
+_SAMPLE = 50
+_FORMAT_NAMES = {"openai_chat": "openai", "openai_responses": "openai-responses"}
+
+
+def detect(path: Path) -> str:
+    """Return the format of a file; raises `InvalidExport` if it is unknown."""
+    with open_text(path) as file:
+        head = list(islice(read_values(file), _SAMPLE))
+    found = [each for each in head if isinstance(each, Value) and isinstance(each.value, dict)]
+    objects = [read_fields(each.value) for each in found]
+    if objects and objects[0].get("format") == FORMAT:
+        return TURNFOLD
+    if any("mapping" in one for one in objects):
+        return "chatgpt"
+    if any(map(is_claude_code, objects)):
+        return "claude-code"
+    bodies = [one for one in objects if any(key in one for key in BODIES) and "role" not in one]
+    if bodies:
+        guesses = {guess_provider(one) for one in bodies} - {"openai_chat"}
+        guess = guesses.pop() if len(guesses) == 1 else "openai_chat"
+        return _FORMAT_NAMES.get(guess, guess)
+    if any("role" in one or "type" in one for one in objects):
+        guess = guess_provider(list[object](objects))
+        return _FORMAT_NAMES.get(guess, guess)
+    problem = next(
+        (str(each) for each in head if isinstance(each, UnreadableItem)),
+        "it has neither messages nor conversations",
+    )
+    raise InvalidExport(
+        f"the format of {path.name} cannot be detected: {problem}",
+        line=1,
+        remedy=f"Name its format: one of {', '.join(FORMATS)}",
+    )
+
+
+def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
+    """Read the conversations of a foreign file from beginning to end."""
+    name = path.name.split(".")[0] or "imported"
+    with open_text(path) as file:
+        found = read_values(file)
+        if format_name == "chatgpt":
+            yield from chatgpt_histories(found, name, branches=branches)
+        elif format_name == "claude-code":
+            yield from claude_code_histories(found, name)
+        elif format_name in PROVIDERS:
+            yield from provider_histories(found, format_name, name)
+        else:
+            raise InvalidOption(f"unknown format {format_name!r}; use one of {', '.join(FORMATS)}")

@@ -1,0 +1,261 @@
+"""Read JSON read_values from a file of any size, one at a time, each with the line it begins on.
+
+A list is read element by element, JSON Lines line by line, a single object as itself. Files may be compressed with gzip
+or be the zip archive that a provider sends; nothing is unpacked to disk and only one value is in memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zipfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from turnfold.errors import InvalidExport, NotFound
+from turnfold.importers.events import UnreadableItem
+
+__all__ = (
+    "Fields",
+    "Value",
+    "open_text",
+    "read_fields",
+    "read_values",
+    "text_field",
+)
+
+
+_LONGEST_VALUE = 512 << 20
+"""Characters of a single value; a longer one is a damaged file, not a conversation."""
+_CHUNK = 1 << 20
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_STRING_END = re.compile(r'["\\]')
+_SPACE = " \t\r\n,"
+_DECODER = json.JSONDecoder()
+_MAX_ATOM = 16
+"""Characters of a number, a literal or an escape that may be incomplete at the end of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A JSON value and the line it begins on."""
+
+    line: int
+    value: object
+
+
+@contextmanager
+def open_text(path: Path) -> Generator[IO[str]]:
+    """Open a plain, gzip or zip file as text."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except FileNotFoundError:
+        raise NotFound(f"file not found: {path}") from None
+    except OSError as error:
+        raise InvalidExport(f"{path} cannot be read: {error.strerror}", line=1) from None
+    if start == b"PK":
+        with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path)) as file:
+            yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+    elif start == b"\x1f\x8b":
+        with gzip.open(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            yield file
+    else:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            yield file
+
+
+def _member(archive: zipfile.ZipFile, path: Path) -> str:
+    names = [name for name in archive.namelist() if Path(name).name.startswith("conversations")]
+    names = [name for name in names if name.endswith(".json")]
+    if len(names) != 1:
+        raise InvalidExport(
+            f"{path} contains {len(names)} files named conversations*.json; one is expected",
+            line=1,
+            remedy="Unpack it and import the files one by one",
+        )
+    return names[0]
+
+
+def read_values(file: IO[str]) -> Iterator[Value | UnreadableItem]:
+    """Yield every value of a file, in order."""
+    first = file.readline(_CHUNK)  # a whole export may be on one line
+    while first and not first.strip():
+        first = file.readline(_CHUNK)
+    if not first.lstrip().startswith("["):
+        first = _rest_of_line(first, file, 1)
+    if first.lstrip().startswith("[") or (first and not _is_json(first)):
+        yield from _elements(first, file)
+    else:
+        yield from _lines(first, file)
+
+
+def _is_json(line: str) -> bool:
+    return isinstance(_parse(line, 1), Value)
+
+
+def _lines(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
+    line, number = first, 1
+    while line:
+        if line.strip():
+            yield _parse(line, number)
+        number += 1
+        line = _rest_of_line("", file, number)
+
+
+def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
+    """Read a line to its end, up to the limit: a small compressed file may contain a line of gigabytes."""
+    if begun.endswith("\n"):
+        return begun
+    line = begun + file.readline(_LONGEST_VALUE - len(begun) + 1)
+    if len(line) > _LONGEST_VALUE:
+        raise InvalidExport(f"the line has more than {_LONGEST_VALUE:,} characters", line=number)
+    return line
+
+
+def _parse(text: str, line: int) -> Value | UnreadableItem:
+    try:
+        return Value(line, cast("object", json.loads(text)))
+    except RecursionError:
+        return UnreadableItem(line, "nested too deeply to be read")
+    except ValueError as error:
+        return UnreadableItem(line, f"not JSON: {error}")
+
+
+def _elements(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
+    """Yield the elements of a list, or objects written over several lines."""
+    scan = _Scan(first, file)
+    scan.skip_opening()
+    while (found := scan.next_value()) is not None:
+        yield found
+
+
+class _Scan:
+    """Scans a file value by value; only the current value is in memory.
+
+    Invalid JSON ends where its brackets close, so that the value after it is found too.
+    """
+
+    def __init__(self, first: str, file: IO[str]) -> None:
+        self._text, self._file = first, file
+        self._at, self._line = 0, 1
+        self._list = False
+
+    def skip_opening(self) -> None:
+        """Enter the list, if the file is one."""
+        self._skip()
+        if self._text[self._at : self._at + 1] == "[":
+            self._list = True
+            self._at += 1
+
+    def next_value(self) -> Value | UnreadableItem | None:
+        """Return the next value, or None at the end."""
+        self._skip()
+        opening = self._text[self._at : self._at + 1]
+        if not opening or (self._list and opening == "]"):
+            if self._list and not opening:
+                self._list = False
+                return UnreadableItem(self._line, "the file ends inside its list: it is truncated")
+            return None
+        line = self._line
+        whole = self._decoded() if opening in "{[" else None
+        if whole is not None:
+            value, end = whole
+            self._forget(end)
+            return Value(line, value)
+        end = self._end_of_value(self._at)
+        if end is None:
+            self._text, self._at, self._list = "", 0, False
+            return UnreadableItem(
+                line, "the file ends inside this value, or it is not a JSON object"
+            )
+        text = self._text[self._at : end]
+        self._forget(end)
+        return _parse(text, line)
+
+    def _decoded(self) -> tuple[object, int] | None:
+        """Decode the value at the current position; return it and its end, None if it is not valid JSON."""
+        while True:
+            try:
+                return _DECODER.raw_decode(self._text, self._at)
+            except RecursionError:
+                return None
+            except json.JSONDecodeError as error:
+                at_the_end = error.pos >= len(self._text) - _MAX_ATOM
+                cut = at_the_end or error.msg.startswith("Unterminated string")
+                if not cut or len(self._text) - self._at > _LONGEST_VALUE or not self._more():
+                    return None
+
+    def _end_of_value(self, start: int) -> int | None:
+        if self._text[start] not in "{[":
+            return None
+        depth, at = 0, start
+        while (found := self._search(_STRUCTURE, at)) is not None:
+            mark = self._text[found]
+            at = found + 1
+            if mark == '"':
+                closed = self._end_of_string(at)
+                if closed is None:
+                    return None
+                at = closed
+                continue
+            depth += 1 if mark in "{[" else -1
+            if depth == 0:
+                return at
+        return None
+
+    def _end_of_string(self, at: int) -> int | None:
+        while (found := self._search(_STRING_END, at)) is not None:
+            if self._text[found] == '"':
+                return found + 1
+            at = found + 2
+        return None
+
+    def _search(self, pattern: re.Pattern[str], at: int) -> int | None:
+        while True:
+            found = pattern.search(self._text, at)
+            if found is not None:
+                return found.start()
+            at = max(at, len(self._text))
+            if len(self._text) > _LONGEST_VALUE or not self._more():
+                return None
+
+    def _more(self) -> bool:
+        chunk = self._file.read(
+            max(_CHUNK, len(self._text))
+        )  # doubling, so that the total is linear
+        self._text += chunk
+        return bool(chunk)
+
+    def _skip(self) -> None:
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _SPACE:
+                self._line += self._text[self._at] == "\n"
+                self._at += 1
+            if self._at < len(self._text) or not self._more():
+                return
+
+    def _forget(self, end: int) -> None:
+        self._line += self._text.count("\n", self._at, end)
+        self._at = end
+        if end > _CHUNK:
+            self._text, self._at = self._text[end:], 0
+
+
+Fields = dict[str, object]
+
+
+def read_fields(value: object) -> Fields:
+    """Return a JSON object; empty if the value is not one."""
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def text_field(fields: Fields, key: str) -> str:
+    """Return a field of an object if it is text, else an empty text."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,79 @@
+"""Views of contexts and calls, differences, costs, audit and simulation."""
+
+from __future__ import annotations
+
+from turnfold._late_names import late_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.inspect.auditor import AuditFault, AuditRule, audit
+    from turnfold.inspect.costs import CostRow, EntryCost, LogCosts, conversation_costs
+    from turnfold.inspect.diff import CallDiff, FirstDifference, diff_calls
+    from turnfold.inspect.simulation import (
+        STRATEGY_NAMES,
+        Cost,
+        SimulatedCall,
+        Simulation,
+        SimulationPlan,
+        plan_for,
+        simulate,
+    )
+    from turnfold.inspect.views import (
+        CacheState,
+        CallPoint,
+        CallView,
+        ContextView,
+        LeftOut,
+        SentItem,
+        call_point,
+        call_view,
+        context_view,
+        excerpt,
+        left_out,
+        recent_calls,
+        sent_items,
+    )
+
+__all__ = (
+    "STRATEGY_NAMES",
+    "AuditFault",
+    "AuditRule",
+    "CacheState",
+    "CallDiff",
+    "CallPoint",
+    "CallView",
+    "ContextView",
+    "Cost",
+    "CostRow",
+    "EntryCost",
+    "FirstDifference",
+    "LeftOut",
+    "LogCosts",
+    "SentItem",
+    "SimulatedCall",
+    "Simulation",
+    "SimulationPlan",
+    "audit",
+    "call_point",
+    "call_view",
+    "context_view",
+    "conversation_costs",
+    "diff_calls",
+    "excerpt",
+    "left_out",
+    "plan_for",
+    "recent_calls",
+    "sent_items",
+    "simulate",
+)
+
+_HOMES = {
+    "turnfold.inspect.auditor": "AuditFault AuditRule audit",
+    "turnfold.inspect.costs": "CostRow EntryCost LogCosts conversation_costs",
+    "turnfold.inspect.diff": "CallDiff FirstDifference diff_calls",
+    "turnfold.inspect.simulation": "Cost SimulationPlan STRATEGY_NAMES SimulatedCall Simulation plan_for simulate",
+    "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_point call_view "
+    "context_view excerpt left_out recent_calls sent_items",
+}
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -1,0 +1,121 @@
+"""Token totals: the largest entries, tools and roles of a log, and the largest conversations of a store."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from turnfold.inspect.views import excerpt
+from turnfold.records import Entry
+from turnfold.stores import ConversationInfo
+
+__all__ = (
+    "CostRow",
+    "EntryCost",
+    "LogCosts",
+    "conversation_costs",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """The tokens under one name."""
+
+    name: str
+    tokens: int
+    entries: int
+    share: float
+    """Share of all tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryCost:
+    """One entry of a log."""
+
+    seq: int
+    turn: int
+    role: str
+    label: str
+    tokens: int
+    text: str
+
+
+@dataclass(slots=True)
+class LogCosts:
+    """Sums up a log page by page, with the largest entries and totals per tool and role."""
+
+    most: int = 10
+    tokens: int = 0
+    entries: int = 0
+    _roles: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _tools: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _tool_names: dict[str, str] = field(default_factory=dict[str, str])
+    _largest: list[tuple[int, int, EntryCost]] = field(
+        default_factory=list[tuple[int, int, EntryCost]]
+    )
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the next entries of the log."""
+        for entry in entries:
+            self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        message = entry.message
+        self.entries += 1
+        self.tokens += entry.tokens
+        for call in message.calls:
+            self._tool_names[call.id] = call.name
+        names = [call.name for call in message.calls]
+        names += [self._tool_names.get(result.call_id, "") for result in message.results]
+        _count(self._roles, message.role, entry.tokens)
+        for name, times in Counter(filter(None, names)).items():
+            _count(self._tools, name, entry.tokens * times // len(names))
+        if self.most and (len(self._largest) < self.most or entry.tokens > self._largest[0][0]):
+            self._push(entry, ", ".join(filter(None, dict.fromkeys(names))) or message.role)
+
+    def _push(self, entry: Entry, label: str) -> None:
+        row = EntryCost(
+            seq=entry.seq,
+            turn=entry.turn,
+            role=entry.message.role,
+            label=label,
+            tokens=entry.tokens,
+            text=excerpt(entry.message),
+        )
+        heapq.heappush(self._largest, (entry.tokens, -entry.seq, row))
+        if len(self._largest) > self.most:
+            heapq.heappop(self._largest)
+
+    def costliest(self) -> tuple[EntryCost, ...]:
+        """Return the entries with the most tokens, largest first."""
+        return tuple(row for _, _, row in sorted(self._largest, key=lambda one: (-one[0], -one[1])))
+
+    def roles(self) -> tuple[CostRow, ...]:
+        """Return the totals by role."""
+        return _rows(self._roles, self.tokens)
+
+    def tools(self) -> tuple[CostRow, ...]:
+        """Return the totals by tool, calls and results; a message with several tools is divided among them."""
+        return _rows(self._tools, self.tokens)
+
+
+def conversation_costs(infos: Sequence[ConversationInfo], *, most: int) -> tuple[CostRow, ...]:
+    """Return the conversations with the most tokens, largest first."""
+    found = {info.conversation: [info.head.tokens, info.head.seq] for info in infos}
+    return _rows(found, sum(info.head.tokens for info in infos))[:most]
+
+
+def _count(table: dict[str, list[int]], name: str, tokens: int) -> None:
+    row = table.setdefault(name, [0, 0])
+    row[0] += tokens
+    row[1] += 1
+
+
+def _rows(table: dict[str, list[int]], total: int) -> tuple[CostRow, ...]:
+    rows = (
+        CostRow(name=name, tokens=tokens, entries=entries, share=tokens / total if total else 0.0)
+        for name, (tokens, entries) in table.items()
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.tokens, row.name)))

@@ -1,0 +1,120 @@
+"""Compare two calls: where the second stops repeating the first, which is where a provider's cache ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnfold.inspect.views import CallPoint, SentItem, call_point, sent_items
+from turnfold.memory import Explanation, compare
+from turnfold.records import Message
+
+__all__ = (
+    "CallDiff",
+    "FirstDifference",
+    "diff_calls",
+)
+
+
+_CONTEXT = 40
+"""Characters shown before and after the first difference of two texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstDifference:
+    """The first message that differs between two calls."""
+
+    index: int
+    before: SentItem | None
+    """None if the first call has no message there."""
+    after: SentItem | None
+    character: int
+    """Index of the first different character; 0 if one of them is missing."""
+    text_before: str
+    text_after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDiff:
+    """The changes from one call to another."""
+
+    before: CallPoint
+    after: CallPoint
+    same: int
+    """Number of messages at the beginning that both calls sent."""
+    same_tokens: int
+    rebilled: int
+    """Tokens of the second call after the first difference, which no cache of the first call serves."""
+    first: FirstDifference | None
+    """None if both sent the same messages."""
+    gone: tuple[SentItem, ...]
+    new: tuple[SentItem, ...]
+    sections: dict[str, int]
+    """Growth of each section in tokens."""
+    reasons: tuple[str, ...]
+
+
+def diff_calls(before: Explanation, after: Explanation) -> CallDiff:
+    """Compare two calls of one conversation."""
+    old_items, new_items = sent_items(before), sent_items(after)
+    found = compare(before, after)
+    same = found.shared_messages
+    same_tokens = sum(item.tokens for item in new_items[:same])
+    return CallDiff(
+        before=call_point(before.manifest),
+        after=call_point(after.manifest),
+        same=same,
+        same_tokens=same_tokens,
+        rebilled=sum(item.tokens for item in new_items) - same_tokens,
+        first=_first(before.messages, after.messages, old_items, new_items, same),
+        gone=_only_in(old_items[same:], new_items[same:]),
+        new=_only_in(new_items[same:], old_items[same:]),
+        sections=found.sections,
+        reasons=found.reasons,
+    )
+
+
+def _only_in(items: Sequence[SentItem], others: Sequence[SentItem]) -> tuple[SentItem, ...]:
+    """Return the items that are missing in `others`, counting duplicates."""
+    known = Counter(item.digest for item in others)
+    missing: list[SentItem] = []
+    for item in items:
+        if known[item.digest]:
+            known[item.digest] -= 1
+        else:
+            missing.append(item)
+    return tuple(missing)
+
+
+def _first(
+    before: Sequence[Message],
+    after: Sequence[Message],
+    old_items: Sequence[SentItem],
+    new_items: Sequence[SentItem],
+    same: int,
+) -> FirstDifference | None:
+    old = _full_text(before[same]) if same < len(before) else ""
+    new = _full_text(after[same]) if same < len(after) else ""
+    if same >= len(before) and same >= len(after):
+        return None
+    at = _first_difference(old, new) if same < min(len(before), len(after)) else 0
+    start = max(at - _CONTEXT, 0)
+    return FirstDifference(
+        index=same,
+        before=old_items[same] if same < len(old_items) else None,
+        after=new_items[same] if same < len(new_items) else None,
+        character=at,
+        text_before=old[start : at + _CONTEXT],
+        text_after=new[start : at + _CONTEXT],
+    )
+
+
+def _full_text(message: Message) -> str:
+    """Return the text and the tool calls of a message."""
+    return message.text + "".join(f"{call.name}({call.arguments})" for call in message.calls)
+
+
+def _first_difference(old: str, new: str) -> int:
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))

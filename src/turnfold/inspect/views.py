@@ -1,0 +1,436 @@
+"""Views for people: the messages of a call, calls as points of a timeline, and the budget of the next call.
+
+Each message of a prompt is a row with its source, its tokens and what was done to it; the parts of the log that are not
+sent are listed with outcome and reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from turnfold.errors import InvalidOption
+from turnfold.memory import AsyncSession, Explanation, Manifest, call_key
+from turnfold.records import Checkpoint, Message, ToolCall, encode_message
+from turnfold.window import Context, Outcome, Section
+
+__all__ = (
+    "CacheState",
+    "CallPoint",
+    "CallView",
+    "ContextView",
+    "LeftOut",
+    "SentItem",
+    "call_point",
+    "call_view",
+    "context_view",
+    "excerpt",
+    "left_out",
+    "recent_calls",
+    "sent_items",
+)
+
+
+_MIN_RANGE = 128
+_RECENT_PAGE = 500
+
+
+async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifest]:
+    """Return the newest `most` calls, oldest first.
+
+    Calls are named by the newest entry when they were made, so the last ones are found from the end of the log: in a
+    range of entries, which is widened while it contains too few calls.
+    """
+    if most < 1:
+        raise InvalidOption(f"most={most} must be at least 1")
+    newest = (await session.status()).entries
+    entries = max(_MIN_RANGE, most)
+    while True:
+        after = call_key(newest - entries, 0) if newest > entries else ""
+        found: list[Manifest] = []
+        while page := await session.calls(
+            after=found[-1].call if found else after, limit=_RECENT_PAGE
+        ):
+            found.extend(page)
+            if len(page) < _RECENT_PAGE:
+                break
+        if len(found) >= most or not after:
+            return found[-most:]
+        entries *= 4
+
+
+_KEPT = "kept"
+"""Fate of a message that is sent as it was logged."""
+_INJECTED = "injected"
+"""Fate of a message that is sent and not in the log: summary, tail, placeholder."""
+
+_Range = tuple[int, int, str, str]
+"""Entries [start, stop) with their outcome and reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentItem:
+    """One message of a prompt."""
+
+    index: int
+    """Place in the prompt, from 0."""
+    section: str
+    seq: int
+    """Seq of the entry; 0 if it is not in the log."""
+    role: str
+    label: str
+    """The tools it calls or returns results of, else the role."""
+    tokens: int
+    fate: str
+    """`kept`, `shrunk`, `moved` or `injected`."""
+    reason: str
+    """Why it is not sent as it was logged; empty if it is."""
+    digest: str
+    """Digest by which the message is recognised in other calls."""
+    text: str
+    """The beginning of its text, on one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A range of the log that is not in the prompt."""
+
+    first: int
+    last: int
+    outcome: str
+    """`folded` or `dropped`."""
+    reason: str
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return self.last - self.first + 1
+
+
+def excerpt(message: Message, *, characters: int = 160) -> str:
+    """Return the beginning of a message's text, or of its tool calls, on one line."""
+    text = " ".join(message.text[: characters * 4].split())
+    if not text:
+        text = "; ".join(f"{call.name}({call.arguments})" for call in message.calls)
+        text = " ".join(text[: characters * 4].split())
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def sent_items(shown: Context | Explanation) -> tuple[SentItem, ...]:
+    """Return the messages of a prompt as rows, in the order they are sent."""
+    if isinstance(shown, Context):
+        fates = _ranges(shown)
+        seqs, system = shown.positions, _moved_systems(fates)
+    else:
+        fates, seqs, system = shown.manifest.fates, shown.seqs, shown.manifest.system
+    rows = _rows(
+        shown.messages, shown.costs, seqs=seqs, ends=shown.ends, fates=fates, system=system
+    )
+    return tuple(rows)
+
+
+def _ranges(context: Context) -> list[_Range]:
+    return [(fate.start, fate.stop, str(fate.outcome), fate.reason) for fate in context.fates]
+
+
+def left_out(fates: Iterable[_Range]) -> tuple[LeftOut, ...]:
+    """Return the ranges of the log that are not in the prompt, oldest first."""
+    return tuple(
+        LeftOut(first=start, last=stop - 1, outcome=outcome, reason=reason)
+        for start, stop, outcome, reason in sorted(fates)
+        if outcome in (Outcome.FOLDED, Outcome.DROPPED) and start >= 0
+    )
+
+
+def _rows(
+    messages: Sequence[Message],
+    costs: Sequence[int],
+    *,
+    seqs: Sequence[int],
+    ends: tuple[int, int, int, int],
+    fates: Sequence[_Range],
+    system: Sequence[int],
+) -> Iterator[SentItem]:
+    seq_of = _message_seqs(len(messages), seqs, ends, system)
+    tools = _calls_by_id(messages)
+    for index, (message, cost) in enumerate(zip(messages, costs, strict=True)):
+        section = _section(index, ends)
+        seq = seq_of[index]
+        fate, reason = _fate(seq, section, fates)
+        yield SentItem(
+            index=index,
+            section=section,
+            seq=max(seq, 0),
+            role=message.role,
+            label=_label(message, section, tools),
+            tokens=cost,
+            fate=fate,
+            reason=reason,
+            digest=hashlib.blake2b(encode_message(message), digest_size=8).hexdigest(),
+            text=excerpt(message),
+        )
+
+
+def _moved_systems(fates: Sequence[_Range]) -> list[int]:
+    """Return the seqs of the system messages, if the receipt names them."""
+    return [
+        seq
+        for start, stop, outcome, reason in fates
+        if outcome == Outcome.MOVED and reason.startswith("system message")
+        for seq in range(start, stop)
+    ]
+
+
+def _message_seqs(
+    count: int, seqs: Sequence[int], ends: tuple[int, int, int, int], system: Sequence[int]
+) -> list[int]:
+    """Return the seq of each message; 0 if it has none."""
+    system_ends, summary_ends, window_ends, tail_ends = ends
+    found = [0] * count
+    if len(system) == system_ends:
+        found[:system_ends] = system
+    logged = [*range(summary_ends, window_ends), *range(tail_ends, count)]
+    for index, seq in zip(logged, seqs, strict=False):
+        found[index] = seq
+    return found
+
+
+def _section(index: int, ends: tuple[int, int, int, int]) -> str:
+    for section, end in zip(Section, ends, strict=False):
+        if index < end:
+            return str(section)
+    return str(Section.TURN)
+
+
+def _fate(seq: int, section: str, fates: Sequence[_Range]) -> tuple[str, str]:
+    if seq <= 0 and section in (Section.SUMMARY, Section.TAIL, Section.WINDOW, Section.TURN):
+        return _INJECTED, _injected_reason(seq, section)
+    for start, stop, outcome, reason in fates:
+        if start <= seq < stop and seq > 0 and outcome in (Outcome.SHRUNK, Outcome.MOVED):
+            return outcome, reason
+    return _KEPT, ""
+
+
+def _injected_reason(seq: int, section: str) -> str:
+    if section == Section.SUMMARY:
+        return "stands for what was folded"
+    if section == Section.TAIL:
+        return "pins, state, notes and what was recalled"
+    return "placeholder for a result that never came" if seq < 0 else ""
+
+
+def _calls_by_id(messages: Sequence[Message]) -> dict[str, ToolCall]:
+    return {call.id: call for message in messages for call in message.calls}
+
+
+def _label(message: Message, section: str, tools: dict[str, ToolCall]) -> str:
+    if section in (Section.SUMMARY, Section.TAIL):
+        return section
+    if message.calls:
+        return ", ".join(f"{call.name}()" for call in message.calls)
+    names = [tools[r.call_id].name for r in message.results if r.call_id in tools]
+    return ", ".join(names) or message.role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPoint:
+    """A call without its messages, for a timeline."""
+
+    call: str
+    seq: int
+    """The newest entry when it was made."""
+    created: int
+    """Microseconds since 1970."""
+    tokens: int
+    allowed: int
+    certainty: str
+    counter: str
+    sections: dict[str, int]
+    tools: int
+    """Tokens of the tool schemas."""
+    messages: int
+    kept_prefix: float
+    """Share of the previous prompt that it begins with."""
+    shared: int
+    """Tokens at its beginning that the previous call also sent."""
+    moved: bool
+    """True if it moved the window, which invalidates the provider's cache from there on."""
+    checkpoint: str
+    folded: int
+    dropped: int
+    shrunk: int
+    reported_input: int | None
+    """Input tokens reported by the provider; None if not recorded."""
+    reported_cached: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallView:
+    """The messages a model was sent in a call, and what was left out."""
+
+    point: CallPoint
+    exact: bool
+    """True if the messages are verified to be exactly those that were sent."""
+    window: int
+    """The model's context window; 0 if the budget is only a number of tokens."""
+    reserve: float
+    items: tuple[SentItem, ...]
+    left_out: tuple[LeftOut, ...]
+    recalled: tuple[tuple[int, float], ...]
+    """(seq, score) of the entries recalled into the tail."""
+
+
+def call_point(manifest: Manifest) -> CallPoint:
+    """Return a call for a timeline."""
+    usage = manifest.usage
+    return CallPoint(
+        call=manifest.call,
+        seq=manifest.seq,
+        created=manifest.created,
+        tokens=manifest.tokens,
+        allowed=manifest.allowed,
+        certainty=manifest.certainty,
+        counter=manifest.counter,
+        sections=dict(manifest.sections),
+        tools=manifest.tools,
+        messages=manifest.messages,
+        kept_prefix=manifest.prefix_share,
+        shared=manifest.shared,
+        moved=manifest.moved,
+        checkpoint=manifest.checkpoint,
+        folded=manifest.count(Outcome.FOLDED),
+        dropped=manifest.count(Outcome.DROPPED),
+        shrunk=manifest.count(Outcome.SHRUNK),
+        reported_input=usage.input if usage else None,
+        reported_cached=usage.cached if usage else None,
+    )
+
+
+def call_view(explained: Explanation) -> CallView:
+    """Return the messages of a call and what was left out."""
+    manifest = explained.manifest
+    return CallView(
+        point=call_point(manifest),
+        exact=explained.exact,
+        window=int(manifest.budget["context_window"]),
+        reserve=manifest.budget["reserve_ratio"],
+        items=sent_items(explained),
+        left_out=left_out(manifest.fates),
+        recalled=manifest.recalled,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheState:
+    """Stability of the beginning of the prompt, which a provider can cache."""
+
+    calls: int
+    """Calls since the last one that moved the window; all calls if none did."""
+    tokens: int
+    """Tokens at the beginning that the newest call shares with the one before."""
+    broken_by: str
+    """The last call that moved the window; empty if none did."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextView:
+    """The context the next call would get."""
+
+    conversation: str
+    counter: str
+    window: int
+    reserve: float
+    allowed: int
+    tokens: int
+    free: int
+    certainty: str
+    sections: dict[str, int]
+    tools: int
+    reply: int
+    messages: int
+    roles: dict[str, int]
+    """Tokens of the window and the newest turn by role."""
+    delta: int | None
+    """Tokens more than the newest call; None before the first."""
+    fold_at: int
+    """Tokens from which folding (compaction) is due."""
+    folded: int
+    dropped: int
+    shrunk: int
+    checkpoint: str
+    checkpoint_upto: int
+    checkpoints: int
+    cache: CacheState
+    calls: tuple[CallPoint, ...]
+    """The newest calls, oldest first."""
+    biggest: tuple[SentItem, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def context_view(
+    context: Context,
+    *,
+    conversation: str,
+    calls: Sequence[CallPoint] = (),
+    checkpoints: Sequence[Checkpoint] = (),
+    threshold: float = 0.75,
+    biggest: int = 5,
+) -> ContextView:
+    """Return the view of a context; `calls` are the calls made so far, oldest first."""
+    receipt, budget = context.receipt, context.budget
+    items = sent_items(context)
+    live = checkpoints[-1] if checkpoints else None
+    return ContextView(
+        conversation=conversation,
+        counter=context.counter.name,
+        window=budget.context_window,
+        reserve=budget.reserve_ratio,
+        allowed=receipt.allowed,
+        tokens=receipt.tokens,
+        free=receipt.allowed - receipt.tokens,
+        certainty=str(receipt.certainty),
+        sections={str(name): tokens for name, tokens in receipt.sections.items()},
+        tools=receipt.tools,
+        reply=receipt.reply,
+        messages=receipt.messages,
+        roles=_roles(items),
+        delta=receipt.tokens - calls[-1].tokens if calls else None,
+        fold_at=int(threshold * receipt.allowed),
+        folded=receipt.count(Outcome.FOLDED),
+        dropped=receipt.count(Outcome.DROPPED),
+        shrunk=receipt.count(Outcome.SHRUNK),
+        checkpoint=live.id if live else "",
+        checkpoint_upto=live.upto if live else 0,
+        checkpoints=len(checkpoints),
+        cache=_cache(calls),
+        calls=tuple(calls),
+        biggest=tuple(heapq.nlargest(biggest, items, key=lambda item: (item.tokens, -item.index))),
+        left_out=left_out(_ranges(context)),
+    )
+
+
+def _roles(items: Sequence[SentItem]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for item in items:
+        if item.section in ("window", "turn"):
+            found[item.role] = found.get(item.role, 0) + item.tokens
+    return found
+
+
+def _cache(calls: Sequence[CallPoint]) -> CacheState:
+    moved = [at for at, call in enumerate(calls) if call.moved and at]
+    last = moved[-1] if moved else 0
+    broken = calls[last] if moved else None
+    reason = ""
+    if broken is not None:
+        landed = broken.checkpoint != calls[last - 1].checkpoint
+        reason = f"checkpoint {broken.checkpoint}" if landed else "the window was cut"
+    return CacheState(
+        calls=len(calls) - last,
+        tokens=calls[-1].shared if calls else 0,
+        broken_by=broken.call if broken else "",
+        reason=reason,
+    )

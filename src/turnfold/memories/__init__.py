@@ -1,0 +1,106 @@
+"""The five documented memories, each under the names of its document."""
+
+from __future__ import annotations
+
+from turnfold._late_names import late_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.memories.agent_memory import (
+        AgentMemory,
+        AgentMemoryConfig,
+        ContentChunk,
+        check_chunk,
+        chunks_of,
+        with_chunk,
+    )
+    from turnfold.memories.memory_module._sync import ContextMemoryStore, MemoryModule
+    from turnfold.memories.memory_module.context_store import AsyncContextMemoryStore
+    from turnfold.memories.memory_module.module import AsyncMemoryModule
+    from turnfold.memories.memory_module.values import (
+        ContextSnapshot,
+        MemorySummary,
+        ThinkingResult,
+    )
+    from turnfold.memories.message_memory import (
+        MessageMemory,
+        MessageMemoryConfig,
+        TruncateStrategy,
+    )
+    from turnfold.memories.short_memory._sync import ShortMemory
+    from turnfold.memories.short_memory.memory import AsyncShortMemory
+    from turnfold.memories.short_memory.merge import as_read
+    from turnfold.memories.short_memory.values import (
+        MEMORY_MODE_FULL_HISTORY,
+        MEMORY_MODE_SUMMARY_N,
+        AsRead,
+        FlowContext,
+        GlobalState,
+        MemoryContext,
+        MemoryWriteResult,
+        MessageContext,
+        MetaInfo,
+        PendingAction,
+        SessionValue,
+        SharedEntities,
+        UserProfile,
+    )
+    from turnfold.memories.summary_token_memory import SummaryTokenMemory
+    from turnfold.memories.token_memory import TokenMemory
+
+__all__ = (
+    "MEMORY_MODE_FULL_HISTORY",
+    "MEMORY_MODE_SUMMARY_N",
+    "AgentMemory",
+    "AgentMemoryConfig",
+    "AsRead",
+    "AsyncContextMemoryStore",
+    "AsyncMemoryModule",
+    "AsyncShortMemory",
+    "ContentChunk",
+    "ContextMemoryStore",
+    "ContextSnapshot",
+    "FlowContext",
+    "GlobalState",
+    "MemoryContext",
+    "MemoryModule",
+    "MemorySummary",
+    "MemoryWriteResult",
+    "MessageContext",
+    "MessageMemory",
+    "MessageMemoryConfig",
+    "MetaInfo",
+    "PendingAction",
+    "SessionValue",
+    "SharedEntities",
+    "ShortMemory",
+    "SummaryTokenMemory",
+    "ThinkingResult",
+    "TokenMemory",
+    "TruncateStrategy",
+    "UserProfile",
+    "as_read",
+    "check_chunk",
+    "chunks_of",
+    "with_chunk",
+)
+
+_HOMES = {
+    "turnfold.memories.agent_memory": "AgentMemory AgentMemoryConfig ContentChunk check_chunk chunks_of with_chunk",
+    "turnfold.memories.memory_module._sync": "ContextMemoryStore MemoryModule",
+    "turnfold.memories.memory_module.context_store": "AsyncContextMemoryStore",
+    "turnfold.memories.memory_module.module": "AsyncMemoryModule",
+    "turnfold.memories.memory_module.values": "ContextSnapshot MemorySummary ThinkingResult",
+    "turnfold.memories.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
+    "turnfold.memories.short_memory._sync": "ShortMemory",
+    "turnfold.memories.short_memory.memory": "AsyncShortMemory",
+    "turnfold.memories.short_memory.merge": "as_read",
+    "turnfold.memories.short_memory.values": "AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
+    "MEMORY_MODE_SUMMARY_N "
+    "MemoryContext MemoryWriteResult MessageContext MetaInfo PendingAction SessionValue "
+    "SharedEntities UserProfile",
+    "turnfold.memories.summary_token_memory": "SummaryTokenMemory",
+    "turnfold.memories.token_memory": "TokenMemory",
+}
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -1,0 +1,339 @@
+"""What an agent learned while answering, as document 004 describes it: tables of contents and relevant content.
+
+It is kept in the process, for programs that build their own prompt: put `get_toc_context()` and `get_memory_context()`
+after the history, not into the system prompt, where every change would invalidate the provider's prompt cache. A
+session keeps the same for any tool in its store and shows it by itself: see `Session.findings`.
+
+Search results come from foreign tools. They are read by the field names such tools use, and one that cannot be read is
+refused with the place of the fault before anything changes: a memory that silently lacks a result is worse than none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from typing import cast
+
+from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.findings import (
+    LABELS,
+    FindingItem,
+    Language,
+    chapter_titles,
+    check_language,
+    escape_headings,
+    items_text,
+)
+from turnfold.records import check_score, check_text, freeze_object, thaw_object
+from turnfold.text import fence, indented_whole, one_line
+from turnfold.tokens import TokenCounter, cautious_counter
+
+__all__ = (
+    "AgentMemory",
+    "AgentMemoryConfig",
+    "ContentChunk",
+    "check_chunk",
+    "chunks_of",
+    "with_chunk",
+)
+
+
+_SEARCH_RESULT = "search_result"
+_CONTENTS = ("content", "snippet", "text")
+_SCORES = ("score", "relevance_score", "relevance")
+_PAGES = ("page_num", "page")
+
+
+@dataclass
+class ContentChunk:
+    """内容片段: a piece of content with its source and relevance."""
+
+    content: str
+    source: str
+    """For example `angui_2024 P85`."""
+    relevance_score: float
+    """0 to 1."""
+    chunk_type: str
+    """`search_result`, `page_content` or `table`."""
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+
+
+def check_chunk(chunk: ContentChunk, *, path: str = "chunk") -> ContentChunk:
+    """Check a chunk and return a copy."""
+    for name in ("content", "source", "chunk_type"):
+        text = check_text(getattr(chunk, name), path=f"{path}.{name}")
+        if not text.strip():
+            raise InvalidRecord("the text is empty", path=f"{path}.{name}")
+    score = check_score(chunk.relevance_score, path=f"{path}.relevance_score")
+    return replace(chunk, relevance_score=score, metadata=dict(chunk.metadata))
+
+
+def chunks_of(results: object) -> list[ContentChunk]:
+    """Convert search results to chunks, in their order.
+
+    Each is a mapping with a text (`content`, `snippet` or `text`), a score (`score`, `relevance_score` or `relevance`)
+    and a source (`source`, or `reg_id` with `page_num` or `page`). Everything else goes into the metadata.
+    """
+    if isinstance(results, str | bytes) or not isinstance(results, Sequence):
+        raise InvalidRecord(
+            f"got {type(results).__name__}, expected a list of search results",
+            path="results",
+            remedy="Pass the list that the search tool returned",
+        )
+    members = cast("Sequence[object]", results)
+    return [_chunk_of(result, f"results[{at}]") for at, result in enumerate(members)]
+
+
+def _chunk_of(result: object, path: str) -> ContentChunk:
+    if not isinstance(result, Mapping):
+        raise InvalidRecord(
+            f"got {type(result).__name__}, expected a search result object", path=path
+        )
+    fields = dict(cast("Mapping[str, object]", result))
+    content, score = _first(fields, _CONTENTS, path), _first(fields, _SCORES, path)
+    chunk_type = fields.pop("chunk_type", _SEARCH_RESULT)
+    given = fields.pop("metadata", None)
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidRecord(
+            f"got {type(given).__name__}, expected an object", path=f"{path}.metadata"
+        )
+    metadata = dict(cast("Mapping[str, object]", given or {}))
+    chunk = ContentChunk(
+        content=cast("str", content),
+        source=_source(fields, path),
+        relevance_score=cast("float", score),
+        chunk_type=cast("str", chunk_type),
+        metadata={**fields, **metadata},
+    )
+    return check_chunk(chunk, path=path)
+
+
+def _first(fields: dict[str, object], names: tuple[str, ...], path: str) -> object:
+    name = next((each for each in names if fields.get(each) is not None), None)
+    if name is None:
+        raise InvalidRecord(f"none of {', '.join(names)} is given", path=path)
+    return fields.pop(name)
+
+
+def _source(fields: dict[str, object], path: str) -> str:
+    if fields.get("source") is not None:
+        return cast("str", fields.pop("source"))
+    book = fields.get("reg_id")
+    page = next((fields[name] for name in _PAGES if fields.get(name) is not None), None)
+    if not isinstance(book, str) or not isinstance(page, int | str):
+        raise InvalidRecord("neither source nor reg_id and page_num are given", path=path)
+    return f"{book} P{page}"
+
+
+def with_chunk(
+    chunks: Sequence[ContentChunk], chunk: ContentChunk, *, most: int, least: float
+) -> list[ContentChunk]:
+    """Add a chunk: sorted by relevance, the newest of equals first, at most `most`, none below `least`.
+
+    The same content of the same source is kept once, with the better score. Of a page or table only the newest version
+    is kept, whatever its score; search results are excerpts, of which one source may have several.
+    """
+    best = max(
+        (each.relevance_score for each in chunks if _same_content(each, chunk)),
+        default=chunk.relevance_score,
+    )
+    new = replace(chunk, relevance_score=max(best, chunk.relevance_score))
+    others = [
+        each for each in chunks if not _same_content(each, chunk) and not _replaces(chunk, each)
+    ]
+    if new.relevance_score >= least:
+        others.insert(0, new)
+    return sorted(others, key=lambda each: -each.relevance_score)[:most]
+
+
+def _same_content(one: ContentChunk, other: ContentChunk) -> bool:
+    return (one.source, one.content) == (other.source, other.content)
+
+
+def _replaces(new: ContentChunk, old: ContentChunk) -> bool:
+    if new.chunk_type == _SEARCH_RESULT:
+        return False
+    return (new.source, new.chunk_type) == (old.source, old.chunk_type)
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMemoryConfig:
+    """记忆系统配置: the settings of an `AgentMemory`, under their documented names."""
+
+    memory_enabled: bool = True
+    """是否启用 Agent 记忆系统."""
+    memory_max_chunks: int = 10
+    """最大记忆内容片段数."""
+    memory_min_relevance: float = 0.5
+    """最小相关性阈值: less relevant content is not kept."""
+
+    def __post_init__(self) -> None:
+        _check_limits(self.memory_max_chunks, self.memory_min_relevance)
+
+
+@dataclass
+class AgentMemory:
+    """Agent 记忆状态: tables of contents and relevant content of one agent session.
+
+    `language` (`"zh"` or `"en"`) is that of the rendered texts; `context_tokens` limits each of them, counted by
+    `counter`. A memory that is not `enabled` keeps nothing and renders empty texts.
+    """
+
+    toc_cache: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
+    """目录缓存, by regulation."""
+    known_chapters: list[str] = field(default_factory=list[str])
+    """已知章节范围: the chapters of the cached tables of contents."""
+    relevant_chunks: list[ContentChunk] = field(default_factory=list[ContentChunk])
+    """相关内容: most relevant first."""
+    current_query: str = ""
+    """当前查询上下文."""
+    max_chunks: int = 10
+    """最大记忆容量."""
+    min_relevance: float = 0.5
+    """最小相关性阈值."""
+    _: KW_ONLY
+    language: InitVar[str] = "zh"
+    context_tokens: InitVar[int] = 2_000
+    counter: InitVar[TokenCounter | None] = None
+    enabled: InitVar[bool] = True
+
+    def __post_init__(
+        self, language: str, context_tokens: int, counter: TokenCounter | None, enabled: bool
+    ) -> None:
+        _check_limits(self.max_chunks, self.min_relevance)
+        self._language: Language = check_language(language)
+        self._tokens = _check_tokens(context_tokens)
+        self._count: Callable[[str], int] = (counter or cautious_counter()).count_text
+        self._enabled = enabled
+
+    @classmethod
+    def from_config(cls, config: AgentMemoryConfig, *, language: str = "zh") -> AgentMemory:
+        """Create a memory with these settings."""
+        return cls(
+            max_chunks=config.memory_max_chunks,
+            min_relevance=config.memory_min_relevance,
+            language=language,
+            enabled=config.memory_enabled,
+        )
+
+    def cache_toc(self, reg_id: str, toc: Mapping[str, object]) -> None:
+        """缓存目录: cache a table of contents (a JSON value); the newest of a regulation wins."""
+        if not check_text(reg_id, path="reg_id").strip():
+            raise InvalidRecord("reg_id is empty", path="reg_id")
+        copied = thaw_object(freeze_object(toc, path="toc"))
+        if not self._enabled:
+            return
+        self.toc_cache[reg_id] = copied
+        self.known_chapters[:] = dict.fromkeys(
+            title for each in self.toc_cache.values() for title in chapter_titles(each)
+        )
+        _log.debug(f"[Memory] 缓存目录: {reg_id}")
+
+    def get_cached_toc(self, reg_id: str) -> dict[str, object] | None:
+        """获取缓存的目录: return a copy, or None."""
+        found = self.toc_cache.get(reg_id)
+        return None if found is None else thaw_object(freeze_object(found, path="toc"))
+
+    def has_cached_toc(self, reg_id: str) -> bool:
+        """检查目录是否已缓存."""
+        return reg_id in self.toc_cache
+
+    def add_chunk(self, chunk: ContentChunk) -> None:
+        """添加内容片段: add a chunk; the least relevant beyond `max_chunks` are dropped.
+
+        The same content of a source is kept once, with the better score; of a page only the newest version is kept.
+        Chunks below `min_relevance` are not kept. An invalid chunk is refused and nothing changes.
+        """
+        self._add([check_chunk(chunk)])
+
+    def add_search_results(self, results: object) -> None:
+        """从搜索结果中提取并添加高相关性内容: `results` is the list that a search returned.
+
+        If a result cannot be read (no text, no source, no score from 0 to 1), the error names its place in the list and
+        nothing is added.
+        """
+        found = chunks_of(results)
+        self._add(found)
+        _log.debug(f"[Memory] 添加搜索结果: {len(found)} 条")
+
+    def add_page_content(self, content: str, source: str, relevance: float = 0.8) -> None:
+        """添加页面内容摘要: add the content of a page; it is cut to the tokens at the end of a sentence or row."""
+        self.add_chunk(ContentChunk(content, source, relevance, "page_content"))
+        _log.debug(f"[Memory] 添加页面内容: {source}")
+
+    def get_memory_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
+        """生成记忆上下文: render the relevant content, best first, in at most `tokens`; empty if there is none.
+
+        With `fenced` it is put between marks that it cannot close: it comes from documents and tools and may contain
+        anything.
+        """
+        items = [FindingItem(each.source, each.content) for each in self.relevant_chunks]
+        return self._text(items, tokens, fenced=fenced)
+
+    def get_toc_cache_hint(self) -> str:
+        """生成目录缓存提示: list the cached tables of contents.
+
+        The model relies on it, so show it only together with their content: `get_toc_context()`.
+        """
+        if not self.toc_cache:
+            return ""
+        labels = LABELS[self._language]
+        names = ", ".join(map(one_line, self.toc_cache))
+        return "\n".join((labels.contents, labels.fetched.format(names=names), labels.no_toc_call))
+
+    def get_toc_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
+        """Return the cached tables of contents as outlines in at most `tokens`; the deepest levels go first."""
+        items = [FindingItem(reg_id, toc, toc=True) for reg_id, toc in self.toc_cache.items()]
+        return self._text(items, tokens, fenced=fenced)
+
+    def clear_query_context(self) -> None:
+        """清除当前查询上下文（保留目录缓存）: drop the content of the current question."""
+        self.relevant_chunks.clear()
+        self.current_query = ""
+
+    def reset(self) -> None:
+        """完全重置记忆."""
+        self.clear_query_context()
+        self.toc_cache.clear()
+        self.known_chapters.clear()
+
+    def _add(self, chunks: list[ContentChunk]) -> None:
+        _check_limits(self.max_chunks, self.min_relevance)
+        if not self._enabled:
+            return
+        added = self.relevant_chunks
+        for chunk in chunks:
+            added = with_chunk(added, chunk, most=self.max_chunks, least=self.min_relevance)
+        self.relevant_chunks[:] = added
+
+    def _text(self, items: list[FindingItem], tokens: int | None, *, fenced: bool) -> str:
+        note = LABELS[self._language].note
+
+        def wrap(text: str) -> str:
+            return fence(text, label="memory", note=note) if fenced else text
+
+        return items_text(
+            items,
+            tokens=self._tokens if tokens is None else _check_tokens(tokens),
+            count=self._count,
+            measure=self._count,
+            language=self._language,
+            wrap=wrap,
+            layout=indented_whole if fenced else escape_headings,
+        )
+
+
+def _check_limits(max_chunks: int, min_relevance: float) -> None:
+    if max_chunks < 1:
+        raise InvalidOption(f"max_chunks={max_chunks} must be at least 1")
+    check_score(min_relevance, path="min_relevance")
+
+
+def _check_tokens(tokens: int) -> int:
+    if tokens < 1:
+        raise InvalidOption(f"tokens={tokens} must be at least 1")
+    return tokens

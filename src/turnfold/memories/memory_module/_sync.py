@@ -1,0 +1,237 @@
+"""The memory module for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from turnfold.budget import Budget
+from turnfold.memories.memory_module.context_store import AsyncContextMemoryStore
+from turnfold.memories.memory_module.module import (
+    AsyncMemoryModule,
+    ThinkingOptions,
+    store_or_memory,
+)
+from turnfold.memories.memory_module.values import (
+    ContextHit,
+    ContextSnapshot,
+    ImportedContexts,
+    MemorySummary,
+    ThinkingResult,
+)
+from turnfold.memory import make_config
+from turnfold.models import ChatModel
+from turnfold.records import Snapshot
+from turnfold.runtime import SyncRuntime, drive
+from turnfold.snapshots import RecalledContext, RecallRequest, Snapshots
+from turnfold.stores import Scope, Store
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "ContextMemoryStore",
+    "MemoryModule",
+)
+
+
+class ContextMemoryStore:
+    """The contexts and summaries of one conversation."""
+
+    def __init__(self, awaiting: AsyncContextMemoryStore) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncContextMemoryStore:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The snapshots of the contexts, for files, diffs and lines."""
+        return Snapshots(self._awaiting.snapshots)
+
+    def add_context(
+        self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
+    ) -> ContextSnapshot:
+        """Store the full context of a turn (default: the one after the newest)."""
+        return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
+
+    def add_summary(self, summary: MemorySummary) -> MemorySummary:
+        """Store the summary of a context; return the stored one if there is one already."""
+        return drive(self._awaiting.add_summary(summary))
+
+    def context(self, turn: int) -> ContextSnapshot | None:
+        """Return the whole context of a turn, or None."""
+        return drive(self._awaiting.context(turn))
+
+    def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
+        """Return a page of whole contexts, oldest first."""
+        return drive(self._awaiting.contexts(after=after, limit=limit))
+
+    def summary(self, turn: int) -> MemorySummary | None:
+        """Return the summary of a turn, or None."""
+        return drive(self._awaiting.summary(turn))
+
+    def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
+        """Return a page of summaries, oldest first."""
+        return drive(self._awaiting.summaries(after=after, limit=limit))
+
+    def accumulated_summaries(self, *, tokens: int) -> str:
+        """Return a line per turn in at most `tokens`, the oldest folded (compacted); empty if there is none."""
+        return drive(self._awaiting.accumulated_summaries(tokens=tokens))
+
+    def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
+        """Find contexts by keyword in their new content and summaries, best first."""
+        return drive(self._awaiting.search(keyword, limit=limit))
+
+    def recall(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int
+    ) -> RecalledContext:
+        """Return content selected by turn numbers, context ids, path and lines, or keywords, in at most `tokens`."""
+        return drive(self._awaiting.recall(request, tokens=tokens))
+
+    def export(self) -> dict[str, object]:
+        """Export everything as JSON values, for `import_`."""
+        return drive(self._awaiting.export())
+
+    def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
+        """Import what `export` returned; what is here already and the same is skipped.
+
+        A faulty export is refused whole, and one with another context or summary of a turn that is here raises
+        `Conflict`. A new conversation is written at once or not at all; an existing one turn by turn, and the same
+        import continues where it was interrupted.
+        """
+        return drive(self._awaiting.import_(exported))
+
+
+class MemoryModule:
+    """Remembers the workspace of an agent, for programs without an event loop."""
+
+    def __init__(
+        self,
+        model: ChatModel | None = None,
+        store: str | Store | None = None,
+        *,
+        conversation: str = "memory",
+        scope: Scope | str = "default",
+        enable_reflective_thinking: bool = True,
+        max_thinking_rounds: int = 5,
+        budget: Budget | None = None,
+        recall_tokens: int = 0,
+        model_seconds: float = 60.0,
+        counter: TokenCounter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        options = ThinkingOptions(
+            model=model,
+            enable_reflective_thinking=enable_reflective_thinking,
+            max_thinking_rounds=max_thinking_rounds,
+            recall_tokens=recall_tokens,
+            model_seconds=model_seconds,
+        )
+        config = make_config(
+            store_or_memory(store),
+            SyncRuntime(),
+            blocking=True,
+            scope=scope,
+            budget=budget,
+            counter=counter,
+            clock=clock,
+        )
+        self._awaiting = AsyncMemoryModule.over(
+            config, options, conversation, owns=isinstance(store, str)
+        )
+
+    @property
+    def awaiting(self) -> AsyncMemoryModule:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def conversation(self) -> str:
+        """Id of the conversation."""
+        return self._awaiting.conversation
+
+    @property
+    def memory_store(self) -> ContextMemoryStore:
+        """The store of contexts and summaries."""
+        return ContextMemoryStore(self._awaiting.memory_store)
+
+    def within(self, conversation: str) -> MemoryModule:
+        """Return the module for another conversation; conversations share nothing."""
+        found = MemoryModule.__new__(MemoryModule)
+        found._awaiting = self._awaiting.within(conversation)  # noqa: SLF001 (its own)
+        return found
+
+    def perform_thinking_phase(
+        self, workspace_context: str | Snapshot, *, turn: int = 0
+    ) -> ThinkingResult:
+        """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
+
+        Without `turn` it is the one after the newest. For a turn that was processed before, the stored result is
+        returned. A model that fails, hangs or returns garbage is reported in `problems`, never in a summary.
+        """
+        return drive(self._awaiting.perform_thinking_phase(workspace_context, turn=turn))
+
+    def recall_context(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
+    ) -> RecalledContext:
+        """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
+
+        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens` and
+        is part of `notes` until the next thinking phase, which is shown it too.
+        """
+        return drive(self._awaiting.recall_context(request, tokens=tokens))
+
+    def look_up(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
+    ) -> RecalledContext:
+        """Recall without adding the result to `notes`, for callers who show it themselves."""
+        return drive(self._awaiting.look_up(request, tokens=tokens))
+
+    def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
+        """Recall as the result of a tool call: fenced as data, within `recall_tokens`, not added to `notes`."""
+        return drive(self._awaiting.answer_recall(request))
+
+    @property
+    def recall_tokens(self) -> int:
+        """Default tokens of a recall."""
+        return self._awaiting.recall_tokens
+
+    def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
+        """Return the notes for `session.context(notes=...)`: the summaries, and what was recalled.
+
+        `budget` is that of the call: if its shares are smaller, less is shown.
+        """
+        return drive(self._awaiting.notes(budget=budget))
+
+    def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
+        """Find contexts by keyword, best first."""
+        return drive(self._awaiting.search(keyword, limit=limit))
+
+    def export(self) -> dict[str, object]:
+        """Export everything as JSON values."""
+        return drive(self._awaiting.export())
+
+    def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
+        """Import what another module exported; see `ContextMemoryStore.import_`."""
+        return drive(self._awaiting.import_(exported))
+
+    def recall_tool(self, provider: str = "openai") -> dict[str, object]:
+        """Return the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
+        return self._awaiting.recall_tool(provider)
+
+    def close(self) -> None:
+        """Close the store if this module opened it. Closing twice is allowed."""
+        drive(self._awaiting.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        drive(self._awaiting.__aexit__(kind, error, trace))

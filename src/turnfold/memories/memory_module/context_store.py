@@ -1,0 +1,416 @@
+"""Document 002's ContextMemoryStore: full workspace contexts and their summaries.
+
+A context is stored before its summary is written. If a process dies in between, an extract of the context is shown
+until there is a summary. A summary is written once: of two writers the first wins and the other gets the stored one.
+
+The summaries of all turns are one text of bounded size. The newest are shown as they are; the oldest are folded
+(compacted) into an extract, and the text says how to recall them. Folding goes in steps of a fixed number of turns,
+each on top of the last, so that every process gets the same text and a new turn does not fold everything again.
+
+A context that fits is summarised whole. A longer one is read as its changes since the turn before, and if these are too
+long as its beginning and end; the summary says which, so that it does not pass for one of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from turnfold.errors import Conflict, InvalidOption
+from turnfold.fold import Passage, extract_summary
+from turnfold.memories.memory_module.export import ContextExporter, ExportedContexts, read_export
+from turnfold.memories.memory_module.values import (
+    ContextHit,
+    ContextSnapshot,
+    ImportedContexts,
+    MemorySummary,
+    Reading,
+    full_context,
+    read_summary,
+    to_context,
+    write_summary,
+)
+from turnfold.records import Snapshot
+from turnfold.runtime import Runtime
+from turnfold.snapshots import (
+    SNAPSHOT_SUMMARY,
+    AsyncSnapshots,
+    RecalledContext,
+    RecallRequest,
+    SnapshotStorage,
+    StoredSnapshot,
+    WorkspaceRecall,
+    compare_contents,
+    parse_request,
+    turn_key,
+)
+from turnfold.stores import Scope, Store
+from turnfold.text import clip, clip_end
+from turnfold.window import shrink_text
+
+__all__ = (
+    "MIN_SUMMARY_TOKENS",
+    "AsyncContextMemoryStore",
+    "SummaryHistory",
+    "extract_text",
+    "text_to_read",
+)
+
+
+MIN_SUMMARY_TOKENS = 64
+_STEP = 16
+"""Summaries folded in one step."""
+_FOLDED_SHARE = 3
+"""One in so many tokens is for the folded summaries."""
+_HEADING_TOKENS = 24
+"""Tokens of the line above the folded summaries."""
+_MAX_CACHED_FOLDS = 4096
+_Source: TypeAlias = tuple[str, tuple[tuple[int, str], ...]]
+"""Input of a step: the text of the step before, and (turn, summary) pairs."""
+
+
+class SummaryHistory:
+    """Renders the summaries of all turns within a limit."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+        self._folds: dict[tuple[int, int], tuple[_Source, str]] = {}
+
+    def text(self, summaries: Sequence[tuple[int, str]], *, tokens: int) -> str:
+        """Render a line per turn in at most `tokens`; `summaries` are (turn, text), oldest first."""
+        if tokens < MIN_SUMMARY_TOKENS:
+            raise InvalidOption(
+                f"{tokens} tokens are too few for the summaries; give at least {MIN_SUMMARY_TOKENS}, or a larger budget"
+            )
+        texts = [(turn, " ".join(text.split())) for turn, text in summaries]
+        lines = [_line(*each) for each in texts]
+        newest = self._newest_lines(lines, tokens)
+        if len(newest) == len(lines):
+            whole = "\n".join(newest)
+            if self._count(whole) <= tokens:
+                return whole
+        folded_tokens = tokens // _FOLDED_SHARE
+        newest = self._newest_lines(lines, tokens - folded_tokens - _HEADING_TOKENS)
+        while True:
+            text = self._with_folded(texts, newest, folded_tokens)
+            if self._count(text) <= tokens or not newest:
+                return clip(text, tokens, self._count)
+            newest = newest[1:]
+
+    def _newest_lines(self, lines: Sequence[str], room: int) -> list[str]:
+        """Return the newest lines that fit; the very newest is cut instead of left out."""
+        newest: list[str] = []
+        for line in reversed(lines):
+            cost = self._count(line) + 1
+            if cost > room:
+                if not newest:
+                    newest.append(f"{clip(line, max(room - 4, 0), self._count)}…")
+                break
+            newest.append(line)
+            room -= cost
+        return newest[::-1]
+
+    def _with_folded(
+        self, texts: Sequence[tuple[int, str]], newest: Sequence[str], tokens: int
+    ) -> str:
+        older = texts[: len(texts) - len(newest)]
+        if not older:
+            return "\n".join(newest)
+        first, last = older[0][0], older[-1][0]
+        remark = f"[Turns {first}-{last}, shortened; recall_context shows any turn whole]"
+        return "\n".join([remark, self._folded(older, tokens), *newest])
+
+    def _folded(self, texts: Sequence[tuple[int, str]], tokens: int) -> str:
+        previous = ""
+        steps = len(texts) // _STEP
+        for step in range(steps):
+            source = previous, tuple(texts[step * _STEP : (step + 1) * _STEP])
+            known = self._folds.get((step, tokens))
+            if known is None or known[0] != source:
+                if len(self._folds) >= _MAX_CACHED_FOLDS:
+                    self._folds.clear()
+                known = source, self._fold(source[1], previous, tokens)
+                self._folds[step, tokens] = known
+            previous = known[1]
+        return self._fold(texts[steps * _STEP :], previous, tokens)
+
+    def _fold(self, texts: Sequence[tuple[int, str]], previous: str, tokens: int) -> str:
+        passages = [Passage(f"[Turn {turn}]", text, turn) for turn, text in texts]
+        return extract_summary(passages, limit=tokens, count=self._count, previous=previous)
+
+
+def _line(turn: int, text: str) -> str:
+    # On one line, so that a summary cannot pass for that of another turn.
+    return f"[Turn {turn}] {text}"
+
+
+_EMPTY = "(empty workspace)"
+_MAX_TOKEN_LENGTH = 16
+"""Characters a token has at most in prose or code: a text that is longer than this per token is too long uncounted."""
+
+
+def text_to_read(
+    text: str, before: str | None, *, tokens: int, count: Callable[[str], int]
+) -> tuple[str, Reading]:
+    """Return what a summariser reads of a context in at most `tokens`; `before` is the context of the turn before."""
+    if _fits(text, tokens, count):
+        return text, "whole"
+    changed = compare_contents("", before, text) if before else None
+    if changed is not None and _fits(changed.patch, tokens, count):
+        return changed.patch, "changes"
+    longest = tokens * _MAX_TOKEN_LENGTH
+    if len(text) > 2 * longest:
+        half = tokens // 2 - 8
+        ends = clip(text[:longest], half, count), clip_end(text[-longest:], half, count)
+        text = f"\n[… {len(text):,} characters in full …]\n".join(ends)
+    return shrink_text(text, tokens, count), "part"
+
+
+def extract_text(text: str, *, tokens: int, count: Callable[[str], int]) -> str:
+    """Return the most informative sentences of a text in at most `tokens`; never empty."""
+    found = extract_summary([Passage("", text, 0)], limit=tokens, count=count)
+    return " ".join(found.split()) or _EMPTY
+
+
+def _fits(text: str, tokens: int, count: Callable[[str], int]) -> bool:
+    return len(text) <= tokens * _MAX_TOKEN_LENGTH and count(text) <= tokens
+
+
+_PAGE = 200
+_READ_TOKENS = 4000
+"""Tokens of a context that are read for an extract."""
+_EXTRACT_TOKENS = 120
+"""Tokens of an extract that stands in for a missing summary."""
+
+
+class AsyncContextMemoryStore:
+    """The contexts and summaries of one conversation."""
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        conversation: str,
+        *,
+        count: Callable[[str], int],
+        clock: Callable[[], int],
+        way: Runtime,
+    ) -> None:
+        self._lock = way.lock()
+        self._store, self._scope, self._conversation = store, scope, conversation
+        self._count = count
+        self._clock = clock
+        self._storage = SnapshotStorage(store, scope, conversation)
+        self._snapshots = AsyncSnapshots(self._storage, count=count, clock=clock)
+        self._recall = WorkspaceRecall(self._storage, count, self._summary_of)
+        self._history = SummaryHistory(count)
+        self._summaries: dict[int, str] = {}
+        """Turn -> summary, as far as they were read."""
+        self._extracts: dict[int, str] = {}
+        """Turn without a summary -> extract of its context."""
+        self._checked_turn = 0
+        """Contexts up to this turn were checked for missing summaries."""
+
+    @property
+    def snapshots(self) -> AsyncSnapshots:
+        """The snapshots of the contexts, for files, diffs and lines."""
+        return self._snapshots
+
+    async def add_context(
+        self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
+    ) -> ContextSnapshot:
+        """Store the full context of a turn (default: the one after the newest)."""
+        given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
+        wanted = replace(
+            given,
+            turn=turn or given.turn,
+            links=tuple(dict.fromkeys((*given.links, *links))),
+            created=given.created or self._clock(),
+        )
+        taken = await self._snapshots.take(wanted)
+        if taken.repeated and (there := await self.context(taken.turn)) is not None:
+            return there
+        return to_context(replace(wanted, turn=taken.turn), None)
+
+    async def add_summary(self, summary: MemorySummary) -> MemorySummary:
+        """Store the summary of a context; return the stored one if there is one already."""
+        stored = await self._storage.stored(summary.turn_number)
+        if stored is None or stored.head.id != summary.context_id:
+            raise InvalidOption(
+                f"{summary.context_id} is not the context of turn {summary.turn_number:,}"
+            )
+        try:
+            await self._put(summary)
+        except Conflict:
+            there = await self.summary(summary.turn_number)
+            if there is None:
+                raise
+            return there
+        return summary
+
+    async def context(self, turn: int) -> ContextSnapshot | None:
+        """Return the whole context of a turn, or None."""
+        snapshot = await self._snapshots.get(turn)
+        return to_context(snapshot, await self.summary(turn)) if snapshot else None
+
+    async def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
+        """Return a page of whole contexts, oldest first."""
+        heads = await self._snapshots.heads(after=after, limit=limit)
+        found = [await self.context(head.turn) for head in heads]
+        return [context for context in found if context is not None]
+
+    async def summary(self, turn: int) -> MemorySummary | None:
+        """Return the summary of a turn, or None."""
+        if turn < 1:
+            return None
+        document = await self._store.get_document(
+            self._scope, self._conversation, SNAPSHOT_SUMMARY, turn_key(turn)
+        )
+        return read_summary(document) if document else None
+
+    async def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
+        """Return a page of summaries, oldest first."""
+        if after < 0 or limit < 1:
+            raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
+        documents = await self._store.documents(
+            self._scope, self._conversation, SNAPSHOT_SUMMARY, after=turn_key(after), limit=limit
+        )
+        return [read_summary(document) for document in documents]
+
+    async def accumulated_summaries(self, *, tokens: int) -> str:
+        """Return a line per turn in at most `tokens`, the oldest folded (compacted); empty if there is none."""
+        async with self._lock:
+            await self._refresh()
+            texts = {**self._extracts, **self._summaries}
+            return self._history.text(sorted(texts.items()), tokens=tokens) if texts else ""
+
+    async def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
+        """Find contexts by keyword in their new content and summaries, best first."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit} must be at least 1")
+        found: list[ContextHit] = []
+        for hit in await self._recall.search([keyword], limit=limit):
+            stored = await self._storage.stored(hit.turn)
+            if stored is not None:
+                summary = await self._summary_of(stored)
+                found.append(ContextHit(stored.head.id, hit.turn, summary, hit.score))
+        return found
+
+    async def recall(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int
+    ) -> RecalledContext:
+        """Return content selected by turn numbers, context ids, path and lines, or keywords, in at most `tokens`."""
+        return await self._recall.recall(parse_request(request), tokens=tokens)
+
+    async def export(self) -> dict[str, object]:
+        """Export everything as JSON values, for `import_`."""
+        exporter = ContextExporter()
+        after = 0
+        while heads := await self._snapshots.heads(after=after, limit=_PAGE):
+            for head in heads:
+                snapshot = await self._snapshots.get(head.turn)
+                summary = await self.summary(head.turn)
+                if snapshot is not None:
+                    exporter.add(snapshot, summary)
+            after = heads[-1].turn
+        return exporter.export()
+
+    async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
+        """Import what `export` returned; what is here already and the same is skipped.
+
+        A faulty export is refused whole, and one with another context or summary of a turn that is here raises
+        `Conflict`. A new conversation is written at once or not at all; an existing one turn by turn, and the same
+        import continues where it was interrupted.
+        """
+        imported = read_export(exported)
+        head = await self._store.head(self._scope, self._conversation)
+        if not imported.turns:
+            return ImportedContexts(contexts=0, summaries=0)
+        if not head.generation:
+            pieces = imported.pieces(self._conversation)
+            await self._store.restore(self._scope, pieces)
+            return ImportedContexts(contexts=len(imported.turns), summaries=len(imported.summaries))
+        known = await self._check_conflicts(imported)
+        contexts = summaries = 0
+        for snapshot in imported.snapshots():
+            contexts += not (await self._snapshots.take(snapshot)).repeated
+        for summary in imported.summaries:
+            if summary.turn_number not in known:
+                await self._put(summary)
+                summaries += 1
+        return ImportedContexts(contexts=contexts, summaries=summaries)
+
+    async def _check_conflicts(self, imported: ExportedContexts) -> set[int]:
+        """Return the turns whose summary is here already; raises `Conflict` if the import contradicts what is here."""
+        for turn, context_id in imported.turns.items():
+            there = await self._storage.stored(turn)
+            if there is not None and there.head.id != context_id:
+                raise Conflict(
+                    f"turn {turn:,} is {there.head.id} here and {context_id} in the export; nothing was imported: "
+                    "import it under another conversation id"
+                )
+        known: set[int] = set()
+        for summary in imported.summaries:
+            found = await self.summary(summary.turn_number)
+            if found is not None and found != summary:
+                raise Conflict(
+                    f"the summary of turn {summary.turn_number:,} is another one here than in the export; nothing was "
+                    "imported: import it under another conversation id"
+                )
+            if found is not None:
+                known.add(summary.turn_number)
+        return known
+
+    async def _put(self, summary: MemorySummary) -> None:
+        document = write_summary(summary)
+        await self._store.put_document(self._scope, self._conversation, document, expect=0)
+
+    async def _summary_of(self, stored: StoredSnapshot) -> str:
+        summary = await self.summary(stored.head.turn)
+        return summary.summary if summary else stored.head.summary
+
+    async def _refresh(self) -> None:
+        """Read new summaries and make extracts for contexts without one."""
+        newest = await self._snapshots.newest()
+        if newest and await self._storage.stored(newest) is None:  # the conversation was erased
+            self._summaries.clear()
+            self._extracts.clear()
+            return
+        after = max(self._summaries, default=0)
+        while page := await self.summaries(after=after, limit=_PAGE):
+            self._summaries.update((each.turn_number, each.summary) for each in page)
+            after = page[-1].turn_number
+        for turn in list(self._extracts):
+            late = await self.summary(turn)
+            if late is not None:
+                self._summaries[turn] = late.summary
+                del self._extracts[turn]
+        expected = self._checked_turn + 1
+        for turn in (
+            *sorted(turn for turn in self._summaries if turn > self._checked_turn),
+            newest + 1,
+        ):
+            if turn > expected:
+                await self._extract_between(expected, turn)
+            expected = turn + 1
+        self._checked_turn = max(self._checked_turn, newest)
+
+    async def _extract_between(self, first: int, stop: int) -> None:
+        """Make extracts for the contexts of turns [first, stop), which have no summary; gaps cost nothing."""
+        after = first - 1
+        while True:
+            page = await self._storage.page(after=after, limit=1)
+            if not page or page[0].head.turn >= stop:
+                return
+            head = page[0].head
+            after = head.turn
+            snapshot = await self._snapshots.get(head.turn)
+            if snapshot is not None:
+                self._extracts[head.turn] = head.summary or self._extract_context(
+                    full_context(snapshot)
+                )
+
+    def _extract_context(self, text: str) -> str:
+        read, _ = text_to_read(text, None, tokens=_READ_TOKENS, count=self._count)
+        return extract_text(read, tokens=_EXTRACT_TOKENS, count=self._count)

@@ -1,0 +1,292 @@
+"""Document 002's MemoryModule: an optional second layer that remembers the workspace of an agent.
+
+It stores the full workspace context of each turn with its summary, keeps the summaries of all turns in a text of
+bounded size, and recalls any context whole. A conversation works without it.
+
+`store` is an address or an open store; without one everything is kept in the process. The data is stored next to the
+log of `conversation` and erased with it. Without a `model` the summaries are extracts of the workspace.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memories.memory_module.context_store import (
+    MIN_SUMMARY_TOKENS,
+    AsyncContextMemoryStore,
+)
+from turnfold.memories.memory_module.thinker import Phase, Thinker
+from turnfold.memories.memory_module.values import (
+    FENCE_TOKENS,
+    ContextHit,
+    ImportedContexts,
+    ThinkingResult,
+    fence_recalled,
+    recall_tool,
+)
+from turnfold.memory import MemoryConfig, make_config
+from turnfold.models import ChatModel
+from turnfold.records import Snapshot
+from turnfold.runtime import AsyncRuntime
+from turnfold.snapshots import MIN_TOKENS, RecalledContext, RecallRequest, parse_request
+from turnfold.stores import MemoryStore, Scope, Store
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "AsyncMemoryModule",
+    "ThinkingOptions",
+    "store_or_memory",
+)
+
+
+_SUMMARIES: Final = "memory_summaries"
+"""Name of the note with the summaries of all turns."""
+_RECALLED: Final = "recalled_context"
+"""Name of the note with what was recalled since the last thinking phase."""
+_MAX_HANDLES: Final = 256
+"""Conversations whose summaries are cached."""
+_SUMMARY_TOKENS: Final = 300
+_READ_SHARE: Final = 2
+"""One in so many tokens of a thinking prompt is for the workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingOptions:
+    """Options of the thinking phase."""
+
+    model: ChatModel | None = None
+    enable_reflective_thinking: bool = True
+    max_thinking_rounds: int = 5
+    recall_tokens: int = 0
+    """Tokens of a recall; 0 for the tail's share of the budget."""
+    model_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.max_thinking_rounds < 1 or self.model_seconds <= 0:
+            raise InvalidOption(
+                f"max_thinking_rounds={self.max_thinking_rounds} must be at least 1 and "
+                f"model_seconds={self.model_seconds:g} above 0; enable_reflective_thinking=False turns the rounds off"
+            )
+        if self.recall_tokens and self.recall_tokens < MIN_TOKENS:
+            raise InvalidOption(
+                f"recall_tokens={self.recall_tokens} is too small; give at least {MIN_TOKENS}, or 0"
+            )
+
+
+def store_or_memory(store: str | Store | None) -> str | Store:
+    """Return the given store, or a new one in memory."""
+    return MemoryStore() if store is None else store
+
+
+class AsyncMemoryModule:
+    """Remembers the workspace of an agent, for programs with an event loop."""
+
+    def __init__(
+        self,
+        model: ChatModel | None = None,
+        store: str | Store | None = None,
+        *,
+        conversation: str = "memory",
+        scope: Scope | str = "default",
+        enable_reflective_thinking: bool = True,
+        max_thinking_rounds: int = 5,
+        budget: Budget | None = None,
+        recall_tokens: int = 0,
+        model_seconds: float = 60.0,
+        counter: TokenCounter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        options = ThinkingOptions(
+            model=model,
+            enable_reflective_thinking=enable_reflective_thinking,
+            max_thinking_rounds=max_thinking_rounds,
+            recall_tokens=recall_tokens,
+            model_seconds=model_seconds,
+        )
+        config = make_config(
+            store_or_memory(store),
+            AsyncRuntime(),
+            blocking=False,
+            scope=scope,
+            budget=budget,
+            counter=counter,
+            clock=clock,
+        )
+        self._setup(config, options, conversation, owns=isinstance(store, str))
+
+    @classmethod
+    def over(
+        cls, config: MemoryConfig, options: ThinkingOptions, conversation: str, *, owns: bool
+    ) -> AsyncMemoryModule:
+        """Create a module with a finished config; with `owns`, closing it closes the store."""
+        module = cls.__new__(cls)
+        module._setup(config, options, conversation, owns=owns)  # noqa: SLF001 (its own)
+        return module
+
+    def _setup(
+        self, config: MemoryConfig, options: ThinkingOptions, conversation: str, *, owns: bool
+    ) -> None:
+        self._config, self._options, self._conversation = config, options, conversation
+        self._owns = owns
+        self._root = self
+        self._handles: OrderedDict[str, AsyncMemoryModule] = OrderedDict({conversation: self})
+        self._pending: tuple[RecallRequest, RecalledContext] | None = None
+        self._store = AsyncContextMemoryStore(
+            config.store,
+            config.scope,
+            conversation,
+            count=config.counter.count_text,
+            clock=config.clock,
+            way=config.runtime,
+        )
+        self._phase = self._make_phase()
+
+    def _make_phase(self) -> Phase:
+        config, options = self._config, self._options
+        budget, count = config.budget, config.counter.count_text
+        share = budget.share("summary")
+        if share < MIN_SUMMARY_TOKENS:
+            raise InvalidOption(
+                f"the summaries' share of the budget is {share} of {budget.tokens:,} tokens; they need "
+                f"{MIN_SUMMARY_TOKENS}: give a larger budget, or a larger share"
+            )
+        thinker = None
+        if options.model is not None:
+            thinker = Thinker(
+                options.model, config.runtime, count, budget.tokens, options.model_seconds
+            )
+        return Phase(
+            store=self._store,
+            thinker=thinker,
+            rounds=options.max_thinking_rounds if options.enable_reflective_thinking else 0,
+            reads=budget.tokens // _READ_SHARE,
+            summary_tokens=min(_SUMMARY_TOKENS, share // 2),
+            share=share,
+            count=count,
+            clock=config.clock,
+        )
+
+    @property
+    def conversation(self) -> str:
+        """Id of the conversation."""
+        return self._conversation
+
+    @property
+    def memory_store(self) -> AsyncContextMemoryStore:
+        """The store of contexts and summaries."""
+        return self._store
+
+    def within(self, conversation: str) -> AsyncMemoryModule:
+        """Return the module for another conversation; conversations share nothing."""
+        handles = self._root._handles  # noqa: SLF001 (its own)
+        known = handles.get(conversation)
+        if known is None:
+            known = AsyncMemoryModule.over(self._config, self._options, conversation, owns=False)
+            known._root = self._root  # noqa: SLF001 (its own)
+            handles[conversation] = known
+            while len(handles) > _MAX_HANDLES:
+                handles.popitem(last=False)
+        handles.move_to_end(conversation)
+        return known
+
+    async def perform_thinking_phase(
+        self, workspace_context: str | Snapshot, *, turn: int = 0
+    ) -> ThinkingResult:
+        """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
+
+        Without `turn` it is the one after the newest. For a turn that was processed before, the stored result is
+        returned. A model that fails, hangs or returns garbage is reported in `problems`, never in a summary.
+        """
+        pending, self._pending = self._pending, None
+        return await self._phase.perform(
+            workspace_context, turn=turn, pending=pending[1] if pending else None
+        )
+
+    async def recall_context(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
+    ) -> RecalledContext:
+        """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
+
+        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens` and
+        is part of `notes` until the next thinking phase, which is shown it too.
+        """
+        parsed = parse_request(request)
+        recalled = await self.look_up(parsed, tokens=tokens)
+        self._pending = parsed, recalled
+        return recalled
+
+    async def look_up(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
+    ) -> RecalledContext:
+        """Recall without adding the result to `notes`, for callers who show it themselves."""
+        return await self._store.recall(request, tokens=tokens or self.recall_tokens)
+
+    async def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
+        """Recall as the result of a tool call: fenced as data, within `recall_tokens`, not added to `notes`."""
+        room = max(self.recall_tokens - FENCE_TOKENS, MIN_TOKENS)
+        return fence_recalled((await self.look_up(request, tokens=room)).text)
+
+    @property
+    def recall_tokens(self) -> int:
+        """Default tokens of a recall."""
+        return self._options.recall_tokens or max(self._config.budget.share("tail"), MIN_TOKENS)
+
+    async def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
+        """Return the notes for `session.context(notes=...)`: the summaries, and what was recalled.
+
+        `budget` is that of the call: if its shares are smaller, less is shown.
+        """
+        share = self._config.budget.share("summary")
+        if budget is not None:
+            share = min(share, budget.share("summary"))
+        notes: dict[str, str] = {}
+        if share >= MIN_SUMMARY_TOKENS:
+            notes[_SUMMARIES] = await self._store.accumulated_summaries(tokens=share)
+        if self._pending is not None:
+            request, recalled = self._pending
+            tail = budget.share("tail") if budget is not None else recalled.tokens
+            if recalled.tokens > max(tail, MIN_TOKENS):
+                recalled = await self.look_up(request, tokens=max(tail, MIN_TOKENS))
+            notes[_RECALLED] = recalled.text
+        return {name: text for name, text in notes.items() if text}
+
+    async def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
+        """Find contexts by keyword, best first."""
+        return await self._store.search(keyword, limit=limit)
+
+    async def export(self) -> dict[str, object]:
+        """Export everything as JSON values."""
+        return await self._store.export()
+
+    async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
+        """Import what another module exported; see `ContextMemoryStore.import_`."""
+        return await self._store.import_(exported)
+
+    def recall_tool(self, provider: str = "openai") -> dict[str, object]:
+        """Return the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
+        return recall_tool(provider)
+
+    async def close(self) -> None:
+        """Close the store if this module opened it. Closing twice is allowed."""
+        if self._root is not self:
+            return  # only the root closes the store and the runtime
+        await self._config.runtime.finish(cancel=True)
+        if self._owns:
+            await self._config.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

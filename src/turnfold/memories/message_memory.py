@@ -1,0 +1,421 @@
+"""Message memory with limits and truncation strategies: document 000 in Python.
+
+It has the documented names and defaults on the window of this library: limits hold after every add, appending is O(1)
+amortised, a tool call is never separated from its results, and a requested budget is never exceeded. Only the newest
+span with the question it belongs to, and the summary, may exceed a limit. Without a model it counts cautiously (see
+`cautious_counter`); pass `counter` for exact counts. With `db_path` and `enable_persistence` the conversation is also
+kept in that file: a message is durable when `add` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from turnfold.budget import Budget, Shares, WaterMarks
+from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.fold import extractive_summarizer
+from turnfold.memories.message_log import MessageLog
+from turnfold.records import Message, as_message, system
+from turnfold.text import clip
+from turnfold.tokens import TokenCounter, cautious_counter, formula_message_tokens
+from turnfold.window import (
+    Anchor,
+    Context,
+    Receipt,
+    Room,
+    Strategy,
+    Summarizer,
+    assemble,
+    fits,
+    next_anchor,
+    oldest_first,
+    sliding_window,
+    summarise,
+    summary_message,
+)
+
+if TYPE_CHECKING:
+    from turnfold.memories.message_file import SavedMessages
+
+__all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
+
+
+_UNLIMITED = 1 << 62
+_MAX_WINDOWS = 8
+_CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
+_SHARES = Shares(system=0.8, summary=0.15, tail=0.02)
+_SUMMARY_TOKENS = 96
+"""Tokens a summary with its fence needs to be useful, if the limit is small."""
+_MIN_FOR_SUMMARY = 256
+_MAX_SYSTEM_SHARE = 0.97
+"""Share of a limit that the system messages may take."""
+
+
+class TruncateStrategy(StrEnum):
+    """Messages to remove when a limit is reached; the system message is never removed."""
+
+    OLDEST = "oldest"
+    """The oldest messages, in whole spans."""
+    SLIDING_WINDOW = "sliding_window"
+    """Everything but the newest `max_messages` messages."""
+    SUMMARIZE = "summarize"
+    """The oldest messages, with a summary in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMemoryConfig:
+    """The documented configuration; 0 means no limit."""
+
+    session_id: str = ""
+    """Name of the conversation in the file."""
+    max_messages: int = 0
+    """Messages to keep, system included."""
+    max_tokens: int = 0
+    """Tokens to keep."""
+    context_window: int = 128_000
+    """Context window of the model in tokens."""
+    reserve_ratio: float = 0.25
+    """Share of it kept free for the reply."""
+    strategy: TruncateStrategy = TruncateStrategy.OLDEST
+    db_path: str | Path | None = None
+    """The SQLite file of the conversation; several conversations may share one."""
+    enable_persistence: bool = False
+    """True to keep the conversation in `db_path`; set both or neither."""
+
+    def __post_init__(self) -> None:
+        Budget(
+            context_window=self.context_window,
+            reserve_ratio=self.reserve_ratio,
+            max_tokens=self.max_tokens,
+            max_messages=self.max_messages,
+        )
+        self._check_persistence()
+        if self.strategy not in tuple(TruncateStrategy):
+            names = ", ".join(TruncateStrategy)
+            raise InvalidOption(f"unknown strategy {self.strategy!r}; known: {names}")
+        object.__setattr__(self, "strategy", TruncateStrategy(self.strategy))
+        summarises = self.strategy is TruncateStrategy.SUMMARIZE
+        if summarises and 0 < self.max_tokens < _MIN_FOR_SUMMARY:
+            raise InvalidOption(
+                f"max_tokens {self.max_tokens} leaves no room for a summary and the newest turn: use at least "
+                f"{_MIN_FOR_SUMMARY}, or another strategy"
+            )
+
+    def _check_persistence(self) -> None:
+        if self.enable_persistence != (self.db_path is not None):
+            raise InvalidOption(
+                f"enable_persistence={self.enable_persistence} with db_path={self.db_path!r}: set both to keep the "
+                "conversation in a file, or neither"
+            )
+        if self.db_path is None:
+            return
+        if not self.session_id:
+            raise InvalidOption(
+                "enable_persistence needs a session_id: it names the conversation in the file"
+            )
+        name = str(self.db_path)
+        if not name or name == ":memory:" or name.startswith("file:"):
+            raise InvalidOption(
+                f"db_path {name!r} is not the path of a file: give one, such as 'chat.db'"
+            )
+
+
+class MessageMemory:
+    """The messages of one conversation, kept within limits and returned within a budget."""
+
+    def __init__(
+        self,
+        config: MessageMemoryConfig | None = None,
+        *,
+        counter: TokenCounter | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
+        self.config = config or MessageMemoryConfig()
+        self._counter = counter or cautious_counter()
+        self._strategy = _strategy(
+            self.config, _limited_summarizer(summarizer, self._counter.count_text)
+        )
+        self._log = MessageLog(self._counter)
+        self._last: Context | None = None
+        self._limits = self._limits_with(())
+        self._saved: SavedMessages | None = None
+        if self.config.db_path is not None:
+            self._open(self.config.db_path)
+
+    def add(self, message: object) -> None:
+        """Append a message (in any accepted format) and remove the oldest ones if a limit is exceeded.
+
+        With persistence the message is synced to the file first.
+        """
+        accepted = as_message(message)
+        if self._saved is None:
+            self._add(accepted)
+            return
+        if accepted.role == "system":
+            self._limits_with(
+                [*self._log.transcript.system, accepted]
+            )  # raises before it is stored
+        added = self._saved.append(accepted, self._log)
+        before, settled = self._state_mark(), False
+        try:
+            self._add(*added)
+            settled = self._state_mark() == before
+        finally:
+            if not settled:
+                self._saved.try_save(self._log)
+
+    def set_system(self, content: str) -> None:
+        """Set the system message, which no strategy removes; one that exceeds the limits is refused."""
+        message = system(content)
+        self._limits_with([message])
+        with self._save_after():
+            self._use_system([message])
+
+    def get_messages(self) -> list[Message]:
+        """Return all kept messages, system first, in order."""
+        return [piece.message for piece in self._log.pieces()]
+
+    def get_messages_within_budget(self, max_tokens: int = 0) -> list[Message]:
+        """Return the messages to send: system first, in order, within `max_tokens` or the configured budget.
+
+        The window is stable for the provider's prompt cache: it grows at its end until the budget is full and is then
+        cut in one step. `receipt` describes the last window.
+        """
+        return list(self.context(max_tokens).messages)
+
+    def context(self, max_tokens: int = 0) -> Context:
+        """Return the same window as a `Context`, with its receipt (context report)."""
+        budget, log = self._budget(max_tokens), self._log
+        anchor = log.windows.get(budget.tokens, log.anchor)
+        if anchor.position < log.anchor.position:
+            anchor = log.anchor
+        context = assemble(
+            log.transcript, budget, anchor=anchor, strategy=self._strategy, previous=self._last
+        )
+        self._last = context
+        if log.windows.get(budget.tokens) != context.anchor:
+            with self._save_after():
+                if len(log.windows) >= _MAX_WINDOWS and budget.tokens not in log.windows:
+                    del log.windows[next(iter(log.windows))]
+                log.windows[budget.tokens] = context.anchor
+        return context
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The receipt (context report) of the last window; None before the first."""
+        return None if self._last is None else self._last.receipt
+
+    def count(self) -> int:
+        """Return the number of kept messages, system included."""
+        return self._log.count()
+
+    def get_token_count(self) -> int:
+        """Return the tokens of all kept messages."""
+        return self._log.tokens()
+
+    def clear(self) -> None:
+        """Remove everything but the system message."""
+        with self._save_after():
+            self._log = MessageLog(self._counter, self._log.transcript.system)
+            self._last = None
+
+    @staticmethod
+    def estimate_tokens(message: object) -> int:
+        """Estimate by the documented formula: CJK characters x 1.5 + other characters / 4 + 4."""
+        return formula_message_tokens(as_message(message))
+
+    def truncate(self, target_tokens: int) -> int:
+        """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed."""
+        if target_tokens <= 0:
+            raise InvalidOption(f"target_tokens must be positive, got {target_tokens}")
+        system_messages = self._log.transcript.system
+        budget = self._budget_for(target_tokens, system_messages, marks=_CUT_AS_NEEDED)
+        before = self._log.count() - bool(self._log.anchor.summary)
+        if self._log.tokens() > target_tokens:
+            with self._save_after():
+                if self._log.has_unshown():
+                    self._log.release_unshown()
+                self._keep_within(budget)
+        return before - self._log.count() + bool(self._log.anchor.summary)
+
+    def close(self) -> None:
+        """Close the file, if there is one. Closing twice is allowed."""
+        if self._saved is not None:
+            self._saved.close(self._log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self, path: str | Path) -> None:
+        """Open the file and load its messages."""
+        from turnfold.memories.message_file import SavedMessages  # loads the stores
+
+        config = self.config
+        limits = (
+            f"{config.max_messages} messages, {config.max_tokens} tokens, window {config.context_window} less "
+            f"{config.reserve_ratio}, {config.strategy}, {self._counter.name}"
+        )
+        saved = SavedMessages(path, config.session_id, counter=self._counter, limits=limits)
+        try:
+            self._log = saved.load()
+            self._limits = self._limits_with(self._log.transcript.system)
+            before = self._state_mark()
+            for added in saved.newer_messages():
+                self._add(*added)
+            if saved.finish_loading(changed=self._state_mark() != before):
+                self._enforce_limits()
+        except BaseException:
+            saved.close()
+            raise
+        self._saved = saved
+
+    def _add(self, message: Message, number: int = 0, tokens: int | None = None) -> None:
+        if message.role == "system":
+            self._use_system([*self._log.transcript.system, message])
+        else:
+            self._log.add(message, number, tokens)
+            self._enforce_limits()
+
+    def _state_mark(self) -> tuple[object, ...]:
+        """Return a value that changes when adding released messages or made a summary; the state is saved then."""
+        anchor = self._log.anchor
+        return self._log.transcript, anchor.summary, anchor.covered
+
+    @contextmanager
+    def _save_after(self) -> Generator[None]:
+        """Save the state that the block changes."""
+        if self._saved is None:
+            yield
+            return
+        self._saved.check_current(self._log)
+        try:
+            yield
+        finally:
+            self._saved.save(self._log)
+
+    def _budget(self, max_tokens: int) -> Budget:
+        if max_tokens < 0:
+            raise InvalidOption(f"max_tokens must not be negative, got {max_tokens}")
+        caps = [cap for cap in (max_tokens, self.config.max_tokens) if cap]
+        return Budget(
+            context_window=0 if max_tokens else self.config.context_window,
+            reserve_ratio=self.config.reserve_ratio,
+            max_tokens=min(caps, default=0),
+            max_messages=self.config.max_messages,
+            shares=_SHARES,
+        )
+
+    def _use_system(self, messages: list[Message]) -> None:
+        self._limits = self._limits_with(messages)
+        self._log.transcript.system[:] = messages
+        self._enforce_limits()
+
+    def _limits_with(self, system_messages: Sequence[Message]) -> Budget | None:
+        """Return the limits as a budget with these system messages; None without limits."""
+        config = self.config
+        if not (config.max_messages or config.max_tokens):
+            return None
+        if config.max_messages and len(system_messages) >= config.max_messages:
+            raise BudgetTooSmall(
+                needed=len(system_messages) + 1,
+                allowed=config.max_messages,
+                parts={"system": len(system_messages), "newest message": 1},
+                unit="messages",
+                remedy="The system messages leave no room for another message: raise max_messages",
+            )
+        # Limits cut no more than needed: what they remove is gone, unlike what a budget leaves out of one call.
+        # A summary is made of many messages at once, or it would be made again for each of them.
+        summarises = config.strategy is TruncateStrategy.SUMMARIZE
+        marks = WaterMarks(low=0.5) if summarises else _CUT_AS_NEEDED
+        limited = self._budget_for(config.max_tokens or _UNLIMITED, system_messages, marks=marks)
+        return replace(limited, max_messages=config.max_messages)
+
+    def _budget_for(
+        self, tokens: int, system_messages: Sequence[Message], *, marks: WaterMarks
+    ) -> Budget:
+        """Return a budget that keeps everything within `tokens`, with these system messages whole."""
+        allowed = tokens + self._counter.reply
+        needed = sum(map(self._counter.count_message, system_messages))
+        system_share = (needed + 1) / allowed
+        if system_share > _MAX_SYSTEM_SHARE:
+            raise BudgetTooSmall(
+                needed=needed,
+                allowed=int(tokens * _MAX_SYSTEM_SHARE),
+                parts={"system": needed},
+                remedy="The system message is kept whole and other messages must fit too: shorten it, or allow "
+                f"more than {tokens:,} tokens",
+            )
+        wanted = max(0.15 * min(allowed, self._budget(0).tokens), _SUMMARY_TOKENS)
+        summary_share = min(wanted / allowed, 0.6 * (1 - system_share))
+        shares = Shares(system=system_share, summary=summary_share, tail=0.1 * (1 - system_share))
+        return Budget(max_tokens=allowed, marks=marks, shares=shares)
+
+    def _enforce_limits(self) -> None:
+        if self._limits is None:
+            return
+        if self._log.has_unshown() and self._over_limits():
+            self._log.release_unshown()
+        try:
+            self._keep_within(self._limits)
+        except BudgetTooSmall:
+            # Not even the newest span fits. It is kept whole; building a window raises an error that says why.
+            self._keep_newest(self._limits)
+
+    def _over_limits(self) -> bool:
+        messages, tokens = self.config.max_messages, self.config.max_tokens
+        too_many = bool(messages) and self._log.count() > messages
+        return too_many or (bool(tokens) and self._log.tokens() > tokens)
+
+    def _keep_within(self, budget: Budget) -> None:
+        log = self._log
+        if not fits(log.transcript, budget, log.anchor):
+            log.release_before(
+                next_anchor(log.transcript, budget, anchor=log.anchor, strategy=self._strategy)
+            )
+
+    def _keep_newest(self, budget: Budget) -> None:
+        view = self._log.view()
+        if view.start < view.last:
+            fence = self._counter.count_message(summary_message(""))
+            nothing_fits = Room(tokens=1, low=1, summary=budget.share("summary") - fence)
+            choice = self._strategy(view, nothing_fits)
+            position = view.transcript.position_of(choice.start)
+            reason = "the newest span alone is over the limits"
+            self._log.release_before(Anchor(position, (), choice.summary, position, reason))
+
+
+def _limited_summarizer(summarizer: Summarizer | None, count: Callable[[str], int]) -> Summarizer:
+    """Clip the summarizer to its limit; use the extractive one if there is none or it returns nothing."""
+    extract = extractive_summarizer(count)
+    if summarizer is None:
+        return extract
+
+    def summary(messages: Sequence[Message], *, previous: str, limit: int) -> str:
+        text = summarizer(messages, previous=previous, limit=limit).strip()
+        return clip(text, limit, count) or extract(messages, previous=previous, limit=limit)
+
+    return summary
+
+
+def _strategy(config: MessageMemoryConfig, summarizer: Summarizer) -> Strategy:
+    match config.strategy:
+        case TruncateStrategy.SLIDING_WINDOW if config.max_messages:
+            return sliding_window(messages=config.max_messages)
+        case TruncateStrategy.SUMMARIZE:
+            return summarise(summarizer)
+        case _:
+            return oldest_first

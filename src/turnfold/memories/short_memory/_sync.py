@@ -1,0 +1,189 @@
+"""The short-term memory for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory
+from turnfold.memories.short_memory.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memory import Summaries, make_config
+from turnfold.records import Checkpoint
+from turnfold.runtime import SyncRuntime, drive
+from turnfold.stores import Erasure, Scope, Store
+from turnfold.telemetry import Meter
+from turnfold.tokens import TokenCounter
+
+__all__ = ("ShortMemory",)
+
+
+class ShortMemory:
+    """Conversations in a store, as document 003 describes them, for programs without an event loop."""
+
+    def __init__(
+        self,
+        url: str | Store = "sqlite://",
+        *,
+        cache: str | None = None,
+        scope: Scope | str = "default",
+        counter: TokenCounter | None = None,
+        summarizer: Summaries | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        config = make_config(
+            url,
+            SyncRuntime(),
+            blocking=True,
+            cache=cache,
+            scope=scope,
+            counter=counter,
+            summarizer=summarizer,
+            meter=meter,
+        )
+        self._awaiting = AsyncShortMemory.over(config, owns=isinstance(url, str))
+
+    @property
+    def awaiting(self) -> AsyncShortMemory:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def meter(self) -> Meter:
+        """The metrics of this memory."""
+        return self._awaiting.meter
+
+    def create_short_memory(
+        self,
+        conversation_id: str,
+        user_id: str = "",
+        *,
+        enterprise_id: str = "",
+        patient_id: str = "",
+        restart: bool = False,
+    ) -> SessionValue:
+        """Create a conversation. An existing one is left as it is, unless `restart` is set."""
+        return drive(
+            self._awaiting.create_short_memory(
+                conversation_id,
+                user_id,
+                enterprise_id=enterprise_id,
+                patient_id=patient_id,
+                restart=restart,
+            )
+        )
+
+    def query_memory_context(
+        self,
+        conversation_id: str,
+        *,
+        enterprise_id: str = "",
+        patient_id: str = "",
+        query: str = "",
+        token_threshold_ratio: float = 0.75,
+        recent_turns: int = RECENT_TURNS,
+        model_context_window: int = 16000,
+    ) -> MemoryContext:
+        """Return the conversation for the next model call.
+
+        `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
+        that no summary covers is shown as far as it fits the window; `recent_turns` of them are in the session's
+        `window_messages`.
+        """
+        return drive(
+            self._awaiting.query_memory_context(
+                conversation_id,
+                enterprise_id=enterprise_id,
+                patient_id=patient_id,
+                query=query,
+                token_threshold_ratio=token_threshold_ratio,
+                recent_turns=recent_turns,
+                model_context_window=model_context_window,
+            )
+        )
+
+    def write_turn(
+        self,
+        conversation_id: str,
+        *,
+        user_id: str = "",
+        agent_code: str = "",
+        user_query: str = "",
+        agent_response: str = "",
+        client_id: str = "",
+    ) -> MemoryWriteResult:
+        """Store a turn, question and answer together; durable on return.
+
+        Without `user_query` it answers the query that waits for one. A retry stores nothing twice if it has a
+        `client_id` or answers a query.
+        """
+        return drive(
+            self._awaiting.write_turn(
+                conversation_id,
+                user_id=user_id,
+                agent_code=agent_code,
+                user_query=user_query,
+                agent_response=agent_response,
+                client_id=client_id,
+            )
+        )
+
+    def checkpoint_short_memory(
+        self,
+        conversation_id: str,
+        summary: str | None = None,
+        recent_turns: int = RECENT_TURNS,
+        *,
+        upto: int | None = None,
+    ) -> Checkpoint:
+        """Replace everything but the newest turns by a summary; without one, the memory's summariser writes it.
+
+        `upto` is the newest entry that the summary has seen (`MemoryContext.upto`). The default is what the first query
+        had seen that requested a summary since the last one, or everything. Later entries stay verbatim. At least the
+        oldest turn that no summary covers is folded (compacted). A summary that is live already, or has seen nothing
+        new, changes nothing: the live checkpoint is returned.
+        """
+        return drive(
+            self._awaiting.checkpoint_short_memory(
+                conversation_id, summary, recent_turns, upto=upto
+            )
+        )
+
+    def get_short_memory(self, conversation_id: str) -> SessionValue:
+        """Return the current session; an empty one if the conversation does not exist."""
+        return drive(self._awaiting.get_short_memory(conversation_id))
+
+    def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
+        """Store the changed fields of a session that was read; return the session after that.
+
+        If somebody else changed one of them meanwhile to another value, `Conflict` is raised and nothing is written.
+        Values derived from the log cannot be set, except for the mode: FULL_HISTORY shows everything again until the
+        next checkpoint.
+        """
+        return drive(self._awaiting.set_short_memory(conversation_id, session))
+
+    def reset_short_memory(self, conversation_id: str) -> SessionValue:
+        """Restart: hide all messages and settings so far. Messages stay in the log, and the owner stays."""
+        return drive(self._awaiting.reset_short_memory(conversation_id))
+
+    def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first, including those before a restart."""
+        return drive(self._awaiting.checkpoint_history(conversation_id))
+
+    def delete_short_memory(self, conversation_id: str) -> Erasure:
+        """Erase a conversation and everything derived from it permanently."""
+        return drive(self._awaiting.delete_short_memory(conversation_id))
+
+    def close(self) -> None:
+        """Close the store if it was opened here. Closing twice is allowed."""
+        drive(self._awaiting.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        drive(self._awaiting.__aexit__(kind, error, trace))

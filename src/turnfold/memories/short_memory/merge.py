@@ -1,0 +1,180 @@
+"""Merge two changes of one session, field by field.
+
+A session is passed back whole though its holder changed only a field or two. The changes are found by comparing it with
+what was read, and only these are applied to what is stored now. If somebody else changed the same field meanwhile, to
+another value, the second writer gets a `Conflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias, cast
+
+from turnfold.errors import Conflict, InvalidOption
+from turnfold.memories.short_memory.values import (
+    AsRead,
+    FlowContext,
+    GlobalState,
+    MessageContext,
+    MetaInfo,
+    SessionValue,
+    UserProfile,
+    part_from_fields,
+    part_to_fields,
+)
+from turnfold.memory import MemoryMode
+from turnfold.records import freeze, thaw
+
+__all__ = (
+    "Places",
+    "apply_changes",
+    "as_read",
+    "changes_of",
+    "check_derived",
+    "settable_of",
+    "to_parts",
+)
+
+
+Places: TypeAlias = Mapping[tuple[str, ...], object]
+"""Values by their path in the session, without those that were never set."""
+
+_AGENT: Final = "current_agent_key"
+_MERGED_BY_FIELD: Final = ("shared", "entities", "agent_slots")
+"""Parts of the global state that are merged field by field."""
+_SET_BY_STORE: Final = ("meta", "updated_at")
+_ABSENT: Final = object()
+
+
+def settable_of(session: SessionValue) -> Places:
+    """Return the values that an application may set, by path."""
+    flow, state = part_to_fields(session.flow_context), part_to_fields(session.global_state)
+    fresh = part_to_fields(GlobalState())
+    found: dict[tuple[str, ...], object] = {}
+    _put_changed(found, ("flow_context",), {_AGENT: flow[_AGENT]}, {_AGENT: ""})
+    for name, value in state.items():
+        if name in _MERGED_BY_FIELD:
+            inner = cast("dict[str, object]", value)
+            usual = cast("dict[str, object]", fresh[name])
+            _put_changed(found, ("global_state", name), inner, usual)
+        elif value != fresh[name]:
+            found["global_state", name] = value
+    profile = part_to_fields(session.user_snapshot)
+    _put_changed(found, ("user_snapshot",), profile, part_to_fields(UserProfile()))
+    # Copied by way of JSON, so that later changes of the session do not change these values.
+    return {place: thaw(freeze(value, path=".".join(place))) for place, value in found.items()}
+
+
+def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
+    """Build the parts of a session with these values."""
+    parts: dict[str, dict[str, object]] = {
+        "flow_context": {},
+        "global_state": {},
+        "user_snapshot": {},
+    }
+    for place, value in settable.items():
+        inner = parts[place[0]]
+        for name in place[1:-1]:
+            inner = cast("dict[str, object]", inner.setdefault(name, {}))
+        inner[place[-1]] = value
+    return (
+        part_from_fields(FlowContext, parts["flow_context"]),
+        part_from_fields(GlobalState, parts["global_state"]),
+        part_from_fields(UserProfile, parts["user_snapshot"]),
+    )
+
+
+def as_read(session: SessionValue) -> AsRead:
+    """Return the current values of a session, to find later what its holder changed."""
+    context = session.message_context
+    return AsRead(
+        settable_of(session), _derived_of(session), _mode_of(session), context.checkpoint_message_id
+    )
+
+
+def changes_of(session: SessionValue) -> tuple[Places, Places]:
+    """Return what a holder changed: the values when it was read, and the values now."""
+    before: Places = session.as_read.settable if session.as_read else {}
+    after = settable_of(session)
+    changed = {
+        place
+        for place in {*before, *after}
+        if before.get(place, _ABSENT) != after.get(place, _ABSENT)
+    }
+    was = {place: value for place, value in before.items() if place in changed}
+    now = {place: value for place, value in after.items() if place in changed}
+    return was, now
+
+
+def apply_changes(stored: Places, was: Places, now: Places) -> Places:
+    """Apply a holder's changes to the stored values; raises `Conflict` if another changed the same field meanwhile."""
+    merged = dict(stored)
+    for place in {*was, *now}:
+        present, wanted = stored.get(place, _ABSENT), now.get(place, _ABSENT)
+        if present not in (was.get(place, _ABSENT), wanted):
+            raise Conflict(
+                f"{'.'.join(place)} was changed by somebody else since this session was read: read it again "
+                "(get_short_memory), then decide; nothing was written"
+            )
+        if wanted is _ABSENT:
+            merged.pop(place, None)
+        else:
+            merged[place] = wanted
+    return merged
+
+
+def check_derived(session: SessionValue, current: SessionValue) -> MemoryMode | None:
+    """Refuse changes of values derived from the log; return the chosen mode, None if it was not changed."""
+    given, mode = _derived_of(session), _mode_of(session)
+    if session.as_read is not None:
+        base = session.as_read.derived
+        changed = [place for place in given if given[place] != base.get(place)]
+        if changed:
+            raise InvalidOption(
+                f"{'.'.join(changed[0])} is derived from the log and cannot be set: write_turn and "
+                "checkpoint_short_memory change it"
+            )
+        return None if mode is session.as_read.mode else mode
+    usual, present = _derived_of(SessionValue()), _derived_of(current)
+    stale = [p for p in given if given[p] not in (usual[p], present[p])]
+    if stale:
+        raise Conflict(
+            f"{'.'.join(stale[0])} differs from the log, and this session does not know when it was read: "
+            "change one that get_short_memory returned"
+        )
+    return mode if given["message_context", "checkpoint_message_id"] else None
+
+
+def _put_changed(
+    found: dict[tuple[str, ...], object],
+    prefix: tuple[str, ...],
+    fields: Mapping[str, object],
+    usual: Mapping[str, object],
+) -> None:
+    for name, value in fields.items():
+        if name not in usual or value != usual[name]:
+            found[*prefix, name] = value
+
+
+def _derived_of(session: SessionValue) -> Places:
+    sources = {
+        "meta": part_to_fields(session.meta),
+        "flow_context": part_to_fields(session.flow_context),
+        "message_context": part_to_fields(session.message_context),
+    }
+    kinds = {"meta": MetaInfo, "flow_context": FlowContext, "message_context": MessageContext}
+    return {
+        (part, name): sources[part][name]
+        for part, kind in kinds.items()
+        for name in part_to_fields(kind())
+        if name not in (_AGENT, "mode") and (part, name) != _SET_BY_STORE
+    }
+
+
+def _mode_of(session: SessionValue) -> MemoryMode:
+    given: str = session.message_context.mode
+    try:
+        return MemoryMode(given)
+    except ValueError:
+        known = ", ".join(MemoryMode)
+        raise InvalidOption(f"unknown mode {given!r}; use one of {known}") from None

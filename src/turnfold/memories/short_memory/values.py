@@ -1,0 +1,280 @@
+"""The session of document 003 and its parts, under the names of the documented JSON.
+
+The values are mutable because the document's own code changes them and passes them back. A session that was read
+remembers its values, so that storing it writes only what its holder changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, cast
+
+import msgspec
+
+from turnfold.errors import InvalidRecord
+from turnfold.memory import MemoryMode
+from turnfold.records import Message, as_messages, freeze
+
+__all__ = (
+    "MEMORY_MODE_FULL_HISTORY",
+    "MEMORY_MODE_SUMMARY_N",
+    "AsRead",
+    "FlowContext",
+    "GlobalState",
+    "MemoryContext",
+    "MemoryWriteResult",
+    "MessageContext",
+    "MetaInfo",
+    "PendingAction",
+    "SessionValue",
+    "SharedEntities",
+    "UserProfile",
+    "part_from_fields",
+    "part_to_fields",
+)
+
+
+MEMORY_MODE_FULL_HISTORY: Final = MemoryMode.FULL_HISTORY
+MEMORY_MODE_SUMMARY_N: Final = MemoryMode.SUMMARY_N
+
+
+class _Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class MetaInfo(_Part, kw_only=True):
+    """The conversation and its user."""
+
+    conversation_id: str = ""
+    user_id: str = ""
+    updated_at: int = 0
+    """Time of the newest change in seconds since 1970; set by the store."""
+
+
+class FlowContext(_Part, kw_only=True):
+    """The progress of the conversation."""
+
+    current_agent_key: str = ""
+    last_bot_message: str = ""
+    """Read from the log."""
+    turn_count: int = 0
+    """Read from the log."""
+
+
+class MessageContext(_Part, kw_only=True):
+    """Summary and newest turns; everything but the mode is derived from the log and its checkpoints."""
+
+    summary: str = ""
+    window_messages: list[Message] = []
+    """The newest turns."""
+    mode: MemoryMode = MemoryMode.FULL_HISTORY
+    checkpoint_message_id: str = ""
+    cached_checkpoint: str = ""
+
+
+class SharedEntities(_Part, kw_only=True):
+    """Entities that all agents of a conversation share; other names are kept in `more`."""
+
+    symptom_summary: str = ""
+    disease: str = ""
+    target_dept: str = ""
+    target_doctor: str = ""
+    intent_tag: str = ""
+    more: dict[str, object] = {}
+
+
+class PendingAction(_Part, kw_only=True):
+    """A tool call that waits for something; other names are kept in `more`."""
+
+    tool_name: str = ""
+    tool_params: dict[str, object] = {}
+    reason: str = ""
+    more: dict[str, object] = {}
+
+
+class GlobalState(_Part, kw_only=True):
+    """State that the agents of a conversation share."""
+
+    shared: SharedEntities = msgspec.field(default_factory=SharedEntities)
+    entities: SharedEntities = msgspec.field(default_factory=SharedEntities)
+    agent_slots: dict[str, object] = {}
+    current_intent: str = ""
+    pending_action: PendingAction | None = None
+
+
+class UserProfile(_Part, kw_only=True):
+    """The user as known to the application."""
+
+    user_id: str = ""
+    name: str = ""
+    allergies: list[str] = []
+    chronic_diseases: list[str] = msgspec.field(default_factory=list[str], name="history")
+    surgery_history: list[str] = []
+    preferences: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class AsRead:
+    """The values of a session when it was read."""
+
+    settable: Mapping[tuple[str, ...], object]
+    """Values that the application may set, by path."""
+    derived: Mapping[tuple[str, ...], object]
+    """Values derived from the log, by path."""
+    mode: MemoryMode
+    checkpoint: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionValue:
+    """The state of a conversation."""
+
+    meta: MetaInfo = field(default_factory=MetaInfo)
+    flow_context: FlowContext = field(default_factory=FlowContext)
+    message_context: MessageContext = field(default_factory=MessageContext)
+    global_state: GlobalState = field(default_factory=GlobalState)
+    user_snapshot: UserProfile = field(default_factory=UserProfile)
+    as_read: AsRead | None = field(default=None, repr=False, compare=False)
+    """None for a session that was constructed or came from JSON."""
+
+    def to_json(self) -> str:
+        """Return the documented JSON; refuses values that JSON would change."""
+        parts = {name: part_to_fields(getattr(self, name)) for name in _PARTS}
+        if not self.message_context.cached_checkpoint:
+            del parts["message_context"]["cached_checkpoint"]
+        return freeze(parts, path="session")
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SessionValue:
+        """Parse the documented JSON. Without a checkpoint the mode is FULL_HISTORY, whatever the JSON says."""
+        try:
+            found = msgspec.json.decode(text, type=dict[str, dict[str, object] | None])
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            raise InvalidRecord(f"not a session: {error}") from None
+        unknown = found.keys() - _PARTS.keys()
+        if unknown:
+            raise InvalidRecord(
+                "unknown part of a session", path=min(unknown), remedy=f"Use {', '.join(_PARTS)}"
+            )
+        session = cls(
+            meta=part_from_fields(MetaInfo, found.get("meta")),
+            flow_context=part_from_fields(FlowContext, found.get("flow_context")),
+            message_context=part_from_fields(MessageContext, found.get("message_context")),
+            global_state=part_from_fields(GlobalState, found.get("global_state")),
+            user_snapshot=part_from_fields(UserProfile, found.get("user_snapshot")),
+        )
+        if not session.message_context.checkpoint_message_id:
+            session.message_context.mode = MemoryMode.FULL_HISTORY
+        return session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext:
+    """The conversation for one model call."""
+
+    conversation_id: str
+    mode: MemoryMode
+    session: SessionValue
+    history: str
+    """For the prompt: fenced; with the query it fits the model's context window."""
+    full_history: str
+    """For the summariser: the summary so far and the turns since it, oldest first, as many as fit the window."""
+    estimated_tokens: int
+    """Tokens of the history, including turns that did not fit."""
+    token_ratio: float
+    should_checkpoint_summary: bool
+    query: str
+    upto: int
+    """The newest entry of `full_history`: pass it to `checkpoint_short_memory` with the summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWriteResult:
+    """The result of a write."""
+
+    conversation_id: str
+    mode: MemoryMode
+    updated_at: int
+    """Seconds since 1970."""
+
+
+_PARTS: Final = {
+    "meta": MetaInfo,
+    "flow_context": FlowContext,
+    "message_context": MessageContext,
+    "global_state": GlobalState,
+    "user_snapshot": UserProfile,
+}
+_WITH_MORE: Final = (SharedEntities, PendingAction)
+_NESTED: Final[Mapping[str, type[_Part]]] = {
+    "shared": SharedEntities,
+    "entities": SharedEntities,
+    "pending_action": PendingAction,
+}
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
+
+def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
+    """Convert a part to its JSON fields."""
+    fields: dict[str, object] = {}
+    for spec in msgspec.structs.fields(part):
+        value: object = getattr(part, spec.name)
+        if spec.name == "more" and isinstance(part, _WITH_MORE):
+            fields.update(_extra_fields(part))
+        else:
+            fields[spec.encode_name] = _to_field(value)
+    return fields
+
+
+def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> _Kind:
+    """Convert JSON fields to a part; null stands for a value that was never set."""
+    if fields is None:
+        return kind()
+    known = {spec.encode_name for spec in msgspec.structs.fields(kind)} - {"more"}
+    named = {name: value for name, value in fields.items() if name in known and value is not None}
+    others = {name: value for name, value in fields.items() if name not in known}
+    if kind in _WITH_MORE:
+        named["more"] = others
+    elif others:
+        raise InvalidRecord(f"unknown field of {kind.__name__}", path=min(others))
+    for name, nested in _NESTED.items():
+        inner = named.get(name)
+        if isinstance(inner, dict):
+            named[name] = part_from_fields(nested, cast("dict[str, object]", inner))
+    if named.get("mode") == "":
+        del named["mode"]
+    window = named.get("window_messages")
+    if isinstance(window, list):
+        messages = cast("list[object]", window)
+        named["window_messages"] = as_messages(messages, path="window_messages")
+    try:
+        return msgspec.convert(named, kind)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidRecord(f"{kind.__name__}: {error}") from None
+
+
+def _to_field(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        return part_to_fields(value)
+    if isinstance(value, MemoryMode):
+        return value.value
+    if isinstance(value, list):
+        return [_message_form(each) for each in cast("list[object]", value)]
+    return value
+
+
+def _message_form(value: object) -> object:
+    if isinstance(value, Message):
+        return {"role": value.role, "content": value.text}
+    return value
+
+
+def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
+    """Return the values of `more`; a name that is also a field is refused."""
+    taken = part.more.keys() & {spec.encode_name for spec in msgspec.structs.fields(part)}
+    if taken:
+        raise InvalidRecord(
+            "this name is a field: set the field instead", path=f"more.{min(taken)}"
+        )
+    return part.more

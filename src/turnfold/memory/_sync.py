@@ -1,0 +1,454 @@
+"""Sessions and memories for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from turnfold.budget import Budget
+from turnfold.findings import Findings
+from turnfold.memory.call_log import Difference, Explanation, Manifest
+from turnfold.memory.config import RecallMode
+from turnfold.memory.context import Tools
+from turnfold.memory.folding import FoldMode
+from turnfold.memory.meaning import MeaningStatus
+from turnfold.memory.memory import AsyncMemory, make_config
+from turnfold.memory.search import SearchResult
+from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
+from turnfold.memory.summarizers import Summaries
+from turnfold.models import Embedder
+from turnfold.records import Checkpoint, Entry
+from turnfold.runtime import Runtime, SyncRuntime, drive
+from turnfold.search import ALL_ENTRIES, Recalled, Within
+from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.telemetry import Meter
+from turnfold.tokens import Calibration, TokenCounter
+from turnfold.window import Context, Strategy, oldest_first
+
+__all__ = (
+    "Memory",
+    "Session",
+    "State",
+)
+
+
+if TYPE_CHECKING:
+    from turnfold.snapshots import Snapshots
+    from turnfold.wire import WireFormat
+
+
+__all__ = (
+    "Memory",
+    "Session",
+    "State",
+)
+
+
+class State:
+    """JSON values by name, shared by all handles on a conversation. Concurrent changes of different names all hold."""
+
+    def __init__(self, awaiting: AsyncState) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncState:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    def all(self) -> dict[str, object]:
+        """Return all values."""
+        return drive(self._awaiting.all())
+
+    def get(self, name: str, default: object = None) -> object:
+        """Return one value."""
+        return drive(self._awaiting.get(name, default))
+
+    def set(self, name: str, value: object) -> None:
+        """Set one value."""
+        drive(self._awaiting.set(name, value))
+
+    def update(self, values: Mapping[str, object]) -> None:
+        """Set several values at once."""
+        drive(self._awaiting.update(values))
+
+    def remove(self, name: str) -> bool:
+        """Remove a value; return True if it was set."""
+        return drive(self._awaiting.remove(name))
+
+
+class Session:
+    """The handle on one conversation, for programs without an event loop."""
+
+    def __init__(self, awaiting: AsyncSession) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def id(self) -> str:
+        """The id it was made with."""
+        return self._awaiting.id
+
+    @property
+    def awaiting(self) -> AsyncSession:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The token counter of this session."""
+        return self._awaiting.counter
+
+    @property
+    def budget(self) -> Budget:
+        """The default budget of a call."""
+        return self._awaiting.budget
+
+    @property
+    def store(self) -> Store:
+        """The store of its memory; for documents stored next to the log."""
+        return self._awaiting.store
+
+    @property
+    def scope(self) -> Scope:
+        """The scope (tenant) whose data it may access."""
+        return self._awaiting.scope
+
+    @property
+    def state(self) -> State:
+        """The session's state: JSON values by name, shared by all handles on this conversation."""
+        return State(self._awaiting.state)
+
+    @property
+    def findings(self) -> Findings:
+        """The findings (remembered tool results) of this conversation, by tool and arguments."""
+        return Findings(self._awaiting.findings)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The workspace snapshots of this conversation: take, read back and compare them, turn by turn."""
+        from turnfold.snapshots import Snapshots
+
+        return Snapshots(self._awaiting.snapshots)
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of this handle in bytes: its windows, and cached snapshots and vectors."""
+        return self._awaiting.held_bytes
+
+    @property
+    def last_call(self) -> str:
+        """Name of the last call made through this handle; empty before the first."""
+        return self._awaiting.last_call
+
+    def system(self, content: object) -> Appended | None:
+        """Replace the system message; None if it is the same already."""
+        return drive(self._awaiting.system(content))
+
+    def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
+        """Append a user message; it starts a turn."""
+        return drive(self._awaiting.user(content, name=name, client_id=client_id))
+
+    def assistant(
+        self,
+        content: object = None,
+        *,
+        tool_calls: Iterable[object] | None = None,
+        name: str | None = None,
+        client_id: str = "",
+    ) -> Appended:
+        """Append the model's answer, with the tool calls it made."""
+        return drive(
+            self._awaiting.assistant(content, tool_calls=tool_calls, name=name, client_id=client_id)
+        )
+
+    def tool(
+        self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
+    ) -> Appended:
+        """Append the result of the tool call `tool_call_id`."""
+        return drive(
+            self._awaiting.tool(content, tool_call_id=tool_call_id, name=name, client_id=client_id)
+        )
+
+    def add(self, messages: object, *, client_id: str = "", expect: int | None = None) -> Appended:
+        """Append one message, or several atomically. Durable on return.
+
+        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` if the log has another.
+        """
+        return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
+
+    def context(
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Tools | None = None,
+        recall: RecallMode | str | None = None,
+        notes: Mapping[str, str] | None = None,
+        workspace: str = "",
+        to: WireFormat | None = None,
+        max_tokens: int = 0,
+    ) -> Context:
+        """Build the context of the next model call, within budget and valid, and store its manifest (report).
+
+        `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
+        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
+        logged. No model is called unless this memory folds inline.
+
+        With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
+        that provider, and the receipt (context report) lists what the provider cannot be sent unchanged. `max_tokens`
+        is a limit below the budget, for example after a provider refused a prompt as too long.
+        """
+        return drive(
+            self._awaiting.context(
+                query,
+                budget=budget,
+                tools=tools,
+                recall=recall,
+                notes=notes,
+                workspace=workspace,
+                to=to,
+                max_tokens=max_tokens,
+            )
+        )
+
+    def preview(
+        self,
+        query: str | None = None,
+        *,
+        budget: Budget | None = None,
+        tools: Tools | None = None,
+        to: WireFormat | None = None,
+    ) -> Context:
+        """Build the context that `context()` would build now, without storing anything and without folding."""
+        return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
+
+    def checkpoint(
+        self,
+        summary: str | None = None,
+        *,
+        keep_turns: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Checkpoint | None:
+        """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
+
+        With `summary` that text is used unchanged, and at least the oldest turn is folded. Otherwise the summariser is
+        called, and its failure is raised. A long range is folded in steps, between which contexts can be built:
+        `on_progress(entries folded, entries in all)` is called after each.
+        """
+        return drive(
+            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+        )
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live."""
+        return drive(self._awaiting.checkpoints())
+
+    def recall(
+        self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
+    ) -> list[Recalled]:
+        """Return the entries of this conversation that match, best first, folded or not.
+
+        With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
+        `recalled_text` of the result costs no more. `within` restricts matches, not their neighbours, to a role, tool,
+        turn, path or time.
+        """
+        return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
+
+    def index_meaning(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
+        """Compute the embedding vectors for recall by meaning now, instead of in the background with the next recall.
+
+        `on_progress(entries done, entries in all)` is called after each block.
+        """
+        return drive(self._awaiting.index_meaning(on_progress))
+
+    def pin(self, content: str, *, key: str = "") -> str:
+        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`."""
+        return drive(self._awaiting.pin(content, key=key))
+
+    def unpin(self, key: str) -> bool:
+        """Remove a pin from the next user turn on; return True if it was pinned."""
+        return drive(self._awaiting.unpin(key))
+
+    def pins(self) -> dict[str, str]:
+        """Return the pinned texts by key, oldest first."""
+        return drive(self._awaiting.pins())
+
+    def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
+        return drive(self._awaiting.history(after=after, limit=limit))
+
+    def turn(self, number: int) -> list[Entry]:
+        """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
+        return drive(self._awaiting.turn(number))
+
+    def find(self, client_ids: Sequence[str]) -> list[Entry]:
+        """Return the entries stored under these client ids, oldest first; unknown ids are skipped."""
+        return drive(self._awaiting.find(client_ids))
+
+    def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
+        """Return a page of the calls made so far, in the order of the log."""
+        return drive(self._awaiting.calls(after=after, limit=limit))
+
+    def explain(self, call: str | None = None) -> Explanation:
+        """Explain what a call sent and why; by default the last call made through this handle."""
+        return drive(self._awaiting.explain(call))
+
+    def diff(self, before: str, after: str) -> Difference:
+        """Compare the contexts of two calls."""
+        return drive(self._awaiting.diff(before, after))
+
+    def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
+        """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
+        return drive(self._awaiting.record_usage(usage, call=call))
+
+    def status(self) -> SessionStatus:
+        """Return the figures of the session."""
+        return drive(self._awaiting.status())
+
+    def clear(self) -> int:
+        """Hide all messages so far from contexts; they stay in the log. Pins, state and findings are kept."""
+        return drive(self._awaiting.clear())
+
+    def delete(self) -> Erasure:
+        """Erase the conversation and everything derived from it, permanently."""
+        return drive(self._awaiting.delete())
+
+    def fork(self, at: int | None = None, *, conversation: str) -> Session:
+        """Copy everything up to `at` (by default everything) into a new conversation; this one is unchanged."""
+        return Session(drive(self._awaiting.fork(at, conversation=conversation)))
+
+
+class Memory:
+    """Conversations in a store, for programs without an event loop."""
+
+    def __init__(
+        self,
+        store: str | Store = "sqlite://",
+        *,
+        cache: str | None = None,
+        scope: Scope | str = "default",
+        model: str = "",
+        budget: Budget | None = None,
+        counter: TokenCounter | None = None,
+        summarizer: Summaries | None = None,
+        checkpoint: FoldMode | str | None = None,
+        threshold: float = 0.75,
+        keep_turns: int = 8,
+        retries: int = 3,
+        backoff: float = 1.0,
+        stand_in: bool = True,
+        fold_lease: float = 120.0,
+        recall: RecallMode | str = RecallMode.OFF,
+        embedder: Embedder | None = None,
+        strategy: Strategy = oldest_first,
+        meter: Meter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        config = make_config(
+            store,
+            SyncRuntime(),
+            blocking=True,
+            cache=cache,
+            scope=scope,
+            model=model,
+            budget=budget,
+            counter=counter,
+            summarizer=summarizer,
+            checkpoint=checkpoint,
+            threshold=threshold,
+            keep_turns=keep_turns,
+            retries=retries,
+            backoff=backoff,
+            stand_in=stand_in,
+            fold_lease=fold_lease,
+            recall=recall,
+            embedder=embedder,
+            strategy=strategy,
+            meter=meter,
+            clock=clock,
+        )
+        self._awaiting = AsyncMemory.over(config, owns=isinstance(store, str))
+
+    @property
+    def awaiting(self) -> AsyncMemory:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def store(self) -> Store:
+        """The store; for documents stored next to sessions."""
+        return self._awaiting.store
+
+    @property
+    def scope(self) -> Scope:
+        """The scope (tenant) whose data it may access."""
+        return self._awaiting.scope
+
+    @property
+    def meter(self) -> Meter:
+        """The metrics of this memory."""
+        return self._awaiting.meter
+
+    @property
+    def calibration(self) -> Calibration:
+        """Difference between token counts and those reported by providers; see `turnfold.tokens.calibrated`."""
+        return self._awaiting.calibration
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime: how this memory waits, locks and runs background work; for code built on it."""
+        return self._awaiting.runtime
+
+    @property
+    def budget(self) -> Budget:
+        """The default budget of a call."""
+        return self._awaiting.budget
+
+    def session(self, conversation: str) -> Session:
+        """Return the handle on a conversation, new or existing."""
+        return Session(self._awaiting.session(conversation))
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
+        """Return a page of the conversations of this scope, in id order."""
+        return drive(self._awaiting.conversations(after=after, limit=limit))
+
+    def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        within: Within = ALL_ENTRIES,
+        limit: int = 20,
+    ) -> list[SearchResult]:
+        """Search the messages of this scope or of one conversation, and the other kinds that `within` names."""
+        return drive(
+            self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
+        )
+
+    def delete(self, conversation: str) -> Erasure:
+        """Erase a conversation and everything derived from it, permanently."""
+        return drive(self._awaiting.delete(conversation))
+
+    def health(self) -> Health:
+        """Check if the store can serve requests."""
+        return drive(self._awaiting.health())
+
+    def drain(self) -> None:
+        """Wait for running folds; no background work is started afterwards."""
+        drive(self._awaiting.drain())
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Wait for running folds, or cancel them, and close the store. Closing twice is allowed."""
+        drive(self._awaiting.close(cancel=cancel))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        drive(self._awaiting.__aexit__(kind, error, trace))

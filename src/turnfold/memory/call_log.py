@@ -1,0 +1,420 @@
+"""The log of model calls: a manifest (stored context report) per call, written as calls are made and read back later.
+
+A manifest is small however long the prompt, because it names ranges of the log instead of repeating them. Together with
+the log it gives back the exact messages of the call, and a digest proves that it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from turnfold.budget import Budget, Shares, WaterMarks
+from turnfold.errors import InvalidRecord, NotFound
+from turnfold.memory.conversation import ConversationCache, erased
+from turnfold.memory.tail import tail_message
+from turnfold.memory.window import LiveWindow, PromptParts, StoredMessage
+from turnfold.records import (
+    STAND_IN,
+    Checkpoint,
+    Document,
+    Message,
+    StandIn,
+    Usage,
+    WindowNote,
+    encode_message,
+)
+from turnfold.window import Choice, Context, Outcome, Room, SpanView, Wired, shared_messages
+
+__all__ = (
+    "CALL",
+    "CallLog",
+    "Difference",
+    "Explanation",
+    "Manifest",
+    "budget_of",
+    "call_key",
+    "compare",
+    "read_manifest",
+    "write_manifest",
+)
+
+
+_PAGE = 512
+_SPARE_DIGESTS = 32
+_DIGEST_SIZE = 16
+"""Bytes of the digest of one message."""
+CALL: Final = "call"
+"""Kind of the documents that hold manifests, one per call."""
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The stored report of one call."""
+
+    v: int = 1
+    call: str
+    """Name of the call within its conversation; names sort in the order of the log."""
+    seq: int
+    """The newest entry when the context was built."""
+    created: int
+    """Microseconds since 1970; for display only."""
+    anchor: int
+    head: int
+    caps: tuple[tuple[int, int], ...]
+    system: tuple[int, ...]
+    checkpoint: str
+    cleared: int
+    tail: str
+    budget: dict[str, float]
+    counter: str
+    tools: int
+    """Tokens of the tool schemas."""
+    tokens: int
+    allowed: int
+    certainty: str
+    sections: dict[str, int]
+    messages: int
+    fates: tuple[tuple[int, int, str, str], ...]
+    """(first seq, seq after the last, outcome, reason) of everything not sent as it was logged."""
+    shared: int
+    previous: int
+    moved: bool
+    digest: str
+    """Digest of the messages sent."""
+    usage: Usage | None = None
+    """The usage the provider reported, once recorded."""
+    recalled: tuple[tuple[int, float], ...] = ()
+    """(seq, score) of the entries recalled into the tail: matches of the query, and their neighbours."""
+    wired: Wired | None = None
+    """The request as written for its provider: what was changed, how large the body was."""
+    stand_in: str = ""
+    """Key of the extract shown instead of the checkpoint's summary because a fold had not landed; empty for none."""
+
+    @property
+    def prefix_share(self) -> float:
+        """The share of the previous prompt that this one begins with; 1.0 for the first call."""
+        return self.shared / self.previous if self.previous else 1.0
+
+    def count(self, *outcomes: Outcome) -> int:
+        """Count the entries with one of these outcomes."""
+        return sum(stop - start for start, stop, outcome, _ in self.fates if outcome in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A call with the messages it sent."""
+
+    manifest: Manifest
+    messages: tuple[Message, ...]
+    exact: bool
+    """True if the messages are proved to be those of the call: the digests are equal."""
+    costs: tuple[int, ...] = ()
+    """Tokens of each message."""
+    seqs: tuple[int, ...] = ()
+    """Seq of the entry behind each message of the window and the newest turn, in order; -1 for a placeholder."""
+    ends: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Index in `messages` where system, summary, window and tail end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference between the contexts of two calls."""
+
+    shared_messages: int
+    """Number of messages at the beginning that are the same in both."""
+    gone: tuple[Message, ...]
+    """Messages sent by the first call and not by the second."""
+    new: tuple[Message, ...]
+    """Messages sent by the second call and not by the first."""
+    sections: dict[str, int]
+    """Tokens each section grew by."""
+    reasons: tuple[str, ...]
+    """Why the beginning changed, if it did."""
+
+
+def call_key(seq: int, number: int) -> str:
+    """Return the name of the `number`-th call made while `seq` was the newest entry."""
+    return f"{seq:012d}-{number:04d}"
+
+
+class MessageDigests:
+    """Computes the digest of a list of messages, with a cache: a window sends the same messages call after call.
+
+    Only messages of the last calls stay cached, so that what has left the window does not stay in memory.
+    """
+
+    __slots__ = ("_joined", "_known", "_last")
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Message, bytes]] = {}
+        self._last: tuple[Message, ...] = ()
+        self._joined = b""
+
+    def of(self, messages: tuple[Message, ...]) -> str:
+        """Return the digest of the messages in this order."""
+        same = shared_messages(messages, self._last)
+        self._joined = self._joined[: same * _DIGEST_SIZE] + b"".join(
+            map(self._of, messages[same:])
+        )
+        self._last = messages
+        if len(self._known) > 2 * len(messages) + _SPARE_DIGESTS:
+            sent = {id(message) for message in messages}
+            self._known = {key: known for key, known in self._known.items() if key in sent}
+        return blake2b(self._joined, digest_size=16).hexdigest()
+
+    def _of(self, message: Message) -> bytes:
+        known = self._known.get(id(message))
+        if known is not None and known[0] is message:
+            return known[1]
+        digest = blake2b(encode_message(message), digest_size=_DIGEST_SIZE).digest()
+        # Keep the message too: while it lives, no other object can have its id.
+        self._known[id(message)] = (message, digest)
+        return digest
+
+
+def _manifest_of(
+    context: Context, prompt: PromptParts, *, call: str, seq: int, created: int, digest: str
+) -> Manifest:
+    receipt = context.receipt
+    budget = context.budget
+    return Manifest(
+        call=call,
+        seq=seq,
+        created=created,
+        anchor=context.anchor.position,
+        head=max(context.head, 0),
+        caps=context.anchor.caps,
+        system=tuple(entry.seq for entry in prompt.system),
+        checkpoint=prompt.checkpoint.id if prompt.checkpoint else "",
+        stand_in=prompt.stand_in.key if prompt.stand_in else "",
+        cleared=prompt.cleared,
+        tail=prompt.tail[0].text if prompt.tail else "",
+        budget={
+            "context_window": budget.context_window,
+            "reserve_ratio": budget.reserve_ratio,
+            "max_tokens": budget.max_tokens,
+            "max_messages": budget.max_messages,
+            "max_bytes": budget.max_bytes,
+            "low": budget.marks.low,
+            "snap": budget.marks.snap,
+            "system": budget.shares.system,
+            "summary": budget.shares.summary,
+            "tail": budget.shares.tail,
+        },
+        counter=context.counter.name,
+        tools=receipt.tools,
+        tokens=receipt.tokens,
+        allowed=receipt.allowed,
+        certainty=str(receipt.certainty),
+        sections={str(name): tokens for name, tokens in receipt.sections.items()},
+        messages=receipt.messages,
+        fates=tuple((f.start, f.stop, str(f.outcome), f.reason) for f in receipt.fates),
+        shared=receipt.shared,
+        previous=receipt.previous,
+        moved=receipt.moved,
+        digest=digest,
+        recalled=prompt.recalled,
+        wired=context.wired,
+    )
+
+
+def budget_of(manifest: Manifest) -> Budget:
+    """Return the budget of a call."""
+    numbers = manifest.budget
+    held = manifest.wired.held if manifest.wired else 0
+    return Budget(
+        context_window=int(numbers["context_window"]),
+        reserve_ratio=numbers["reserve_ratio"],
+        max_tokens=int(numbers["max_tokens"]),
+        max_messages=int(numbers["max_messages"]),
+        max_bytes=held or int(numbers["max_bytes"]),
+        shares=Shares(system=numbers["system"], summary=numbers["summary"], tail=numbers["tail"]),
+        marks=WaterMarks(low=numbers["low"], snap=numbers["snap"]),
+    )
+
+
+def write_manifest(manifest: Manifest) -> Document:
+    """Return the document that stores a manifest."""
+    return Document(CALL, manifest.call, msgspec.json.encode(manifest), 0)
+
+
+def read_manifest(document: Document) -> Manifest:
+    """Read a manifest from its document."""
+    try:
+        manifest = msgspec.json.decode(document.body, type=Manifest)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidRecord(f"not a call's manifest: {error}", path=document.key) from None
+    if manifest.v != 1:
+        raise InvalidRecord(
+            f"manifest version {manifest.v}; this release reads version 1",
+            path=document.key,
+            remedy="Upgrade turnfold",
+        )
+    return manifest
+
+
+def compare(before: Explanation, after: Explanation) -> Difference:
+    """Compare the contexts of two calls."""
+    shared = shared_messages(before.messages, after.messages)
+    old, new = before.messages[shared:], after.messages[shared:]
+    gone = tuple(message for message in old if message not in new)
+    added = tuple(message for message in new if message not in old)
+    first, second = before.manifest, after.manifest
+    sections = {
+        name: second.sections.get(name, 0) - first.sections.get(name, 0)
+        for name in (*first.sections, *second.sections)
+    }
+    return Difference(shared, gone, added, sections, tuple(_reasons(first, second)))
+
+
+def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
+    if first.system != second.system:
+        yield "the system messages were replaced"
+    if first.checkpoint != second.checkpoint:
+        yield f"checkpoint {second.checkpoint or 'none'} took the place of {first.checkpoint or 'none'}"
+    if first.anchor != second.anchor:
+        yield f"the window begins at {second.anchor} instead of {first.anchor}"
+    if first.caps != second.caps:
+        yield "other entries are shown shortened"
+    if first.tail != second.tail:
+        yield "the tail changed"
+    if first.budget != second.budget:
+        yield "the budget is another"
+
+
+@dataclass(slots=True)
+class CallLog:
+    """Writes and reads the manifests of one conversation."""
+
+    cache: ConversationCache
+    clock: Callable[[], int]
+    last: str = ""
+    """Name of the last call made through this session handle."""
+    _numbers: dict[int, int] = field(default_factory=dict[int, int])
+    """The newest seq, and the number its next call gets."""
+    _digests: MessageDigests = field(default_factory=MessageDigests)
+
+    def reset(self) -> None:
+        """Drop the caches that save work between two calls."""
+        self._numbers, self._digests = {}, MessageDigests()
+
+    async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:
+        """Store the manifest of a call under the next free name; False if the context was built from stale state.
+
+        With `fenced` any change since the state was read is refused; without it only another history is, because
+        other processes may write all the time.
+        """
+        cache = self.cache
+        seq = cache.head.seq
+        number = self._numbers.get(seq, 0)
+        digest = self._digests.of(context.messages)
+        while True:
+            call = call_key(seq, number)
+            manifest = _manifest_of(
+                context, prompt, call=call, seq=seq, created=self.clock(), digest=digest
+            )
+            self._numbers = {seq: number + 1}
+            if await cache.add_document(write_manifest(manifest), fenced=fenced):
+                self.last = call
+                return True
+            if not cache.confirmed or not await self._is_taken(seq, number):
+                return False
+            # Another process, or another handle of this one, made a call at the same place.
+            number = await self._next_free(seq, number)
+
+    async def _next_free(self, seq: int, taken: int) -> int:
+        """Return the number after the last one taken, found by doubling and bisection: thousands may be taken."""
+        low, step = taken, 1
+        while await self._is_taken(seq, low + step):
+            low, step = low + step, 2 * step
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if await self._is_taken(seq, middle) else (low, middle)
+        return high
+
+    async def _is_taken(self, seq: int, number: int) -> bool:
+        return await self.cache.document(CALL, call_key(seq, number)) is not None
+
+    async def page(self, *, after: str, limit: int) -> list[Manifest]:
+        """Read calls in the order of the log."""
+        cache = self.cache
+        found = await cache.store.documents(
+            cache.scope, cache.conversation, CALL, after=after, limit=limit
+        )
+        return [read_manifest(document) for document in found]
+
+    async def _read(self, call: str) -> tuple[Manifest, int]:
+        """Read one call and the version of its document."""
+        document = await self.cache.document(CALL, call)
+        if document is None:
+            raise NotFound(f"no call {call!r} in {self.cache.conversation!r}; calls() lists them")
+        return read_manifest(document), document.version
+
+    async def record_usage(self, call: str, usage: Usage) -> Manifest:
+        """Store the usage that the provider reported for a call."""
+        cache = self.cache
+        manifest, version = await self._read(call)
+        manifest = msgspec.structs.replace(manifest, usage=usage)
+        written = await cache.store.put_document(
+            cache.scope, cache.conversation, write_manifest(manifest), expect=version
+        )
+        cache.wrote_unlocked(written)
+        return manifest
+
+    async def explain(self, call: str) -> Explanation:
+        """Rebuild the messages of a call from the log."""
+        manifest, _ = await self._read(call)
+        prompt = PromptParts(
+            system=tuple([await self._message(seq) for seq in manifest.system]),
+            tail=tail_message(manifest.tail),
+            checkpoint=await self._checkpoint(manifest.checkpoint),
+            stand_in=await self._stand_in(manifest.stand_in),
+            cleared=manifest.cleared,
+        )
+        head = await self._message(manifest.head) if manifest.head else None
+        note = WindowNote(anchor=manifest.anchor, head=manifest.head, caps=manifest.caps)
+        window = LiveWindow(self.cache.counter, note, head=head)
+        while window.seq < manifest.seq:
+            window.extend(await self._messages(window.seq, manifest.seq))
+        context = window.build(budget_of(manifest), prompt, _keep_all)
+        exact = MessageDigests().of(context.messages) == manifest.digest
+        return Explanation(
+            manifest,
+            context.messages,
+            exact,
+            costs=tuple(context.costs),
+            seqs=tuple(context.positions),
+            ends=context.ends,
+        )
+
+    async def _messages(self, after: int, upto: int) -> list[StoredMessage]:
+        cache = self.cache
+        entries = await cache.store.read(
+            cache.scope, cache.conversation, after=after, upto=upto, limit=_PAGE
+        )
+        if not entries:  # a log only grows: the conversation was erased after the manifest was read
+            raise erased(cache.conversation)
+        return [cache.stored_message(entry) for entry in entries]
+
+    async def _message(self, seq: int) -> StoredMessage:
+        [message] = await self._messages(seq - 1, seq)
+        return message
+
+    async def _stand_in(self, key: str) -> StandIn | None:
+        document = await self.cache.document(STAND_IN, key) if key else None
+        return StandIn.read(document) if document else None
+
+    async def _checkpoint(self, name: str) -> Checkpoint | None:
+        if not name:
+            return None
+        found = await self.cache.store.checkpoints(self.cache.scope, self.cache.conversation)
+        return next((each for each in found if each.id == name), None)
+
+
+def _keep_all(view: SpanView, room: Room) -> Choice:  # noqa: ARG001 (it fitted when the call was made)
+    return Choice(view.start, "", view.caps, view.summary, view.covered)

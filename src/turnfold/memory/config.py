@@ -1,0 +1,72 @@
+"""`MemoryConfig`: the options that all sessions of a memory share, as one value instead of a dozen parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memory.folding import FoldPolicy
+from turnfold.models import Embedder
+from turnfold.runtime import Runtime
+from turnfold.stores import Scope, Store
+from turnfold.telemetry import Meter
+from turnfold.tokens import CalibrationLog, TokenCounter
+from turnfold.window import Strategy
+
+__all__ = (
+    "MemoryConfig",
+    "RecallMode",
+    "choice",
+)
+
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
+    """Return the member of an enum named by an option's value."""
+    try:
+        return kind(name)
+    except ValueError:
+        known = ", ".join(repr(str(each)) for each in kind)
+        raise InvalidOption(f"{option}={name!r} is not one of {known}") from None
+
+
+class RecallMode(StrEnum):
+    """When a context recalls entries from before its window."""
+
+    OFF = "off"
+    """Only with a query."""
+    AUTOMATIC = "automatic"
+    """Also without a query, if an entry matches the user's last message; uses half of the tail's share."""
+    ALWAYS = "always"
+    """In every turn, the best matches for the user's last message."""
+
+    @classmethod
+    def named(cls, name: str) -> RecallMode:
+        """Return the mode of this name."""
+        return choice("recall", name, cls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConfig:
+    """The store, the budget of a call, how history is folded and recalled, and how the program waits."""
+
+    store: Store
+    scope: Scope
+    budget: Budget
+    counter: TokenCounter
+    strategy: Strategy
+    policy: FoldPolicy
+    runtime: Runtime
+    clock: Callable[[], int]
+    """Returns microseconds since 1970: for leases and display, never for order."""
+    meter: Meter
+    recall: RecallMode = RecallMode.OFF
+    embedder: Embedder | None = None
+    """Computes vectors of texts, for recall by meaning in addition to recall by words."""
+    calibrating: CalibrationLog = field(default_factory=CalibrationLog)

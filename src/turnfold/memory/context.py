@@ -1,0 +1,382 @@
+"""Builds the context of a model call from the cached state of its conversation.
+
+In order: the tail of the turn, the window, a fold (compaction) if one is due and this memory folds by itself, the note
+of where the window begins, the manifest (stored context report). The context is built from cached state without asking
+the store. The store accepts the manifest only if nothing changed since; otherwise the context is built again from fresh
+state. A session that is the only writer makes one request to the store per call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
+from turnfold.findings import TailFindings
+from turnfold.fold import fold_due
+from turnfold.memory.call_log import CallLog
+from turnfold.memory.config import MemoryConfig, RecallMode
+from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldMode, FoldRange
+from turnfold.memory.recall import Recaller
+from turnfold.memory.tail import (
+    check_pins,
+    pinned_at,
+    state_at,
+    tail_message,
+    tail_text,
+    with_notes,
+)
+from turnfold.memory.window import LiveWindow, PromptParts
+from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.search import Recalled
+from turnfold.window import Context
+
+__all__ = (
+    "ContextBuilder",
+    "ContextRequest",
+    "Tools",
+)
+
+
+if TYPE_CHECKING:
+    from turnfold.wire import WireFormat
+
+
+Tools = Sequence[Mapping[str, object]]
+
+_NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_TRIES = 8
+"""Times a context is built again because another process moved its window meanwhile."""
+_FENCED_TRIES = 12
+"""Times a context is built again because anything changed while it was built. After that it is accepted as of the last
+read: other processes may write all the time."""
+_MAX_FOLDS = 6
+"""Times a context is built again because a fold landed before it."""
+_MIN_SUMMARY = 32
+"""Tokens below which a summary is not worth the text around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRequest:
+    """The options of one `context()` call."""
+
+    budget: Budget
+    query: str = ""
+    """Words to recall from before the window."""
+    recall: RecallMode = RecallMode.OFF
+    """When to recall without a query."""
+    tools: Tools = ()
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts by name, shown fenced in the tail of this call only; not in the log."""
+    workspace: str = ""
+    """Text shown at the end of the tail of this call only; not in the log."""
+    to: WireFormat | None = None
+    """The wire format: `max_bytes` then limits the request body, and the receipt lists what is changed."""
+    max_tokens: int = 0
+    """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
+
+    def __post_init__(self) -> None:
+        for name in self.notes:
+            if not _NOTE_NAME.fullmatch(name):
+                raise InvalidOption(
+                    f"invalid note name {name!r}: use 1 to 64 letters, digits, '-' or '_' (it becomes a fence's tag)"
+                )
+
+
+@dataclass(slots=True)
+class ContextBuilder:
+    """Builds the contexts of one conversation."""
+
+    config: MemoryConfig
+    cache: ConversationCache
+    folds: FoldManager
+    calls: CallLog
+    recaller: Recaller
+    last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
+    """The previous context of each budget, to measure the shared prefix."""
+    _summarizer_asked: bool = field(default=False, init=False)
+    """True if the summarizer was already called for the context that is being built."""
+
+    async def context(self, request: ContextRequest) -> Context:
+        """Build the context of the next call and store its manifest."""
+        previous = self.last.get(request.budget)
+        self._summarizer_asked = False
+        await self.cache.assume()
+        context, prompt = await self._build_and_save_window(request)
+        for attempt in count(1):
+            if previous is not None:
+                context.follow(previous)
+            if await self.calls.write(context, prompt, fenced=attempt < _FENCED_TRIES):
+                break
+            await self.cache.refresh()
+            context, prompt = await self._build_and_save_window(request)
+        self.last[request.budget] = context
+        self._count_metrics(context)
+        return context
+
+    async def preview(self, request: ContextRequest) -> Context:
+        """Build the context without storing anything; needs a session handle of its own, as the window may move."""
+        await self.cache.refresh()
+        return (await self._build(request))[0]
+
+    async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
+        """Build a context and store where its window begins, for all processes."""
+        tries, budget = 1, request.budget
+        while True:
+            try:
+                context, prompt, tail = await self._build(request)
+                window = await self.cache.window(budget)
+                frozen = self.cache.frozen_tail(budget, window.turn)
+                query = request.query or (frozen.query if frozen else "")
+                note = window.note(query=query, tail=tail, recalled=prompt.recalled)
+                await self.cache.save_window(budget, note)
+            except (Conflict, BudgetTooSmall) as refusal:
+                # Too small with stale state may fit with fresh state: another process may have cleared or unpinned.
+                final = isinstance(refusal, BudgetTooSmall) and self.cache.confirmed
+                if final or tries == _MAX_TRIES:
+                    raise
+                tries += 1
+                await self.cache.refresh()
+                self.cache.drop_window(budget)
+            else:
+                return context, prompt
+
+    async def fold_range(self, budget: Budget, upto: int, prompt: PromptParts) -> FoldRange | None:
+        """Return the range to fold up to `upto`, fixed as of now; None if it is empty."""
+        cache = self.cache
+        window = await cache.window(budget)
+        limit = window.summary_limit(budget, prompt)
+        if upto <= cache.folded or limit < _MIN_SUMMARY:
+            return None
+        return FoldRange(cache.checkpoint, cache.folded, upto, limit, cache.cleared, cache.newest)
+
+    async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
+        """Return the prompt outside the window, and the part of the tail that stays the same during the turn."""
+        cache, budget, query = self.cache, request.budget, request.query
+        window = await cache.window(budget)
+        frozen = cache.frozen_tail(budget, window.turn)
+        # Within a turn the tail stays the same, unless the caller gives another query.
+        if frozen is not None and query in ("", frozen.query):
+            tail, recalled = frozen.tail, frozen.recalled
+        else:
+            tail, recalled = await self._tail(request, window)
+        return PromptParts(
+            system=cache.system,
+            tail=tail_message(with_notes(tail, request.notes, request.workspace)),
+            tools=request.tools,
+            checkpoint=cache.shown_checkpoint,
+            stand_in=cache.stand_in,
+            cleared=cache.cleared,
+            recalled=recalled,
+        ), tail
+
+    async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+        """Build within all limits. Messages cut off by a limit of this call or its provider are folded if possible."""
+        first, prompt, tail = await self._build_within_limits(request)
+        smaller = first.budget != request.budget or (first.wired and first.wired.rebuilt)
+        if not smaller or self.config.policy.mode is FoldMode.MANUAL:
+            return first, prompt, tail
+        context, prompt, tail = await self._build_within_limits(request)
+        context.moved = True
+        if first.wired and context.wired:
+            rebuilt = first.wired.rebuilt + context.wired.rebuilt
+            context.wired = context.wired._replace(rebuilt=rebuilt)
+        return context, prompt, tail
+
+    async def _build_within_limits(
+        self, request: ContextRequest
+    ) -> tuple[Context, PromptParts, str]:
+        """Build, and build smaller if `max_tokens` or the provider's limits require it."""
+        context, prompt, tail = await self._build_folded(request)
+        most, moved = request.max_tokens or context.tokens, context.moved
+        if request.to is None and context.tokens <= most:
+            return context, prompt, tail
+        window = await self.cache.window(request.budget)
+
+        def build(budget: Budget) -> Context:
+            return window.build(budget, prompt, self.config.strategy)
+
+        try:
+            if context.tokens > most:
+                context = build(replace(request.budget, max_tokens=most))
+                context.moved = moved or context.moved
+            if request.to is not None:
+                from turnfold.wire import fitted  # loads the wire formats only if one is used
+
+                context = fitted(context, request.to, tools=request.tools, rebuild=build)
+        except BudgetTooSmall:
+            self.cache.drop_window(request.budget)  # it may have moved before the error
+            raise
+        return context, prompt, tail
+
+    async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+        """Build a context; fold first while a fold is due, until everything before the window is covered."""
+        context, prompt, tail = await self._build_once(request)
+        for _ in range(_MAX_FOLDS):
+            if not await self._fold_before(
+                request, context, prompt, ask=not self._summarizer_asked
+            ):
+                break
+            await self.cache.refresh()
+            context, prompt, tail = await self._build_once(request)
+            context.moved = True  # the fold moved it, before this context was built
+        return context, prompt, tail
+
+    async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+        """Build a context from cached state, with a tail that fits the window as it is after the build.
+
+        The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
+        results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
+        """
+        cache, strategy = self.cache, self.config.strategy
+        prompt, tail = await self.prompt_parts(request)
+        window = await cache.window(request.budget)
+        begins = window.anchor, window.caps
+        context = window.build(request.budget, prompt, strategy)
+        if begins == (window.anchor, window.caps):
+            return context, prompt, tail
+        again, remade = await self.prompt_parts(request)
+        if remade != tail:
+            context, prompt, tail = window.build(request.budget, again, strategy), again, remade
+            context.moved = True
+        return context, prompt, tail
+
+    async def _fold_before(
+        self, request: ContextRequest, context: Context, prompt: PromptParts, *, ask: bool
+    ) -> bool:
+        """Fold what is due before this context is sent; return True if the context must be built again.
+
+        The summarizer is called first, once per context (`ask`). If its fold is slow, failed, in progress elsewhere
+        or too long for one step, an extract stands in for the messages that left the window.
+        """
+        cache, policy, budget = self.cache, self.config.policy, request.budget
+        if policy.mode is FoldMode.MANUAL:
+            return False
+        window = await cache.window(budget)
+        uncovered = window.anchor - 1 > prompt.covered
+        if not uncovered and not (ask and self._is_fold_due(window, context, prompt)):
+            return False
+        await cache.confirm()
+        upto = window.fold_upto(
+            budget, prompt, threshold=policy.threshold, keep_turns=policy.keep_turns
+        )
+        fold = await self.fold_range(budget, max(upto, window.anchor - 1), prompt)
+        if fold is None:
+            return False
+        if ask:
+            self._summarizer_asked = True
+            landed = await self._fold(fold)
+            # Even a failed inline fold changed the note of who folds: build again from fresh state.
+            return landed is not None or uncovered or policy.mode is FoldMode.INLINE
+        reach = max(STEP_TOKENS, budget.tokens)
+        return await self.folds.stand_in(
+            fold, prompt.stand_in, upto=window.anchor - 1, tokens=reach
+        )
+
+    def _is_fold_due(self, window: LiveWindow, context: Context, prompt: PromptParts) -> bool:
+        """Return True if a fold is due: at the threshold, or while an extract stands in for one.
+
+        During a turn's tool loop an inline fold waits until the window moves, because the beginning of the prompt, and
+        with it the provider's cache, changes then anyway.
+        """
+        policy = self.config.policy
+        owed = window.anchor - 1 > prompt.folded
+        if not owed and not fold_due(context.tokens, context.budget.tokens, policy.threshold):
+            return False
+        waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
+        return not waits or context.moved
+
+    @staticmethod
+    def _in_tool_loop(window: LiveWindow) -> bool:
+        return window.turn != window.seq
+
+    async def _fold(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold one step and return its checkpoint, or start folding in the background."""
+        if self.config.policy.mode is FoldMode.BACKGROUND:
+            self.folds.begin(fold)
+            return None
+        with suppress(SummaryFailed):  # stored and logged: the last good window is used
+            return await self.folds.step(fold)
+        return None
+
+    def _recall_query(self, request: ContextRequest, window: LiveWindow) -> str:
+        """Return the words to search for before the window: the query, or the user's last question."""
+        if request.query or request.recall is RecallMode.OFF:
+            return request.query
+        return window.question if window.anchor > self.cache.cleared + 1 else ""
+
+    async def _tail(
+        self, request: ContextRequest, window: LiveWindow
+    ) -> tuple[str, tuple[tuple[int, float], ...]]:
+        """Make the tail of a turn; also return the (seq, score) pairs of the entries recalled into it."""
+        cache, budget = self.cache, request.budget
+        query = self._recall_query(request, window)
+        automatic = not request.query and request.recall is RecallMode.AUTOMATIC
+        turn = window.turn or cache.head.seq + 1
+        pins = pinned_at(cache.pins, turn)
+        state = state_at(cache.state, turn)
+        if not (query or pins or state or cache.findings.by_key):
+            return "", ()
+        share = budget.share("tail")
+        count_message = self.config.counter.count_message
+
+        def text(recalled: Sequence[Recalled], findings: str = "") -> str:
+            return tail_text(pins=pins, state=state, findings=findings, recalled=recalled)
+
+        def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
+            return sum(map(count_message, tail_message(text(recalled, findings))))
+
+        check_pins(pins, budget, self.config.counter)
+        if (used := cost(())) >= share:  # the state is shortened when the context is built
+            return text(()), ()
+        known = self._tail_findings(request, window, turn)
+        if not query:
+            return text((), known.text(share, lambda block: cost((), block))), ()
+        # Findings that match the query, then passages that match it, then the other findings.
+        room = used + (share - used) // 2 if request.query else share
+        first = known.text(room, lambda block: cost((), block), matching=True)
+        whole = known.whole(first)
+        found = await self.recaller.passages(
+            query,
+            tokens=min(cost((), first) + share // 2, share) if automatic else share,
+            measure=lambda some: cost(some, first),
+            after=cache.cleared,
+            before=window.anchor,
+            automatic=automatic,
+            shown=partial(_is_shown_by, whole),
+        )
+        every = known.text(share, lambda block: cost(found, block))
+        if any(each not in known.whole(every) for each in whole):
+            every = first  # a finding that no passage repeats must not be cut to show others
+        whole = known.whole(every)
+        found = [entry for entry in found if not _is_shown_by(whole, entry)]
+        return text(found, every), tuple((entry.seq, entry.score) for entry in found)
+
+    def _tail_findings(
+        self, request: ContextRequest, window: LiveWindow, turn: int
+    ) -> TailFindings:
+        """Return the findings from before this turn that the window does not show."""
+        found = self.cache.findings.shown_at(
+            turn, now=self.config.clock(), anchor=window.anchor, cut=window.caps
+        )
+        question = request.query or window.question
+        return TailFindings.of(found, question, self.config.counter.count_text)
+
+    def _count_metrics(self, context: Context) -> None:
+        meter, receipt = self.config.meter, context.receipt
+        meter.add("contexts")
+        meter.observe("token_ratio", receipt.tokens / receipt.allowed)
+        meter.observe("prefix_share", receipt.prefix_share)
+
+
+def _is_shown_by(findings: Sequence[Finding], entry: Entry | Recalled) -> bool:
+    """Return True if a finding has the content of an entry: made from it, or from an equal result."""
+    text = entry.message.text.strip()
+    return any(entry.seq == each.seq or text == each.content.strip() for each in findings)

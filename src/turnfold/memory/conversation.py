@@ -1,0 +1,560 @@
+"""The cached state of one conversation in one process, kept in step with the store.
+
+Every change in a store raises the conversation's generation and draws an epoch, so comparing the head is enough to know
+if anything must be read again; a session that is the only writer reads nothing twice. The amount read is bounded by the
+budget: the session's notes, the live checkpoint, and the entries from the window's anchor (first entry) on.
+
+Cached entries are trusted only while they belong to the store's history. After a failover that lost commits, or a
+restored backup, other entries may have the same seqs. So after writes by others, the newest cached entry must have the
+epoch of the stored one; otherwise everything is read again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from itertools import takewhile
+from types import TracebackType
+from typing import NamedTuple
+
+from turnfold.budget import Budget
+from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
+from turnfold.findings import FindingCache
+from turnfold.memory.window import LiveWindow, StoredMessage
+from turnfold.records import (
+    CLEARED,
+    FINDING,
+    FINDINGS,
+    PIN,
+    SESSION,
+    STAND_IN,
+    STATE,
+    SYSTEM,
+    WINDOW,
+    Checkpoint,
+    ClearedNote,
+    Document,
+    Entry,
+    Message,
+    PinNote,
+    StandIn,
+    StandInNote,
+    StateNote,
+    SystemNote,
+    WindowNote,
+    read_note,
+    write_note,
+)
+from turnfold.stores import Appended, Head, Scope, State, Store, Written
+from turnfold.tokens import TokenCounter
+
+__all__ = (
+    "ConversationCache",
+    "StateLock",
+    "erased",
+)
+
+
+_PAGE = 512
+_MAX_TRIES = 4
+"""Times everything is read again because the store's history changed during the read."""
+_LEADING_ENTRIES = 8
+"""Entries at the beginning of a log that are searched for system messages if no note lists them."""
+_MAX_WINDOWS = 8
+"""Windows (one per budget) cached for one conversation."""
+_FOLDED = "everything before it was folded or cleared"
+_MAX_UNREAD_BUDGETS = 2
+"""With more unread entries than this many budgets, only the end of the log is read."""
+_ENTRY_SHARE = 8
+"""One entry counts for at most 1/8 of the budget when deciding how much of the log to read: a window shows it
+shortened, and one huge tool result must not push everything else out."""
+_BACKWARD_PAGE = 64
+"""Entries read at a time from the end of the log backwards."""
+_UNKNOWN: State = (-1, 0)
+_MAX_PENDING = 256
+"""Own writes that wait to be applied; after more than that between two contexts, the conversation is read again."""
+
+
+@dataclass(slots=True)
+class _OpenWindow:
+    window: LiveWindow
+    stored: WindowNote
+    version: int
+    covered: int
+    """`ConversationCache.covered` when the window was opened."""
+    checked: int
+    """The newest seq when `_is_outrun` was last evaluated."""
+    tokens_before: tuple[int, int] = (1, 0)
+    """An anchor, and the tokens of everything before it."""
+
+
+class StateLock:
+    """The lock around a session's cached state; resets that state if the last holder was interrupted.
+
+    A signal handler may raise at any line and a task may be cancelled at any await. A holder that ends with anything
+    but success or an error of this library may have left the state half changed, so the next holder reads it again.
+    """
+
+    def __init__(self, lock: AbstractAsyncContextManager[None], reset: Callable[[], None]) -> None:
+        self._lock, self._reset = lock, reset
+        self._changing = False
+
+    async def __aenter__(self) -> None:
+        await self._lock.__aenter__()
+        if self._changing:
+            self._reset()
+        self._changing = True
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, TurnfoldError):
+            self._changing = False
+        await self._lock.__aexit__(kind, error, trace)
+
+
+class _HistoryChanged(Conflict):
+    """Entries that were read before are gone: the store now has another history."""
+
+
+class _Write(NamedTuple):
+    """A write made by this process."""
+
+    done: Appended | Written
+    messages: Sequence[Message] = ()
+
+    @property
+    def after(self) -> State:
+        """The conversation's state after the write."""
+        return self.done.head.state if isinstance(self.done, Appended) else self.done.after
+
+
+@dataclass(slots=True)
+class ConversationCache:
+    """The state of one conversation as last read."""
+
+    store: Store
+    scope: Scope
+    conversation: str
+    counter: TokenCounter
+    head: Head = field(default_factory=Head)
+    system: tuple[StoredMessage, ...] = ()
+    pins: tuple[tuple[str, PinNote], ...] = ()
+    state: StateNote = field(default_factory=StateNote)
+    findings: FindingCache = field(default_factory=FindingCache)
+    cleared: int = 0
+    checkpoint: Checkpoint | None = None
+    stand_in: StandIn | None = None
+    """The extract shown until the fold (compaction) of the same entries lands; None once a checkpoint covers them."""
+    confirmed: bool = False
+    """True if the head was read from the store since the last `assume()`."""
+    _state: State = _UNKNOWN
+    """Generation and epoch of everything cached here, own writes included."""
+    newest: tuple[int, int] = (0, 0)
+    """Seq and epoch of the newest known entry; (0, 0) if none is known."""
+    _windows: dict[str, _OpenWindow] = field(default_factory=dict[str, _OpenWindow])
+    _key: tuple[Budget | None, str] = (None, "")
+    """The budget used last, and the key of its window."""
+    _pending: deque[_Write] = field(default_factory=lambda: deque[_Write](maxlen=_MAX_PENDING))
+    """Writes made by this process outside the session's lock and not yet applied here."""
+
+    @property
+    def shown_checkpoint(self) -> Checkpoint | None:
+        """The live checkpoint, or None if everything it covers was cleared."""
+        live = self.checkpoint
+        return live if live is not None and live.upto > self.cleared else None
+
+    @property
+    def folded(self) -> int:
+        """The last seq that is behind a checkpoint, or cleared."""
+        return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in a window: folded, covered by the stand-in extract, or cleared."""
+        return max(self.folded, self.stand_in.upto if self.stand_in else 0)
+
+    def reset(self) -> None:
+        """Drop all cached state; the next `refresh()` reads everything."""
+        self._state, self.newest = _UNKNOWN, (0, 0)
+        self._windows.clear()
+        self._key = (None, "")
+        self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
+        self.system, self.pins = (), ()
+        self.state, self.findings = StateNote(), FindingCache()
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of the cached windows, in bytes."""
+        # Iterate over a copy: another thread may open a window meanwhile.
+        return sum(opened.window.held_bytes for opened in list(self._windows.values()))
+
+    async def refresh(self) -> None:
+        """Compare the head with the store and read what changed."""
+        for _ in range(_MAX_TRIES - 1):
+            with suppress(_HistoryChanged):
+                return await self._refresh()
+            self.reset()
+        return await self._refresh()
+
+    async def _refresh(self) -> None:
+        self._apply_own_writes()
+        head = await self.store.head(self.scope, self.conversation)
+        self.confirmed = True
+        if head.state == self._state:
+            self.head = head
+            return
+        self._state = _UNKNOWN  # if a read below fails, the next refresh reads everything again
+        if not await self._is_same_history(head) or head.counter != self.head.counter:
+            self._windows.clear()
+            # Another history may give the same checkpoint id to another summary.
+            self.system, self.checkpoint = (), None
+        if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
+            self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
+        self.head = head
+        await self._read_notes()
+        self._state = head.state
+
+    async def _is_same_history(self, head: Head) -> bool:
+        """Return True if the cached entries are still those of the store; remembers the store's newest entry."""
+        seq, epoch = self.newest
+        first = seq if 0 < seq <= head.seq < seq + _PAGE else head.seq
+        found = await self.store.read(
+            self.scope, self.conversation, after=max(first - 1, 0), upto=head.seq, limit=_PAGE
+        )
+        self.newest = (found[-1].seq, found[-1].epoch) if found else (0, 0)
+        return bool(found and epoch) and (found[0].seq, found[0].epoch) == (seq, epoch)
+
+    async def assume(self) -> None:
+        """Use the cached state without asking the store (`confirm()` checks it); read it if nothing is cached."""
+        self.confirmed = False
+        if not self._apply_own_writes() or self._state == _UNKNOWN:
+            await self.refresh()
+
+    async def confirm(self) -> None:
+        """Raise `Conflict` if the cached state is stale: required before a decision that all processes share."""
+        if self.confirmed:
+            return
+        head = await self.store.head(self.scope, self.conversation)
+        if head.state != self._state:
+            raise Conflict(
+                f"the conversation is at generation {head.generation}, epoch {head.epoch}, and was read at "
+                f"{self._state}: read it again"
+            )
+        self.confirmed = True
+
+    async def add_document(self, document: Document, *, fenced: bool) -> bool:
+        """Write a new document; False if the cached state is stale or the key is taken.
+
+        With `fenced` any change since the state was confirmed is refused, without it only a change of the history.
+        """
+        place = (self.scope, self.conversation, document)
+        try:
+            if self.confirmed:
+                state, seen = (self._state, None) if fenced else (None, self.newest)
+                self.wrote(await self.store.put_document(*place, expect=0, state=state, seen=seen))
+            else:
+                self._state = await self.store.note(*place, state=self._state)
+        except Conflict:
+            return False
+        return True
+
+    def wrote(self, written: Written | None) -> None:
+        """Apply a document write made under the session's lock; None if the resulting state is not known."""
+        known = written is not None and written.before == self._state
+        self._state = written.after if written is not None and known else _UNKNOWN
+
+    def wrote_unlocked(self, written: Written) -> None:
+        """Queue a write of a document that is not cached here; needs no lock."""
+        self._pending.append(_Write(written))
+
+    def appended(self, done: Appended, messages: Sequence[Message]) -> None:
+        """Queue an append made by this process; callable from any thread, also while a context is built."""
+        if not done.repeated:
+            self._pending.append(_Write(done, messages if self._windows else ()))
+
+    def _apply_own_writes(self) -> bool:
+        """Apply the queued writes of this process; False if something else changed as well and must be read."""
+        writes = [self._pending.popleft() for _ in range(len(self._pending))]
+        # Writers that share a commit queue their writes in any order.
+        writes.sort(key=lambda write: write.after[0])
+        return all(self._apply(write) for write in writes)
+
+    def _apply(self, write: _Write) -> bool:
+        """Apply one write; False if the cached state is not the one the write was made on."""
+        if write.after[0] <= self._state[0]:
+            return True  # already read from the store
+        if write.done.before != self._state:
+            return False
+        if isinstance(write.done, Appended):
+            return self._apply_append(write.done, write.messages)
+        self._state = write.after
+        return True
+
+    def _apply_append(self, done: Appended, messages: Sequence[Message]) -> bool:
+        if done.first != self.head.seq + 1 or self.head.counter not in ("", done.head.counter):
+            return False
+        added = done.head.tokens - self.head.tokens
+        self._state, self.head = done.head.state, done.head
+        self.newest = (done.head.seq, done.head.epoch)
+        current = [
+            opened.window
+            for opened in self._windows.values()
+            if opened.window.seq == done.first - 1
+        ]
+        if not current:
+            return True
+        # The store has counted it already, and counting is most of the cost of an append.
+        if len(messages) == 1 and done.head.counter == self.counter.name:
+            costs = [added]
+        else:
+            costs = [self.counter.count_message(message) for message in messages]
+        new = [
+            StoredMessage(seq, message, cost)
+            for seq, (message, cost) in enumerate(zip(messages, costs, strict=True), done.first)
+        ]
+        for window in current:
+            window.extend(new)
+        return True
+
+    def _window_key(self, budget: Budget) -> str:
+        """Return the key under which the window of a budget is stored."""
+        if self._key[0] is not budget:
+            marks = budget.marks
+            limits = f"{budget.tokens}t-{budget.max_messages}m-{budget.max_bytes}b"
+            key = f"{limits}-{marks.low:g}-{marks.snap:g}-{self.counter.name}"
+            self._key = (budget, key[:512])
+        return self._key[1]
+
+    async def window(self, budget: Budget) -> LiveWindow:
+        """Return the window of a budget, up to date with the log."""
+        key = self._window_key(budget)
+        opened = self._windows.get(key)
+        # The window depends on what is stored, never on what this process happens to have cached.
+        if (
+            opened is None
+            or opened.covered != self.covered
+            or (opened.checked != self.head.seq and await self._is_outrun(opened, budget))
+        ):
+            await self.refresh()  # the reads below must see one state
+            opened = self._windows[key] = await self._open_window(key, budget)
+            while len(self._windows) > _MAX_WINDOWS:
+                del self._windows[next(iter(self._windows))]
+        if opened.window.seq < self.head.seq:
+            await self._extend(opened.window)
+        return opened.window
+
+    async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
+        """Return True if so much was written since the anchor that another process would open a new window."""
+        opened.checked = self.head.seq
+        anchor, most = opened.window.anchor, _MAX_UNREAD_BUDGETS * budget.tokens
+        if opened.tokens_before[0] != anchor:
+            opened.tokens_before = (anchor, self.head.tokens - await self._tokens_after(anchor - 1))
+        if self.head.tokens - opened.tokens_before[1] <= most:
+            return False
+        await self._extend(opened.window)
+        return opened.window.tokens(largest=_largest(budget)) > most
+
+    def drop_window(self, budget: Budget) -> None:
+        """Drop the cached window of a budget, so that it is read again: another process may have moved it."""
+        self._windows.pop(self._window_key(budget), None)
+
+    def frozen_tail(self, budget: Budget, turn: int) -> WindowNote | None:
+        """Return the note with the tail made at the beginning of this turn, if one was made."""
+        stored = self._windows[self._window_key(budget)].stored
+        return stored if turn and stored.turn == turn else None
+
+    async def save_window(self, budget: Budget, note: WindowNote) -> None:
+        """Store where the window begins, unless that follows from what is stored; `Conflict` if another was faster."""
+        key = self._window_key(budget)
+        opened = self._windows[key]
+        follows = note.anchor == self.covered + 1 and not note.caps and not note.tail
+        if note == opened.stored or (follows and not opened.stored.caps and not opened.stored.tail):
+            return
+        await self.confirm()
+        written = await self.store.put_document(
+            self.scope,
+            self.conversation,
+            write_note(WINDOW, key, note),
+            expect=opened.version,
+            seen=self.newest,
+        )
+        self.wrote(written)
+        opened.stored, opened.version = note, written.document.version
+
+    async def _read_notes(self) -> None:
+        notes = {note.key: note for note in await self._documents(SESSION)}
+        self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
+        self.state = read_note(notes.get(STATE), StateNote)
+        await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))
+        found = notes.get(FINDINGS)
+        self.findings = FindingCache.of(found, await self._documents(FINDING) if found else ())
+        noted = notes.get(SYSTEM)
+        await self._read_system(read_note(noted, SystemNote).seqs if noted else None)
+        pins = [(pin.key, read_note(pin, PinNote)) for pin in await self._documents(PIN)]
+        self.pins = tuple(sorted(pins, key=lambda pair: (pair[1].order, pair[0])))
+        for key, opened in list(self._windows.items()):
+            stored = await self.document(WINDOW, key)
+            version = stored.version if stored else 0
+            if version != opened.version or read_note(stored, WindowNote) != opened.stored:
+                del self._windows[key]
+
+    async def _read_stand_in(self, note: StandInNote) -> None:
+        if note.upto <= self.folded:
+            self.stand_in = None
+        elif self.stand_in is None or self.stand_in.key != note.key:
+            document = await self.document(STAND_IN, note.key)
+            self.stand_in = StandIn.read(document) if document else None
+
+    async def document(self, kind: str, key: str) -> Document | None:
+        """Read one document of the conversation."""
+        return await self.store.get_document(self.scope, self.conversation, kind, key)
+
+    async def _documents(self, kind: str) -> list[Document]:
+        found: list[Document] = []
+        while page := await self.store.documents(
+            self.scope, self.conversation, kind, after=found[-1].key if found else "", limit=_PAGE
+        ):
+            found.extend(page)
+            if len(page) < _PAGE:
+                break
+        return found
+
+    async def _read_system(self, seqs: tuple[int, ...] | None) -> None:
+        if seqs is None:
+            leading = await self._messages(0, min(self.head.seq, _LEADING_ENTRIES))
+            self.system = tuple(takewhile(lambda entry: entry.message.role == "system", leading))
+        elif seqs != tuple(entry.seq for entry in self.system):
+            found = [entry for seq in seqs for entry in await self._messages(seq - 1, seq)]
+            self.system = tuple(found)
+
+    async def _open_window(self, key: str, budget: Budget) -> _OpenWindow:
+        for _ in range(_MAX_TRIES):
+            document = await self.document(WINDOW, key)
+            stored = read_note(document, WindowNote)
+            if max(stored.anchor - 1, *(seq for seq, _ in stored.caps), 0) <= self.head.seq:
+                break
+            await self.refresh()  # the note refers to entries appended after the head was read
+        else:  # or to entries that a restored store has lost
+            document = await self.document(WINDOW, key)
+            stored = WindowNote()
+        first = max(stored.anchor, self.covered + 1)
+        version = document.version if document else 0
+        if await self._tokens_after(first - 1) > _MAX_UNREAD_BUDGETS * budget.tokens:
+            window = await self._newest_window(budget, first)
+            if window is not None:
+                return _OpenWindow(window, stored, version, self.covered, self.head.seq)
+        head = stored.head if first == stored.anchor else await self._turn_start(first)
+        head = head if head > self.cleared else 0
+        caps = tuple((seq, cap) for seq, cap in stored.caps if seq >= first or seq == head)
+        reason = stored.reason if first == stored.anchor else _FOLDED
+        note = WindowNote(anchor=first, head=head, caps=caps, reason=reason)
+        window = await self._load_window(note)
+        return _OpenWindow(window, stored, version, self.covered, self.head.seq)
+
+    async def _load_window(self, note: WindowNote) -> LiveWindow:
+        head = self.stored_message(await self._entry(note.head)) if note.head else None
+        window = LiveWindow(self.counter, note, head=head)
+        await self._extend(window)
+        return window
+
+    async def _extend(self, window: LiveWindow) -> None:
+        while window.seq < self.head.seq:
+            entries = await self._messages(window.seq, self.head.seq)
+            if not entries:
+                raise await self._missing_error()
+            window.extend(entries)
+
+    async def _newest_window(self, budget: Budget, first: int) -> LiveWindow | None:
+        """Load a window over the end of the log, as much as the budget can show; None if that reaches back to `first`.
+
+        Huge entries count as much as a window would show of them, so they are read like all others.
+        """
+        largest, used, start, seq = _largest(budget), 0, 0, self.head.seq
+        while seq >= first:
+            after = max(seq - _BACKWARD_PAGE, first - 1)
+            page = await self._messages(after, seq)
+            if len(page) != seq - after:
+                raise await self._missing_error()
+            for entry in reversed(page):
+                used += min(entry.tokens, largest)
+                if used <= budget.tokens:
+                    start = entry.seq
+                elif used > _MAX_UNREAD_BUDGETS * budget.tokens:
+                    return await self._load_from(max(start, first), budget)
+            seq = after
+        return None
+
+    async def _load_from(self, first: int, budget: Budget) -> LiveWindow:
+        """Load a window that begins at `first`, or earlier if `first` is inside a span."""
+        while first > self.covered + 1 and (await self._entry(first)).message.role == "tool":
+            first -= 1
+        reason = f"older than a budget of {budget.tokens:,} tokens holds"
+        head = await self._turn_start(first)
+        return await self._load_window(WindowNote(anchor=first, head=head, reason=reason))
+
+    async def _turn_start(self, seq: int) -> int:
+        """Return the seq of the user message that opened the turn `seq` is inside of; 0 if `seq` opens a turn."""
+        following = await self.store.read(
+            self.scope, self.conversation, after=seq - 1, limit=_LEADING_ENTRIES
+        )
+        at = next((entry for entry in following if entry.message.role != "system"), None)
+        if at is None or at.turn == 0 or at.message.role == "user":
+            return 0
+        low, high = 1, at.seq
+        while low < high:  # turn numbers only grow: the first entry of this turn, by bisection
+            middle = (low + high) // 2
+            entry = await self._entry(middle)
+            low, high = (low, middle) if entry.turn == at.turn else (middle + 1, high)
+        return low if low > self.cleared else 0
+
+    async def _tokens_after(self, seq: int) -> int:
+        if seq <= 0 or seq >= self.head.seq:
+            return self.head.tokens if seq <= 0 else 0
+        return self.head.tokens - (await self._entry(seq)).running
+
+    async def _entry(self, seq: int) -> Entry:
+        found = await self.store.read(
+            self.scope, self.conversation, after=seq - 1, upto=seq, limit=1
+        )
+        if not found:
+            raise await self._missing_error()
+        return found[0]
+
+    async def _missing_error(self) -> TurnfoldError:
+        """Return the error for an entry that is gone: its conversation was erased, or the store lost history."""
+        head = await self.store.head(self.scope, self.conversation)
+        if head.seq:
+            return _HistoryChanged(
+                f"conversation {self.conversation!r} lost entries that were read before: its store was restored or "
+                "failed over. Read it again"
+            )
+        return erased(self.conversation)
+
+    async def _messages(self, after: int, upto: int) -> list[StoredMessage]:
+        if after >= upto:
+            return []
+        entries = await self.store.read(
+            self.scope, self.conversation, after=after, upto=upto, limit=_PAGE
+        )
+        return [self.stored_message(entry) for entry in entries]
+
+    def stored_message(self, entry: Entry) -> StoredMessage:
+        """Return a message with its token count: the stored count if it was made by this session's counter."""
+        known = self.head.counter == self.counter.name
+        tokens = entry.tokens if known else self.counter.count_message(entry.message)
+        return StoredMessage(entry.seq, entry.message, tokens)
+
+
+def erased(conversation: str) -> ConversationDeleted:
+    """Return the error for a conversation that was erased while it was in use."""
+    return ConversationDeleted(f"conversation {conversation!r} has been erased; use another id")
+
+
+def _largest(budget: Budget) -> int:
+    return max(budget.tokens // _ENTRY_SHARE, 1)

@@ -1,0 +1,342 @@
+"""`AsyncMemory`, the entry point: opens the store, holds the configuration, and returns sessions.
+
+`SessionCache` keeps session handles, so that the next call on a conversation finds its window in memory. A window may
+take a few kilobytes or many megabytes, so the cache is bounded by the number of handles and by their bytes. An evicted
+conversation is read from the store again when needed. A service shares one cache among all its tenants, so that the
+bounds hold for the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memory.config import MemoryConfig, RecallMode, choice
+from turnfold.memory.folding import FoldMode, FoldPolicy
+from turnfold.memory.search import SearchResult, search_memory
+from turnfold.memory.session import AsyncSession
+from turnfold.memory.summarizers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
+from turnfold.models import Embedder
+from turnfold.runtime import AsyncRuntime, Runtime
+from turnfold.search import ALL_ENTRIES, Within
+from turnfold.stores import ConversationInfo, Erasure, Health, Scope, Store, open_store, with_cache
+from turnfold.telemetry import Meter, MeteredStore, redis_listener
+from turnfold.tokens import (
+    Calibration,
+    TokenCounter,
+    cautious_counter,
+    context_window_for,
+    counter_for,
+)
+from turnfold.window import Strategy, oldest_first
+
+__all__ = (
+    "AsyncMemory",
+    "SessionCache",
+    "make_config",
+)
+
+
+_MAX_HANDLES: Final = 256
+_MAX_BYTES: Final = 32 << 20
+_MEASURE_ALL: Final = 1_024
+"""Look-ups after which the size of every handle is measured again."""
+_WINDOW: Final = 16_000
+"""Context window if neither a budget nor a model is given."""
+
+
+class SessionCache:
+    """Session handles by tenant and conversation; evicts the least recently used. Thread-safe."""
+
+    def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
+        if most < 1 or most_bytes < 0:
+            raise InvalidOption(
+                f"most={most} must be at least 1, most_bytes={most_bytes} at least 0"
+            )
+        self._most = most
+        self._most_bytes = most_bytes
+        self._sessions: OrderedDict[tuple[str, str], AsyncSession] = OrderedDict()
+        self._sizes: dict[tuple[str, str], int] = {}
+        self._total = 0
+        self._last = ("", "")
+        """The key looked up last."""
+        self._lock = threading.Lock()
+        self._lookups = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of all handles, in bytes."""
+        with self._lock:
+            return sum(handle.held_bytes for handle in self._sessions.values())
+
+    def get(self, conversation: str, config: MemoryConfig) -> AsyncSession:
+        """Return the handle on a conversation; makes one if there is none."""
+        key = config.scope.tenant, conversation
+        with self._lock:
+            # A handle grows while it is used, after it was returned: so the previous one is measured now.
+            # That misses some of those in use at the same time, so all are measured now and then.
+            self._lookups += 1
+            if self._lookups % _MEASURE_ALL == 0:
+                for each in self._sessions:
+                    self._measure(each)
+            elif self._last != key:
+                self._measure(self._last)
+            self._last = key
+            handle = self._sessions.get(key)
+            if handle is None:
+                handle = self._sessions[key] = AsyncSession(conversation, config)
+            self._sessions.move_to_end(key)
+            while len(self._sessions) > self._most or (
+                self._total > self._most_bytes and len(self._sessions) > 1
+            ):
+                self._remove(next(iter(self._sessions)))
+            return handle
+
+    def drop(self, conversation: str, config: MemoryConfig) -> None:
+        """Remove the handle of a conversation that was erased."""
+        with self._lock:
+            self._remove((config.scope.tenant, conversation))
+
+    def _measure(self, key: tuple[str, str]) -> None:
+        handle = self._sessions.get(key)
+        if handle is not None:
+            size = handle.held_bytes
+            self._total += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        if self._sessions.pop(key, None) is not None:
+            self._total -= self._sizes.pop(key, 0)
+
+
+def make_config(
+    store: str | Store,
+    runtime: Runtime,
+    *,
+    blocking: bool,
+    cache: str | None = None,
+    scope: Scope | str = "default",
+    model: str = "",
+    budget: Budget | None = None,
+    counter: TokenCounter | None = None,
+    summarizer: Summaries | None = None,
+    checkpoint: FoldMode | str | None = None,
+    threshold: float = 0.75,
+    keep_turns: int = 8,
+    retries: int = 3,
+    backoff: float = 1.0,
+    stand_in: bool = True,
+    fold_lease: float = 120.0,
+    recall: RecallMode | str = RecallMode.OFF,
+    embedder: Embedder | None = None,
+    strategy: Strategy = oldest_first,
+    meter: Meter | None = None,
+    clock: Callable[[], int] | None = None,
+) -> MemoryConfig:
+    """Make the configuration of a memory from the options of its constructor; opens the store."""
+    # Invalid options are refused before anything is opened.
+    recall_mode = RecallMode.named(recall)
+    writer = writer_for(summarizer)
+    policy = FoldPolicy(
+        mode=_fold_mode(checkpoint, writer),
+        writer=writer,
+        threshold=threshold,
+        keep_turns=keep_turns,
+        retries=retries,
+        backoff=backoff,
+        stand_in=stand_in,
+        lease=fold_lease,
+    )
+    counter = counter or (counter_for(model) if model else cautious_counter())
+    meter = meter or Meter()
+    if isinstance(store, str):
+        store = open_store(store, counter=counter, blocking=blocking, clock=clock)
+    elif cache is not None:
+        raise InvalidOption("cache= needs the address of a store, but an open store was given")
+    store = MeteredStore(store, meter)  # below the cache, to time what reaches the database
+    if cache is not None:
+        store = with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
+    return MemoryConfig(
+        store=store,
+        scope=Scope(scope) if isinstance(scope, str) else scope,
+        budget=budget or Budget(context_window=context_window_for(model) if model else _WINDOW),
+        counter=counter,
+        strategy=strategy,
+        recall=recall_mode,
+        embedder=embedder,
+        policy=policy,
+        runtime=runtime,
+        clock=clock or (lambda: time.time_ns() // 1000),
+        meter=meter,
+    )
+
+
+def _fold_mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
+    if name is not None:
+        return choice("checkpoint", name, FoldMode)
+    # A model takes seconds: by default nobody waits for it.
+    return FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
+
+
+class AsyncMemory:
+    """Conversations in a store, for programs with an event loop."""
+
+    def __init__(
+        self,
+        store: str | Store = "sqlite://",
+        *,
+        cache: str | None = None,
+        scope: Scope | str = "default",
+        model: str = "",
+        budget: Budget | None = None,
+        counter: TokenCounter | None = None,
+        summarizer: Summaries | None = None,
+        checkpoint: FoldMode | str | None = None,
+        threshold: float = 0.75,
+        keep_turns: int = 8,
+        retries: int = 3,
+        backoff: float = 1.0,
+        stand_in: bool = True,
+        fold_lease: float = 120.0,
+        recall: RecallMode | str = RecallMode.OFF,
+        embedder: Embedder | None = None,
+        strategy: Strategy = oldest_first,
+        meter: Meter | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._configure(
+            make_config(
+                store,
+                AsyncRuntime(),
+                blocking=False,
+                cache=cache,
+                scope=scope,
+                model=model,
+                budget=budget,
+                counter=counter,
+                summarizer=summarizer,
+                checkpoint=checkpoint,
+                threshold=threshold,
+                keep_turns=keep_turns,
+                retries=retries,
+                backoff=backoff,
+                stand_in=stand_in,
+                fold_lease=fold_lease,
+                recall=recall,
+                embedder=embedder,
+                strategy=strategy,
+                meter=meter,
+                clock=clock,
+            ),
+            owns=isinstance(store, str),
+        )
+
+    @classmethod
+    def over(
+        cls, config: MemoryConfig, *, owns: bool, handles: SessionCache | None = None
+    ) -> AsyncMemory:
+        """Make a memory from a configuration; with `owns`, closing the memory closes the store.
+
+        `handles` is the cache of sessions, if several memories share one.
+        """
+        memory = cls.__new__(cls)
+        memory._configure(config, owns=owns, handles=handles)  # noqa: SLF001 (its own)
+        return memory
+
+    def _configure(
+        self, config: MemoryConfig, *, owns: bool, handles: SessionCache | None = None
+    ) -> None:
+        self._config = config
+        self._owns = owns
+        self._handles = SessionCache() if handles is None else handles
+
+    @property
+    def store(self) -> Store:
+        """The store; for documents stored next to sessions."""
+        return self._config.store
+
+    @property
+    def scope(self) -> Scope:
+        """The scope (tenant) whose data it may access."""
+        return self._config.scope
+
+    @property
+    def meter(self) -> Meter:
+        """The metrics of this memory."""
+        return self._config.meter
+
+    @property
+    def calibration(self) -> Calibration:
+        """Difference between token counts and those reported by providers; see `turnfold.tokens.calibrated`."""
+        return self._config.calibrating.value
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime: how this memory waits, locks and runs background work; for code built on it."""
+        return self._config.runtime
+
+    @property
+    def budget(self) -> Budget:
+        """The default budget of a call."""
+        return self._config.budget
+
+    def session(self, conversation: str) -> AsyncSession:
+        """Return the handle on a conversation, new or existing."""
+        return self._handles.get(conversation, self._config)
+
+    async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
+        """Return a page of the conversations of this scope, in id order."""
+        config = self._config
+        return await config.store.conversations(config.scope, after=after, limit=limit)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        within: Within = ALL_ENTRIES,
+        limit: int = 20,
+    ) -> list[SearchResult]:
+        """Search the messages of this scope or of one conversation, and the other kinds that `within` names."""
+        return await search_memory(
+            self._config, query, conversation=conversation, within=within, limit=limit
+        )
+
+    async def delete(self, conversation: str) -> Erasure:
+        """Erase a conversation and everything derived from it, permanently."""
+        self._handles.drop(conversation, self._config)
+        return await self._config.store.delete(self._config.scope, conversation)
+
+    async def health(self) -> Health:
+        """Check if the store can serve requests."""
+        return await self._config.store.health()
+
+    async def drain(self) -> None:
+        """Wait for running folds; no background work is started afterwards."""
+        await self._config.runtime.finish()
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Wait for running folds, or cancel them, and close the store. Closing twice is allowed."""
+        await self._config.runtime.finish(cancel=cancel)
+        if self._owns:
+            await self._config.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(cancel=error is not None)

@@ -1,0 +1,196 @@
+"""Recall: finds entries of one conversation again and reads them.
+
+Ranking and selection are pure code (`turnfold.search`). This module asks the store, in few requests: one search, and
+one read per range of the log with good matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turnfold.errors import InvalidOption
+from turnfold.memory.config import MemoryConfig
+from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.meaning import Meanings
+from turnfold.memory.tail import recalled_text
+from turnfold.records import Entry
+from turnfold.search import (
+    ALL_ENTRIES,
+    Recalled,
+    Within,
+    fill,
+    fuse,
+    fused_parts,
+    places_to_read,
+    ranked_places,
+    relevant_places,
+    worth_of_places,
+)
+from turnfold.text import search_terms
+
+__all__ = (
+    "Recaller",
+    "ScoreParts",
+)
+
+
+_MAX_HITS = 400
+"""Limit of a search; some of the matches are already in the window."""
+_MAX_RANKED = 200
+"""The most matches outside the window that are ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """The parts of an entry's score; comparable within one result only."""
+
+    words: float = 0.0
+    meaning: float | None = None
+    """None without an embedder."""
+    neighbours: float = 0.0
+    """Score added by the matches around it when passages are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recaller:
+    """Finds entries of one conversation."""
+
+    config: MemoryConfig
+    cache: ConversationCache
+    meanings: Meanings | None = None
+    """Finds by meaning, in addition to words; None if the memory has no embedder."""
+
+    async def recall(
+        self, query: str, *, limit: int, tokens: int | None, within: Within
+    ) -> list[Recalled]:
+        """Return matching entries: at most `limit`, or with `tokens` as many as fit."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit} must be at least 1")
+        if within.kinds != ALL_ENTRIES.kinds:
+            raise InvalidOption("recall() finds entries only: use Memory.search() for other kinds")
+        if tokens is None:
+            return await self.matches(query, limit=limit, within=within)
+        if tokens < 1:
+            raise InvalidOption(f"tokens={tokens} must be at least 1")
+        count = self.config.counter.count_text
+        return await self.passages(
+            query,
+            tokens=tokens,
+            measure=lambda found: count(recalled_text(found)),
+            within=within,
+        )
+
+    async def matches(
+        self, query: str, *, limit: int, within: Within = ALL_ENTRIES
+    ) -> list[Recalled]:
+        """Return matching entries, best first, without system messages."""
+        found: list[Recalled] = []
+        hits = await self._hits(search_terms(query), max(limit * 2, 20), within)
+        if within == ALL_ENTRIES:
+            hits = await self._with_meaning(hits, query)
+        for seq, score in hits:
+            if len(found) == limit:
+                break
+            found.extend(
+                Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
+                for entry in await self._read(seq, seq)
+                if entry.message.role != "system"
+            )
+        return found
+
+    async def passages(
+        self,
+        query: str,
+        *,
+        tokens: int,
+        measure: Callable[[Sequence[Recalled]], int],
+        after: int = 0,
+        before: int | None = None,
+        automatic: bool = False,
+        shown: Callable[[Entry], bool] = lambda _: False,
+        within: Within = ALL_ENTRIES,
+    ) -> list[Recalled]:
+        """Return the best entries between two seqs and their neighbours, in log order; `measure` stays within `tokens`.
+
+        With `automatic` (no query was given) an entry must match the words itself or be next to one that does. Entries
+        that are `shown` elsewhere are left out; their neighbours are not.
+        """
+        terms = search_terms(query)
+        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+        stop = head.seq + 1 if before is None else min(before, head.seq + 1)
+        hits = [
+            (seq, score)
+            for seq, score in await self._hits(terms, _MAX_HITS, within)
+            if after < seq < stop
+        ]
+        if within == ALL_ENTRIES:
+            hits = await self._with_meaning(hits, query, after=after, before=stop)
+        if not hits:
+            return []
+        mean = head.tokens / head.seq
+        places = ranked_places(
+            hits[:_MAX_RANKED], newest=head.seq, mean_tokens=mean, after=after, before=before
+        )
+        entries: dict[int, Entry] = {}
+        for first, last in places_to_read(places, tokens=tokens, mean_tokens=mean):
+            entries.update((entry.seq, entry) for entry in await self._read(first, last))
+        if automatic:
+            places = relevant_places(places, entries, terms)
+        entries = {seq: entry for seq, entry in entries.items() if not shown(entry)}
+        count = self.config.counter.count_text
+        return fill(places, entries, terms=terms, tokens=tokens, count=count, measure=measure)
+
+    async def score_parts(self, query: str) -> dict[int, ScoreParts]:
+        """Return the parts of the scores by seq; `words` and `meaning` add up to the score of `matches`."""
+        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+        hits = await self._hits(search_terms(query), _MAX_HITS, ALL_ENTRIES)
+        own: dict[int, tuple[float, float | None]] = {seq: (score, None) for seq, score in hits}
+        if self.meanings is not None:
+            near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MAX_RANKED)
+            own.update(fused_parts(hits[:_MAX_RANKED], near) if near else {})
+        sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
+        best = sorted(sums.items(), key=lambda place: (-place[1], -place[0]))[:_MAX_RANKED]
+        mean = head.tokens / head.seq if head.seq else 0.0
+        worth = worth_of_places(best, newest=head.seq, mean_tokens=mean)
+        return {seq: ScoreParts(*own[seq], max(worth[seq] - score, 0.0)) for seq, score in best}
+
+    async def _with_meaning(
+        self,
+        hits: list[tuple[int, float]],
+        query: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+    ) -> list[tuple[int, float]]:
+        """Merge the hits with the entries nearest in meaning; the hits alone without an embedder."""
+        if self.meanings is None:
+            return hits
+        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+        stop = head.seq + 1 if before is None else before
+        near = await self.meanings.near(query, after=after, before=stop, most=_MAX_RANKED)
+        self.meanings.begin(head.seq)
+        return fuse(hits[:_MAX_RANKED], near) if near else hits
+
+    async def _hits(
+        self, terms: Sequence[str], limit: int, within: Within
+    ) -> list[tuple[int, float]]:
+        config = self.config
+        hits = await config.store.search(
+            config.scope,
+            terms,
+            conversation=self.cache.conversation,
+            limit=limit,
+            within=within,
+        )
+        return [(hit.seq, hit.score) for hit in hits]
+
+    async def _read(self, first: int, last: int) -> list[Entry]:
+        config = self.config
+        return await config.store.read(
+            config.scope,
+            self.cache.conversation,
+            after=first - 1,
+            upto=last,
+            limit=last - first + 1,
+        )

@@ -1,0 +1,137 @@
+"""Search of a whole memory: messages of all conversations, summaries of checkpoints, and documents.
+
+The store ranks the hits; this module reads them and cuts out of each the snippet that shows why it was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from turnfold.errors import InvalidOption
+from turnfold.memory.config import MemoryConfig
+from turnfold.records import Checkpoint
+from turnfold.search import CHECKPOINT, ENTRY, SNIPPET_CHARACTERS, Hit, Snippet, Within, snippet
+from turnfold.text import search_terms
+
+__all__ = (
+    "SearchResult",
+    "search_memory",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """One result of a search."""
+
+    conversation: str
+    score: float
+    """Higher is better; comparable within one search only."""
+    snippet: Snippet
+    """The part that best shows why it was found."""
+    text: str
+    """The whole text."""
+    created: int
+    """Microseconds since 1970."""
+    kind: str = ENTRY
+    """Empty for an entry, `checkpoint`, or the kind of a document."""
+    key: str = ""
+    """The checkpoint's id, or the document's key."""
+    seq: int = 0
+    """Seq of an entry; the last seq covered by a checkpoint."""
+    turn: int = 0
+    """The turn of an entry."""
+    role: str = ""
+    """The role of an entry; empty for other kinds."""
+
+
+async def search_memory(
+    config: MemoryConfig,
+    query: str,
+    *,
+    conversation: str | None,
+    within: Within,
+    limit: int,
+    characters: int = SNIPPET_CHARACTERS,
+) -> list[SearchResult]:
+    """Return the best matches, best first."""
+    if limit < 1:
+        raise InvalidOption(f"limit={limit} must be at least 1")
+    terms = search_terms(query)
+    hits = await config.store.search(
+        config.scope, terms, conversation=conversation, limit=limit, within=within
+    )
+    reader = _HitReader(config, terms, characters, {})
+    # A hit may have been erased since it was found.
+    return [found for hit in hits if (found := await reader.read(hit)) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _HitReader:
+    config: MemoryConfig
+    terms: list[str]
+    characters: int
+    chains: dict[str, Mapping[str, Checkpoint]]
+    """Checkpoints by id, for each conversation with a checkpoint among the hits."""
+
+    async def read(self, hit: Hit) -> SearchResult | None:
+        """Read the entry, checkpoint or document of a hit; None if it was erased."""
+        if hit.kind == ENTRY:
+            return await self._entry(hit)
+        if hit.kind == CHECKPOINT:
+            return await self._checkpoint(hit)
+        config = self.config
+        document = await config.store.get_document(
+            config.scope, hit.conversation, hit.kind, hit.key
+        )
+        if document is None:
+            return None
+        return SearchResult(
+            hit.conversation,
+            hit.score,
+            self._snippet(document.text),
+            document.text,
+            document.created,
+            hit.kind,
+            hit.key,
+        )
+
+    async def _entry(self, hit: Hit) -> SearchResult | None:
+        config = self.config
+        read = await config.store.read(
+            config.scope, hit.conversation, after=hit.seq - 1, upto=hit.seq, limit=1
+        )
+        if not read:
+            return None
+        entry, text = read[0], read[0].message.text
+        return SearchResult(
+            hit.conversation,
+            hit.score,
+            self._snippet(text),
+            text,
+            entry.created,
+            seq=entry.seq,
+            turn=entry.turn,
+            role=entry.message.role,
+        )
+
+    async def _checkpoint(self, hit: Hit) -> SearchResult | None:
+        if hit.conversation not in self.chains:
+            chain = await self.config.store.checkpoints(self.config.scope, hit.conversation)
+            self.chains[hit.conversation] = {each.id: each for each in chain}
+        made = self.chains[hit.conversation].get(hit.key)
+        if made is None:
+            return None
+        return SearchResult(
+            hit.conversation,
+            hit.score,
+            self._snippet(made.text),
+            made.text,
+            made.created,
+            CHECKPOINT,
+            hit.key,
+            made.upto,
+        )
+
+    def _snippet(self, text: str) -> Snippet:
+        return snippet(text, self.terms, characters=self.characters)

@@ -1,0 +1,349 @@
+"""The window of a budget: the entries of the log that calls show verbatim, in memory, growing at the end.
+
+It begins at the anchor (its first entry), preceded by the question of the turn that the anchor lies inside of. Nothing
+before that is loaded, so a session on a log of a million entries holds as much as one on a thousand. Outside of this
+module entries are named by seq: receipts (context reports), anchors and references in shortened text all use seqs,
+which are the same in every process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from turnfold.budget import Budget
+from turnfold.errors import BudgetTooSmall
+from turnfold.fold import fold_span
+from turnfold.records import Checkpoint, Message, StandIn, WindowNote
+from turnfold.search import telling_part
+from turnfold.tokens import TokenCounter
+from turnfold.window import (
+    SQUEEZES,
+    Anchor,
+    Context,
+    Omission,
+    Outcome,
+    Room,
+    Strategy,
+    Transcript,
+    anchored_view,
+    assemble,
+    price,
+)
+
+__all__ = (
+    "LiveWindow",
+    "PromptParts",
+    "StoredMessage",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message with its seq and its token count."""
+
+    seq: int
+    message: Message
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParts:
+    """The parts of a call's prompt outside the window."""
+
+    system: Sequence[StoredMessage] = ()
+    tail: Sequence[Message] = ()
+    tools: Sequence[Mapping[str, object]] = ()
+    checkpoint: Checkpoint | None = None
+    """The checkpoint whose summary is shown; None before the first, or if everything it covers was cleared."""
+    stand_in: StandIn | None = None
+    """An extract shown instead of the checkpoint's summary until the fold (compaction) lands."""
+    cleared: int = 0
+    recalled: tuple[tuple[int, float], ...] = ()
+    """(seq, score) of the entries recalled into the tail."""
+
+    @property
+    def summary(self) -> str:
+        """The text shown in place of the folded entries."""
+        if self.stand_in is not None:
+            return self.stand_in.text
+        return self.checkpoint.text if self.checkpoint else ""
+
+    @property
+    def folded(self) -> int:
+        """The last seq that is behind a checkpoint, or cleared."""
+        return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
+
+    @property
+    def covered(self) -> int:
+        """The last seq that needs no place in the window: folded, covered by the stand-in, or cleared."""
+        return max(self.folded, self.stand_in.upto if self.stand_in else 0)
+
+
+class LiveWindow:
+    """The entries from an anchor on."""
+
+    __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "head", "reason", "seq")  # fmt: skip
+
+    def __init__(
+        self, counter: TokenCounter, note: WindowNote, *, head: StoredMessage | None = None
+    ) -> None:
+        self.counter = counter
+        self.anchor = note.anchor
+        """Seq of the first entry shown verbatim."""
+        self.head = head
+        """The question of the turn the anchor lies inside of."""
+        self.caps = dict(note.caps)
+        self.reason = note.reason
+        self.seq = note.anchor - 1
+        """Seq of the newest entry loaded."""
+        self._system_seqs = array("q")
+        self._transcript = Transcript(counter)
+        if head is not None:
+            self._transcript.add(head.message, head.tokens, number=head.seq)
+
+    def extend(self, entries: Iterable[StoredMessage]) -> None:
+        """Add the next entries of the log."""
+        for entry in entries:
+            if entry.message.role == "system":
+                self._system_seqs.append(entry.seq)
+            else:
+                self._transcript.add(entry.message, entry.tokens, number=entry.seq)
+            self.seq = entry.seq
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of the messages, in bytes."""
+        return self._transcript.held_bytes
+
+    @property
+    def turn(self) -> int:
+        """Seq of the user message that opened the newest turn; 0 before the first."""
+        transcript = self._transcript
+        if not transcript.grouper.turns:
+            return 0
+        return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
+
+    def tokens(self, *, largest: int) -> int:
+        """Sum the tokens of the entries from the anchor on, each counted as at most `largest`."""
+        costs = self._transcript.costs[self._position_of(self.anchor) :]
+        return sum(min(cost, largest) for cost in costs)
+
+    @property
+    def question(self) -> str:
+        """The user message that opened the newest turn, cut to both ends if it is too long for a search query."""
+        transcript = self._transcript
+        if not transcript.grouper.turns:
+            return ""
+        opener = transcript.messages[transcript.position_of(transcript.grouper.turns[-1])]
+        return telling_part(opener.text)
+
+    def note(
+        self, *, query: str, tail: str, recalled: tuple[tuple[int, float], ...] = ()
+    ) -> WindowNote:
+        """Return the note from which another process builds the same window."""
+        head = self.head.seq if self.head else 0
+        caps = tuple(sorted(self.caps.items()))
+        return WindowNote(
+            anchor=self.anchor,
+            head=head,
+            caps=caps,
+            reason=self.reason,
+            turn=self.turn if tail else 0,
+            query=query if tail else "",
+            tail=tail,
+            recalled=recalled,
+        )
+
+    def build(self, budget: Budget, prompt: PromptParts, strategy: Strategy) -> Context:
+        """Build the context of a call, with seqs; moves the anchor if the budget requires it."""
+        transcript = self._transcript
+        transcript.system = [entry.message for entry in prompt.system]
+        context = assemble(
+            transcript,
+            budget,
+            anchor=self._anchor(prompt),
+            strategy=strategy,
+            tail=prompt.tail,
+            tools=prompt.tools,
+        )
+        shows_question = self.head is not None and 0 in context.positions
+        question = self.head.seq if self.head and shows_question else 0
+        before = self._before_anchor(prompt, question=question)
+        fates = (*before, *self._in_seqs(context.fates), *self._system_omissions(prompt))
+        anchor, head = context.anchor, context.head
+        self._use_seqs(context, prompt, tuple(sorted(fates)))
+        self._move(anchor, head)
+        return context
+
+    def summary_limit(self, budget: Budget, prompt: PromptParts) -> int:
+        """Return the most tokens a summary may have."""
+        return self._room(budget, prompt).summary
+
+    def fold_upto(
+        self, budget: Budget, prompt: PromptParts, *, threshold: float, keep_turns: int
+    ) -> int:
+        """Return the last seq to fold when folding is due; before the anchor if nothing is worth folding."""
+        marks = budget.marks
+        room = self._room(budget, prompt, low=min(marks.low, marks.folded))
+        view = anchored_view(self._transcript, self._anchor(prompt))
+        due = int(threshold * budget.tokens) - (budget.tokens - room.tokens)
+        start = fold_span(view, room, due=due, keep_turns=keep_turns)
+        return self._seq_of(self._transcript.position_of(start)) - 1
+
+    def before_turns(self, turns: int) -> int:
+        """Return the last seq before the newest `turns` turns, or before the anchor if the window has fewer."""
+        transcript = self._transcript
+        if turns <= 0:
+            return self.seq
+        starts = transcript.grouper.turns
+        first = transcript.position_of(starts[-turns]) if len(starts) >= turns else 0
+        return max(self._seq_of(first), self.anchor) - 1
+
+    def has_messages(self, covered: int, upto: int) -> bool:
+        """Return True if there is a message to fold after `covered` up to `upto`; system messages are never folded."""
+        numbers = self._transcript.numbers
+        return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
+
+    def turn_end(self, turns: int) -> int:
+        """Return the last seq of the oldest `turns` turns from the anchor on, or of all of them."""
+        transcript = self._transcript
+        first = self._position_of(self.anchor)
+        starts = [transcript.position_of(span) for span in transcript.grouper.turns]
+        later = [position for position in starts if position > first]
+        return self._seq_of(later[turns - 1]) - 1 if len(later) >= turns else self.seq
+
+    def _room(self, budget: Budget, prompt: PromptParts, *, low: float = 0.0) -> Room:
+        transcript = self._transcript
+        transcript.system = [entry.message for entry in prompt.system]
+
+        def room(squeeze: int) -> Room:
+            fixed = price(
+                transcript,
+                budget,
+                summary=prompt.summary,
+                tail=prompt.tail,
+                tools=prompt.tools,
+                squeeze=squeeze,
+            )
+            return fixed.room(budget, low=low)
+
+        # As when a context is built: a long system message is shortened first.
+        for squeeze in range(SQUEEZES):
+            with suppress(BudgetTooSmall):
+                return room(squeeze)
+        return room(SQUEEZES)
+
+    def _anchor(self, prompt: PromptParts) -> Anchor:
+        caps = tuple((self._position_of(seq), cap) for seq, cap in sorted(self.caps.items()))
+        position = self._position_of(self.anchor)
+        return Anchor(position, caps, prompt.summary, 0, self.reason)
+
+    def _move(self, anchor: Anchor, head: int) -> None:
+        """Take over the anchor of a context that was built, and drop the messages before it."""
+        position, start = anchor.position, self._seq_of(anchor.position)
+        self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
+        # Never back: where nothing from the anchor on can be shown, the question stands alone before it.
+        if position <= self._position_of(self.anchor):
+            return
+        old = self._transcript
+        self.head = self._entry(head) if head >= 0 else None
+        self._transcript = Transcript(self.counter)
+        self._transcript.memo.update(old.memo)  # the rest of the prompt costs what it did
+        if self.head is not None:
+            self._transcript.add(self.head.message, self.head.tokens, number=self.head.seq)
+        for at in range(position, len(old.messages)):
+            self._transcript.add(old.messages[at], old.costs[at], number=old.numbers[at])
+        first = self.head.seq if self.head else start
+        self.caps = {seq: cap for seq, cap in self.caps.items() if seq >= start or seq == first}
+        self.anchor, self.reason = start, anchor.reason
+        self.seq = max(self.seq, start - 1)
+        self._system_seqs = array("q", [seq for seq in self._system_seqs if seq >= start])
+
+    def _entry(self, position: int) -> StoredMessage:
+        held = self._transcript
+        return StoredMessage(held.numbers[position], held.messages[position], held.costs[position])
+
+    def _position_of(self, seq: int) -> int:
+        return bisect_left(self._transcript.numbers, seq)
+
+    def _seq_of(self, position: int) -> int:
+        numbers = self._transcript.numbers
+        return numbers[position] if position < len(numbers) else self.seq + 1
+
+    def _before_anchor(self, prompt: PromptParts, *, question: int) -> Iterator[Omission]:
+        """Yield the omissions before the anchor; system messages and the turn's question are sent all the same."""
+        sent = {question, *(entry.seq for entry in prompt.system)}
+        covered = prompt.covered
+        folded = f"folded into checkpoint {prompt.checkpoint.id}" if prompt.checkpoint else ""
+        stood_in = "not folded yet: an extract stands in for it in the summary"
+        for start, stop, outcome, why in (
+            (1, prompt.cleared + 1, Outcome.DROPPED, "cleared by the caller"),
+            (prompt.cleared + 1, prompt.folded + 1, Outcome.FOLDED, folded),
+            (prompt.folded + 1, covered + 1, Outcome.FOLDED, stood_in),
+            (covered + 1, self.anchor, Outcome.DROPPED, self.reason or "before the anchor"),
+        ):
+            if start < stop:
+                for left, right in _ranges_without(start, stop, sent):
+                    yield Omission(left, right, outcome, why)
+
+    def _in_seqs(self, fates: Iterable[Omission]) -> Iterator[Omission]:
+        """Convert omissions from positions to seqs; one range of positions may become several ranges of seqs."""
+        numbers = self._transcript.numbers
+        for fate in fates:
+            if fate.start < 0:
+                yield fate
+                continue
+            if fate.outcome is Outcome.DROPPED and numbers[fate.start] < self.anchor:
+                # The question of the turn so far: `_before_anchor` yields everything before the anchor.
+                fate = fate._replace(start=fate.start + 1)  # noqa: PLW2901 (the rest of it)
+                if fate.start >= fate.stop:
+                    continue
+            first = fate.start
+            for at in range(fate.start + 1, fate.stop + 1):
+                if at == fate.stop or numbers[at] != numbers[at - 1] + 1:
+                    yield fate._replace(start=numbers[first], stop=numbers[at - 1] + 1)
+                    first = at
+
+    def _system_omissions(self, prompt: PromptParts) -> Iterator[Omission]:
+        current = {entry.seq for entry in prompt.system}
+        for seq in self._system_seqs:
+            if seq in current:
+                yield Omission(seq, seq + 1, Outcome.MOVED, "system message: sent first")
+            else:
+                yield Omission(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
+
+    def _question(self, context: Context) -> int:
+        """Return the seq of the user message shown before the anchor; -1 for none."""
+        if context.head >= 0:
+            return self._seq_of(context.head)
+        alone = context.anchor.position < self._position_of(self.anchor)
+        return self.head.seq if self.head and alone else -1
+
+    def _use_seqs(self, context: Context, prompt: PromptParts, fates: tuple[Omission, ...]) -> None:
+        """Replace positions by seqs in a context that was just built."""
+        numbers = self._transcript.numbers
+        shown, positions = context.positions, array("q")
+        if isinstance(shown, range):
+            positions.extend(numbers[shown.start : shown.stop])
+        else:
+            positions.extend(numbers[at] if at >= 0 else -1 for at in shown)
+        anchor = context.anchor
+        caps = tuple((self._seq_of(at), cap) for at, cap in anchor.caps)
+        context.head = self._question(context)
+        context.positions, context.fates = positions, fates
+        first = max(self._seq_of(anchor.position), self.anchor)
+        context.anchor = Anchor(first, caps, anchor.summary, prompt.covered, anchor.reason)
+
+
+def _ranges_without(start: int, stop: int, holes: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges from `start` up to `stop` that contain no hole."""
+    for hole in sorted(seq for seq in holes if start <= seq < stop):
+        if start < hole:
+            yield start, hole
+        start = hole + 1
+    if start < stop:
+        yield start, stop

@@ -1,0 +1,351 @@
+"""Models behind OpenAI's Chat Completions and Responses interfaces: OpenAI's own, and every compatible server.
+
+The clients are thin: the wire writes the request and reads the answer, the SDK sends it, one policy decides about
+retries. A streamed answer is the same message as one that came whole.
+
+A chunk of Chat carries fragments of the message under the keys of the whole message. Most are text to append; names (an
+id, a role, a type) come once, or again and again, depending on the server. Unknown keys are treated the same way, so
+the reasoning of DeepSeek or the signatures of Gemini arrive as they would have whole.
+
+The last event of a Responses stream carries the whole answer. What is left to do is to deliver the text as it comes, to
+notice an answer that failed half way, and to assemble the items for servers that leave them out of the last event.
+Responses are used without state on the server: each call sends its whole context, and reasoning goes back to the model
+that wrote it. With `options={"store": False, "include": ["reasoning.encrypted_content"]}` OpenAI keeps nothing and the
+reasoning travels encrypted; models that do not reason refuse that `include`, so it is not the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from turnfold import wire
+from turnfold.models.client import (
+    Interface,
+    ModelCall,
+    SdkModel,
+    checked_options,
+    in_order,
+    without_nulls,
+)
+from turnfold.models.failures import CallFailed, Sleep, failure_in, no_answer, stream_cut
+from turnfold.models.protocol import Prompt, ToolSchemas
+from turnfold.wire import JsonObject, Request, object_at, objects_of, text_at
+
+__all__ = (
+    "ChatStream",
+    "OpenAIChat",
+    "OpenAIResponses",
+    "ResponsesStream",
+    "checked_response",
+    "normalized_chat",
+)
+
+
+if TYPE_CHECKING:
+    from turnfold.models.openai_sdk import AsyncOpenAI
+
+
+_NAMES = frozenset("format id index name object role status type".split())
+"""Fields that name something: never appended to when they come again."""
+
+
+class ChatStream:
+    """Assembles the chunks of one answer."""
+
+    def __init__(self) -> None:
+        self._fields: JsonObject = {}
+        self._message: JsonObject = {}
+        self._stop: object = None
+
+    def add(self, event: JsonObject) -> str:
+        """Add a chunk; return the text in it."""
+        self._fields |= {
+            key: value
+            for key, value in event.items()
+            if value is not None and key not in ("choices", "obfuscation")
+        }
+        text = ""
+        for choice in objects_of(event.get("choices")):
+            if choice.get("index") not in (0, None):
+                continue  # only one answer is asked for
+            self._stop = choice.get("finish_reason") or self._stop
+            delta = object_at(choice, "delta")
+            _merge(self._message, delta)
+            content = delta.get("content")
+            text += content if isinstance(content, str) else ""
+        return text
+
+    def result(self) -> JsonObject:
+        """Return the answer as it would have come whole; fail when its end is missing."""
+        if self._stop is None:
+            raise stream_cut()
+        message = _joined_texts(self._message)
+        choice: JsonObject = {"index": 0, "message": message, "finish_reason": self._stop}
+        return {**self._fields, "object": "chat.completion", "choices": [choice]}
+
+
+def normalized_chat(response: JsonObject) -> JsonObject:
+    """Return a whole answer without empty fields, which differ between a stream and a whole one."""
+    if not objects_of(response.get("choices")):
+        raise no_answer(response, "choices")
+    choices: list[JsonObject] = []
+    for choice in objects_of(response.get("choices")):
+        message: JsonObject = {"role": "assistant", "content": None, **object_at(choice, "message")}
+        message = {key: value for key, value in message.items() if not _is_empty(value)}
+        calls = [_normalized_call(call) for call in objects_of(message.get("tool_calls"))]
+        message |= {"tool_calls": calls} if calls else {}
+        other_fields = in_order(without_nulls({**choice, "message": None}))
+        choices.append({**other_fields, "message": {"content": None, **message}})
+    return {**in_order(without_nulls({**response, "choices": None})), "choices": choices}
+
+
+def _normalized_call(call: JsonObject) -> JsonObject:
+    """Return a call without `index`, the place of a fragment, which some servers leave in a whole answer."""
+    kept = {key: value for key, value in call.items() if key != "index" and value is not None}
+    return {"type": "function", **kept}
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value in ("", [], {})
+
+
+class _Pieces:
+    """A text that still grows; joined once, because appending to a long answer would copy it over and over."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, first: str) -> None:
+        self.pieces = [first]
+
+
+def _joined_texts(value: object) -> object:
+    """Return the value with every text in one piece."""
+    if isinstance(value, _Pieces):
+        return "".join(value.pieces)
+    if isinstance(value, dict):
+        return {key: _joined_texts(inner) for key, inner in cast("JsonObject", value).items()}
+    return (
+        [_joined_texts(inner) for inner in cast("list[object]", value)]
+        if isinstance(value, list)
+        else value
+    )
+
+
+def _merge(result: JsonObject, delta: JsonObject) -> None:
+    for key, value in delta.items():
+        known = result.get(key)
+        if value is None:
+            continue
+        if isinstance(value, dict) and isinstance(known, dict):
+            _merge(cast("JsonObject", known), cast("JsonObject", value))
+        elif isinstance(value, list):
+            sofar = cast("list[object]", known) if isinstance(known, list) else []
+            result[key] = _merge_lists(sofar, cast("list[object]", value))
+        elif isinstance(value, str) and isinstance(known, str):
+            result[key] = _merged_name(known, value, key)
+        elif isinstance(value, str) and isinstance(known, _Pieces):
+            known.pieces.append(value)
+        elif isinstance(value, str) and key not in _NAMES:
+            result[key] = _Pieces(value)
+        else:
+            result[key] = _copied(cast("object", value))
+
+
+def _merged_name(known: str, value: str, key: str) -> str:
+    """Merge a name: a server may repeat it, leave it empty from the second chunk on, or send it in pieces."""
+    if not value or value == known:
+        return known
+    return known + value if key == "name" and known else value
+
+
+def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
+    for piece in pieces:
+        fragment = cast("JsonObject", piece) if isinstance(piece, dict) else None
+        found = None if fragment is None else _continued(result, fragment)
+        if fragment is not None and found is not None:
+            _merge(found, fragment)
+        else:
+            result.append(_copied(cast("object", piece)))
+    return result
+
+
+def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
+    """Return the element a fragment continues: of the same index, unless it names another call."""
+    known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
+    at, name = fragment.get("index"), fragment.get("id")
+    if at is None and "function" not in fragment:
+        return None  # a list that is not sent in fragments
+    same = [one for one in known if one.get("index") == at]
+    if not same:
+        return None
+    current = same[-1].get("id")
+    return None if name and current and name != current else same[-1]
+
+
+def _copied(value: object) -> object:
+    """Return a copy that can be appended to: the chunk keeps its own."""
+    if isinstance(value, dict):
+        made: JsonObject = {}
+        _merge(made, cast("JsonObject", value))
+        return made
+    return _merge_lists([], cast("list[object]", value)) if isinstance(value, list) else value
+
+
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class ResponsesStream:
+    """Assembles the events of one answer."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, JsonObject] = {}
+        self._response: JsonObject | None = None
+
+    def add(self, event: JsonObject) -> str:
+        """Add an event; return the text in it."""
+        kind = text_at(event, "type")
+        if kind == "response.output_text.delta":
+            return text_at(event, "delta")
+        if kind == "response.output_item.done":
+            at = event.get("output_index")
+            self._items[at if isinstance(at, int) else len(self._items)] = object_at(event, "item")
+        elif kind in _LAST:
+            self._response = object_at(event, "response")
+        elif kind == "error":
+            raise CallFailed(failure_in(event))
+        return ""
+
+    def result(self) -> JsonObject:
+        """Return the last response; fail when it never came."""
+        if self._response is None:
+            raise stream_cut()
+        if objects_of(self._response.get("output")) or not self._items:
+            return self._response
+        return {**self._response, "output": [self._items[at] for at in sorted(self._items)]}
+
+
+def checked_response(response: JsonObject) -> JsonObject:
+    """Return the response if it is an answer: one that failed comes with the status of a success."""
+    if response.get("status") == "failed" or object_at(response, "error"):
+        raise CallFailed(failure_in(object_at(response, "error")))
+    if not isinstance(response.get("output"), list):
+        raise no_answer(response, "output")
+    return response
+
+
+_CHAT_OPTIONS = frozenset({"messages", "model", "n", "stream", "stream_options", "tools"})
+
+
+class OpenAIChat(SdkModel):
+    """A chat model by name, at OpenAI or at `base_url`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        timeout: float = 60.0,
+        retries: int = 2,
+        max_output: int | None = None,
+        options: Mapping[str, object] | None = None,
+        stream_usage: bool = True,
+        sleep: Sleep | None = None,
+    ) -> None:
+        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
+
+        `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
+        (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
+        `sleep` is how a retry waits.
+        """
+        from turnfold.models.openai_sdk import OpenAISdk
+
+        sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
+        interface = Interface(
+            send=sdk.chat,
+            send_stream=sdk.chat_stream,
+            new_stream=ChatStream,
+            normalize=normalized_chat,
+            accept=wire.openai_chat.accept,
+            stop=lambda response: text_at(objects_of(response.get("choices"))[0], "finish_reason"),
+            streaming={"stream_options": {"include_usage": True}} if stream_usage else {},
+        )
+        extra_options = checked_options(options, _CHAT_OPTIONS)
+        if max_output is not None:
+            # OpenAI's newer models refuse the old name; servers that speak its interface often know only that.
+            name = "max_completion_tokens" if sdk.at_openai else "max_tokens"
+            extra_options.setdefault(name, max_output)
+        super().__init__(
+            ModelCall(model, retries=retries, sleep=sleep), sdk, interface, extra_options
+        )
+
+    async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (no such call)
+        """Return None: this interface has no call for it."""
+        return None
+
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        return wire.openai_chat.request(prompt, model=self.name, tools=tools, max_bytes=0)
+
+
+_RESPONSES_OPTIONS = frozenset(
+    "background conversation input model previous_response_id stream tools".split()
+)
+_COUNTED = frozenset(
+    "input instructions model parallel_tool_calls reasoning text tool_choice tools".split()
+)
+"""Arguments that the counting call takes too."""
+
+
+class OpenAIResponses(SdkModel):
+    """A model by name, at OpenAI or at `base_url`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        timeout: float = 60.0,
+        retries: int = 2,
+        max_output: int | None = None,
+        options: Mapping[str, object] | None = None,
+        sleep: Sleep | None = None,
+    ) -> None:
+        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
+
+        `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
+        (store, include, reasoning, ...). `sleep` is how a retry waits.
+        """
+        from turnfold.models.openai_sdk import OpenAISdk
+
+        self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
+        interface = Interface(
+            send=self._sdk.respond,
+            send_stream=self._sdk.respond_stream,
+            new_stream=ResponsesStream,
+            normalize=checked_response,
+            accept=wire.openai_responses.accept,
+            stop=_stop,
+        )
+        extra_options = checked_options(options, _RESPONSES_OPTIONS)
+        if max_output is not None:
+            extra_options.setdefault("max_output_tokens", max_output)
+        super().__init__(
+            ModelCall(model, retries=retries, sleep=sleep), self._sdk, interface, extra_options
+        )
+
+    async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
+        """Return what OpenAI counts; None where the server has no call for it."""
+        _, arguments = self._arguments(prompt, tools)
+        return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
+
+    def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
+        return wire.openai_responses.request(prompt, model=self.name, tools=tools, max_bytes=0)
+
+
+def _stop(response: JsonObject) -> str:
+    reason = text_at(object_at(response, "incomplete_details"), "reason")
+    return reason or text_at(response, "status")

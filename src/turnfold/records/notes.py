@@ -1,0 +1,204 @@
+"""Notes: the small versioned documents that a session stores in addition to the log.
+
+The log holds the messages. The notes hold what another process needs to continue the session: where the window begins,
+the current system messages, pins, state, how far it was cleared, who is folding (compacting). No note is needed to read
+the log, and losing all notes loses no message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+import msgspec
+
+from turnfold.records.entries import Document
+from turnfold.records.json_text import decode_struct
+
+__all__ = (
+    "CLEARED",
+    "FINDING",
+    "FINDINGS",
+    "FOLDING",
+    "PIN",
+    "SESSION",
+    "STAND_IN",
+    "STATE",
+    "SYSTEM",
+    "TAKEN_BACK",
+    "WINDOW",
+    "ClearedNote",
+    "FindingsNote",
+    "FoldingNote",
+    "PinNote",
+    "StandIn",
+    "StandInNote",
+    "StateNote",
+    "SystemNote",
+    "TakenBackNote",
+    "WindowNote",
+    "read_note",
+    "stand_in_document",
+    "write_note",
+)
+
+
+SESSION: Final = "session"
+"""Kind of the notes that exist once; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`, `FINDINGS`."""
+SYSTEM: Final = "system"
+CLEARED: Final = "cleared"
+FOLDING: Final = "folding"
+STATE: Final = "state"
+FINDINGS: Final = "findings"
+TAKEN_BACK: Final = "taken-back"
+FINDING: Final = "finding"
+"""Kind of the findings (remembered tool results), one document each."""
+WINDOW: Final = "window"
+"""Kind of the window notes, one per budget."""
+PIN: Final = "pin"
+"""Kind of the pin notes, one per pin."""
+STAND_IN: Final = "stand-in"
+"""Kind of the documents with the text of a stand-in; also the key of the note that names the current one."""
+
+
+class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    v: int = 1
+
+
+class SystemNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The seqs of the current system messages."""
+
+    seqs: tuple[int, ...] = ()
+
+
+class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The last seq hidden by `clear()`."""
+
+    upto: int = 0
+
+
+class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """Entries removed from the history that a framework is shown; they stay in the log."""
+
+    stretches: tuple[tuple[int, int], ...] = ()
+    """(first, last) seqs of entries removed entirely, in order."""
+    shortened: tuple[tuple[int, int], ...] = ()
+    """(seq, pieces kept) of entries of which only the end was removed."""
+
+
+class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The beginning of the window of one budget, so that every process builds the same window."""
+
+    anchor: int = 1
+    """Seq of the first entry shown verbatim."""
+    head: int = 0
+    """Seq of the user message shown before the anchor because its turn is still shown; 0 for none."""
+    caps: tuple[tuple[int, int], ...] = ()
+    """(seq, most tokens of a single part) of the entries shown shortened."""
+    reason: str = ""
+    turn: int = 0
+    """Seq of the user message whose turn `tail` was made for; 0 for none."""
+    query: str = ""
+    """The query that `recalled` answers."""
+    tail: str = ""
+    """The tail of that turn, unchanged during its tool loop."""
+    recalled: tuple[tuple[int, float], ...] = ()
+    """(seq, score) of the entries recalled into the tail."""
+
+
+class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """A text that every call shows."""
+
+    text: str = ""
+    since: int = 0
+    """The newest seq when it was pinned: it is shown from the next user turn on."""
+    until: int = 0
+    """The newest seq when it was unpinned: it is shown until the next user turn; 0 while it is pinned."""
+    order: int = 0
+    """Pins are shown in the order they were made."""
+
+
+class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The session's state: JSON values by name."""
+
+    values: dict[str, object] = {}
+    since: int = 0
+    """The newest seq when it was last changed."""
+
+
+class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """Marks that the session has findings: without this note they need not be read."""
+
+    ran: dict[str, int] = {}
+    """By tool that invalidates findings: the newest seq when it last ran."""
+
+
+class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The lease of the process that folds, and the recent failures."""
+
+    owner: str = ""
+    """Id of the lease holder; empty if nobody is folding."""
+    until: int = 0
+    """When the lease expires, in microseconds since 1970."""
+    failures: int = 0
+    """Failed attempts since the last checkpoint."""
+    not_before: int = 0
+    """When folding may be retried, in microseconds since 1970."""
+    error: str = ""
+    """Type of the last failure, without its message."""
+
+
+class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The extract shown for entries whose fold has not landed yet."""
+
+    key: str = ""
+    """Key of the document with its text; empty for none."""
+    upto: int = 0
+    """The last seq it covers."""
+
+
+class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """An extract shown in place of the summary while the fold of what it covers is slow, failing or abandoned.
+
+    It covers the log up to `upto`, including what the live checkpoint covered when it was made. It is not a
+    checkpoint: the summarizer still reads every entry it covers, and the summary replaces the extract.
+    """
+
+    key: str
+    upto: int
+    text: str
+
+    @classmethod
+    def read(cls, document: Document) -> StandIn:
+        """Read a stand-in back from its document."""
+        upto = int(document.key.partition("-")[0])
+        return cls(document.key, upto, read_note(document, _StandInText).text)
+
+
+_Form = TypeVar("_Form", bound=_Note)
+_encoder = msgspec.json.Encoder()
+
+
+def read_note(document: Document | None, form: type[_Form]) -> _Form:
+    """Read a note from its document; without a document, return the defaults."""
+    if document is None:
+        return form()
+    path = f"{document.kind}/{document.key}"
+    return decode_struct(document.body, form, name=f"{document.kind} note", path=path)
+
+
+def write_note(kind: str, key: str, note: _Note) -> Document:
+    """Return the document that stores a note."""
+    return Document(kind, key, _encoder.encode(note), 0)
+
+
+def stand_in_document(upto: int, text: str) -> Document:
+    """Return the document that stores a stand-in; the same range and text give the same key."""
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return write_note(STAND_IN, f"{upto:012d}-{digest}", _StandInText(text=text))

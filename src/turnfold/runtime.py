@@ -1,0 +1,469 @@
+"""Runtimes of coroutines: `AsyncRuntime` with an event loop, `SyncRuntime` and `drive()` without one.
+
+Everything that talks to a store or a model is written once, as coroutines. The few operations that differ (lock, ask a
+model with a time-out, pause, background work) are methods of a `Runtime`; no other module asks which of the two it has.
+
+Over a blocking store a coroutine never suspends, so `drive()` runs it to its end with one `send()`: in a script, in a
+thread, in a notebook and inside a running loop, where `asyncio.run` fails.
+
+A signal handler (Ctrl-C, a time-out by `signal.alarm`) may raise at any line of a driven coroutine, also after a lock
+was acquired and before the code that releases it is reached. So each lock is registered before it is acquired, and
+`drive()` releases what is left: no lock outlives the call that acquired it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Protocol, TypeVar, cast
+
+from turnfold.errors import InvalidOption, WrongProcess
+
+__all__ = (
+    "AsyncRuntime",
+    "Runtime",
+    "SyncRuntime",
+    "drive",
+)
+
+
+_JOIN_TIMEOUT = 5.0
+"""Seconds to wait for an event loop that was told to stop: a task may refuse to be cancelled."""
+_Result = TypeVar("_Result")
+_Work = Callable[[], Coroutine[object, None, None]]
+
+
+class _OwnedLock(Protocol):
+    """A lock that raises RuntimeError if a thread that does not hold it releases it."""
+
+    def release(self) -> None: ...
+
+
+class _HeldLocks(threading.local):
+    def __init__(self) -> None:
+        self.locks: list[_OwnedLock] = []
+        """The locks that this thread holds, or is about to acquire, in the calls it is driving."""
+
+
+_held = _HeldLocks()
+
+
+def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
+    """Run a coroutine that never suspends and return its result; if it suspends, close it and raise an error."""
+    locks = _held.locks
+    outer = len(locks)
+    try:
+        coroutine.send(None)
+    except StopIteration as finished:
+        return cast("_Result", finished.value)
+    finally:
+        while len(locks) > outer:  # interrupted before the code that releases them
+            with suppress(RuntimeError):
+                locks[-1].release()
+            del locks[-1]
+    coroutine.close()
+    name = getattr(coroutine, "__qualname__", type(coroutine).__name__)
+    raise InvalidOption(
+        f"{name} has to wait, which is not possible without an event loop: open the store with blocking=True, or await "
+        "the coroutine"
+    )
+
+
+class Runtime(Protocol):
+    """The operations that differ with and without an event loop."""
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a new lock; it is not reentrant."""
+        ...
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Call a user's function, await its result if needed, and return it; TimeoutError after `seconds`."""
+        ...
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """Run all jobs, at most `parallel` at once; when all are done, raise the first error."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; may end early when background work is told to stop."""
+        ...
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """Start background work; False if work of this name is running or the runtime was closed."""
+        ...
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Close the runtime: wait for all background work; with `cancel`, tell it to stop first."""
+        ...
+
+    @property
+    def stopping(self) -> bool:
+        """True if background work has been told to stop."""
+        ...
+
+
+class SyncRuntime:
+    """For programs without an event loop: uses threads."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._loop = _LoopThread()
+        self._closed = False
+
+    @property
+    def stopping(self) -> bool:
+        """True if background work has been told to stop."""
+        return self._stop.is_set()
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a new thread lock."""
+        return _ThreadLock()
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Call the function in a thread of its own, so that it can time out.
+
+        An awaitable result is awaited in one event loop that all calls share, because the connections of a client
+        belong to the loop they were made in.
+        """
+        call = _Question(question, self._loop)
+        give_up = time.monotonic() + seconds
+        try:
+            threading.Thread(target=call.run, name="turnfold-ask", daemon=True).start()
+            while not call.done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
+                self._check_time(give_up, seconds)
+        except BaseException:  # Ctrl-C too: the result is no longer needed
+            call.give_up()
+            raise
+        if call.error is not None:
+            raise call.error
+        return call.answer
+
+    def _check_time(self, give_up: float, seconds: float) -> None:
+        if self._stop.is_set() or time.monotonic() >= give_up:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """Run the jobs in up to `parallel` threads."""
+        waiting = list(reversed(jobs))
+        errors: list[BaseException] = []
+
+        def run(ended: threading.Event) -> None:
+            while True:
+                try:
+                    job = waiting.pop()
+                except IndexError:
+                    ended.set()
+                    return
+                try:
+                    drive(job())
+                except BaseException as error:
+                    errors.append(error)
+
+        ends = [threading.Event() for _ in range(min(parallel, len(jobs)))]
+        try:
+            for ended in ends:
+                threading.Thread(
+                    target=run, args=(ended,), name="turnfold-job", daemon=True
+                ).start()
+            for ended in ends:
+                while not ended.wait(0.1):
+                    pass  # a wait without a time-out is not interruptible on every platform
+        except BaseException:  # Ctrl-C: running jobs cannot be stopped, the others are not started
+            waiting.clear()
+            raise
+        if errors:
+            raise errors[0]
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for the time, or until told to stop."""
+        self._stop.wait(seconds)
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """Start a thread."""
+        with self._lock:
+            if self._closed or name in self._running:
+                return False
+
+            def run() -> None:
+                try:
+                    drive(work())
+                finally:
+                    with self._lock:
+                        self._running.pop(name, None)
+
+            thread = threading.Thread(target=run, name=f"turnfold-{name}", daemon=True)
+            self._running[name] = thread
+            thread.start()
+            return True
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Join the threads."""
+        with self._lock:
+            self._closed = True
+            working = list(self._running.values())
+        if cancel:
+            self._stop.set()
+        for thread in working:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._loop.stop()
+
+
+class AsyncRuntime:
+    """For programs with an event loop: uses tasks."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._stopping = False
+
+    @property
+    def stopping(self) -> bool:
+        """True if background work has been told to stop."""
+        return self._stopping
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a new lock for tasks of one loop at a time."""
+        return _TaskLock()
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Await a coroutine function; call a plain function in a thread, so that it does not block the loop."""
+        if inspect.iscoroutinefunction(question):
+            async with asyncio.timeout(seconds):
+                return await question()
+        given_up, answers = threading.Event(), list[object]()
+
+        def ask() -> None:
+            answers.append(question())
+            if given_up.is_set():
+                _discard(answers[0])
+
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.to_thread(ask)
+                [found] = answers
+                return await _awaited(found) if inspect.isawaitable(found) else found
+        except BaseException:
+            given_up.set()
+            for late in answers:
+                _discard(late)
+            raise
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """Run the jobs as tasks; cancelling this call cancels them."""
+        gate = asyncio.Semaphore(parallel)
+
+        async def run(job: _Work) -> None:
+            async with gate:
+                await job()
+
+        done = await asyncio.gather(*map(run, jobs), return_exceptions=True)
+        for error in done:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """Start a task."""
+        if self._closed or name in self._running:
+            return False
+        task = asyncio.get_running_loop().create_task(work(), name=f"turnfold-{name}")
+        self._running[name] = task
+        task.add_done_callback(lambda _: self._running.pop(name, None))
+        return True
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Wait for the tasks; those of a closed loop are over, those of another running loop are an error."""
+        loop = asyncio.get_running_loop()
+        working = [task for task in self._running.values() if not task.get_loop().is_closed()]
+        if any(task.get_loop() is not loop for task in working):
+            raise InvalidOption(
+                "background work of this memory is running in another event loop: close the memory in that loop, or "
+                "after that loop has ended"
+            )
+        self._closed = True
+        if cancel and not self._stopping:  # cancelled twice, a fold would not release its lease
+            self._stopping = True
+            for task in working:
+                task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+class _Question:
+    """A function that is called in a thread and may be abandoned."""
+
+    def __init__(self, question: Callable[[], object], loop: _LoopThread) -> None:
+        self._question = question
+        self._loop = loop
+        self._given_up = threading.Event()
+        self._future: Future[object] | None = None
+        self.done = threading.Event()
+        self.answer: object = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call the function and store its result or error."""
+        try:
+            found = self._question()
+            if self._given_up.is_set():
+                _discard(found)
+            elif inspect.isawaitable(found):
+                self._future = self._loop.start(found)
+                if self._given_up.is_set():  # since the check above
+                    self._future.cancel()
+                self.answer = self._future.result()
+            else:
+                self.answer = found
+        except BaseException as raised:
+            self.error = raised
+        finally:
+            self.done.set()
+
+    def give_up(self) -> None:
+        """Abandon the call; cancels what is being awaited."""
+        self._given_up.set()
+        if self._future is not None:
+            self._future.cancel()
+
+
+class _LoopThread:
+    """An event loop in a thread, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, found: Awaitable[object]) -> Future[object]:
+        """Await something in the loop; callable from any thread."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="turnfold-loop", daemon=True
+                )
+                self._thread.start()
+        return asyncio.run_coroutine_threadsafe(_awaited(found), self._loop)
+
+    def stop(self) -> None:
+        """Cancel the running tasks and end the loop; the next call starts another."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if self._thread is not threading.current_thread():
+                self._thread.join(_JOIN_TIMEOUT)
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+def _discard(found: object) -> None:
+    """Close a coroutine that nobody will await, to avoid Python's "never awaited" warning."""
+    if inspect.iscoroutine(found) and not found.cr_running:
+        found.close()
+
+
+async def _awaited(found: Awaitable[object]) -> object:
+    return await found
+
+
+class _ThreadLock:
+    """An `async with` lock for threads; `drive()` releases it however the call ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # knows its owner, which `drive` relies on
+        self._opened_in = os.getpid()
+
+    async def __aenter__(self) -> None:
+        # After a fork the lock may be held by a thread that exists only in the parent.
+        if os.getpid() != self._opened_in:
+            raise WrongProcess(
+                f"this memory was opened in process {self._opened_in} and is used in its fork {os.getpid()}: open a "
+                "new one after the fork, in each process that uses it"
+            )
+        _held.locks.append(self._lock)
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+        _held.locks.remove(self._lock)
+
+
+class _TaskLock:
+    """An `async with` lock for tasks that outlives the event loop it was first used in.
+
+    It serves one loop at a time: tasks of two loops cannot wait for each other, so the second loop gets an error.
+    """
+
+    def __init__(self) -> None:
+        self._switching = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+        self._users = 0
+        """Tasks of the loop that hold the lock or wait for it."""
+        self._holder: asyncio.Task[object] | None = None
+
+    async def __aenter__(self) -> None:
+        lock = self._enter(asyncio.get_running_loop())
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._leave(lock)
+            raise
+        self._holder = asyncio.current_task()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._holder is None or self._holder is not _current_task():
+            return  # its loop ended while it held the lock: the lock is gone with the loop
+        lock, self._holder = self._lock, None
+        lock.release()
+        self._leave(lock)
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        with self._switching:
+            if self._loop is not loop:
+                before = self._loop
+                if before is not None and self._users and not before.is_closed():
+                    raise InvalidOption(
+                        "this session is in use in another event loop: give each loop its own memory, or use the loops "
+                        "one after the other"
+                    )
+                self._loop, self._lock = loop, asyncio.Lock()
+                self._users, self._holder = 0, None
+            self._users += 1
+            return self._lock
+
+    def _leave(self, lock: asyncio.Lock) -> None:
+        with self._switching:
+            if lock is self._lock:
+                self._users -= 1
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    """Return the running task; None in a coroutine that is closed after its loop has ended."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

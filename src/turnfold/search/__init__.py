@@ -1,0 +1,73 @@
+"""Search as pure functions: index terms, filters, matching, ranking, passages and excerpts."""
+
+from __future__ import annotations
+
+from turnfold.search.excerpts import SNIPPET_CHARACTERS, Snippet, snippet
+from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
+from turnfold.search.index_terms import (
+    CALL_REACH,
+    Findable,
+    ToolNames,
+    findable,
+    marks_of_text,
+    required_marks,
+)
+from turnfold.search.matches import QueryTerms, TermMatches
+from turnfold.search.passages import (
+    Recalled,
+    fill,
+    passages_text,
+    places_to_read,
+    relevant_places,
+    speaks_of,
+    telling_part,
+)
+from turnfold.search.ranking import (
+    MOST_CANDIDATES,
+    Candidate,
+    Hit,
+    TermChoice,
+    choosing_terms,
+    fuse,
+    fused_parts,
+    query_terms,
+    rank,
+    ranked_places,
+    worth_of_places,
+)
+
+__all__ = (
+    "ALL_ENTRIES",
+    "CALL_REACH",
+    "CHECKPOINT",
+    "ENTRY",
+    "MOST_CANDIDATES",
+    "SNIPPET_CHARACTERS",
+    "Candidate",
+    "Findable",
+    "Hit",
+    "QueryTerms",
+    "Recalled",
+    "Snippet",
+    "TermChoice",
+    "TermMatches",
+    "ToolNames",
+    "Within",
+    "choosing_terms",
+    "fill",
+    "findable",
+    "fuse",
+    "fused_parts",
+    "marks_of_text",
+    "passages_text",
+    "places_to_read",
+    "query_terms",
+    "rank",
+    "ranked_places",
+    "relevant_places",
+    "required_marks",
+    "snippet",
+    "speaks_of",
+    "telling_part",
+    "worth_of_places",
+)

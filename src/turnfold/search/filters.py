@@ -1,0 +1,139 @@
+"""Search filters: typed, checked once, with the same meaning on every backend.
+
+A filter never changes the weight of a word: its rarity is counted over everything the search could return, so the
+result with a filter is the result without it, less what the filter excludes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turnfold.errors import InvalidOption
+from turnfold.records import ROLES
+from turnfold.text import plain_path
+
+__all__ = (
+    "ALL_ENTRIES",
+    "CHECKPOINT",
+    "ENTRY",
+    "Within",
+)
+
+
+ENTRY = ""
+"""The kind of an entry of the log."""
+CHECKPOINT = "checkpoint"
+"""The kind of a checkpoint's summary."""
+
+_FURTHEST = (1 << 62) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Filters of a search. All filters that are set must match; for each, any of its values is enough."""
+
+    roles: frozenset[str] = frozenset()
+    """Roles of the message; only entries have a role."""
+    tools: frozenset[str] = frozenset()
+    """Tools an entry calls or holds a result of: by the result's name, or by its call at most 256 entries before."""
+    turns: tuple[int, int] | None = None
+    """The first and the last turn; only entries have one."""
+    paths: frozenset[str] = frozenset()
+    """Paths the text mentions, or folders such a path lies in."""
+    since: int | None = None
+    """Written at this time or later, in microseconds since 1970."""
+    until: int | None = None
+    """Written before this time, in microseconds since 1970."""
+    kinds: frozenset[str] | None = frozenset({ENTRY})
+    """`ENTRY`, `CHECKPOINT` or kinds of documents; None for all kinds."""
+
+    def __post_init__(self) -> None:
+        _check_names("role", self.roles, known=ROLES)
+        _check_names("tool", self.tools)
+        _check_names("path", self.paths)
+        for path in self.paths:
+            if not plain_path(path):
+                raise InvalidOption(f"path {path!r} names no file or folder")
+        _check_turns(self.turns)
+        _check_times(self.since, self.until)
+        self._check_kinds()
+
+    @property
+    def entries_only(self) -> bool:
+        """True if a filter is set that only entries can pass."""
+        return bool(self.roles or self.tools or self.turns is not None)
+
+    def counts(self, kind: str) -> bool:
+        """Return True if this kind counts for the rarity of a word: all entries, and all documents and checkpoints."""
+        if kind == ENTRY:
+            return self.kinds is None or ENTRY in self.kinds
+        return self.counts_documents
+
+    @property
+    def counts_documents(self) -> bool:
+        """True if documents and checkpoints count for the rarity of a word."""
+        return self.kinds is None or bool(self.kinds - {ENTRY})
+
+    @property
+    def includes_documents(self) -> bool:
+        """True if documents or checkpoints can be found."""
+        return self.counts_documents and not self.entries_only
+
+    def includes(self, kind: str) -> bool:
+        """Return True if this kind can be found."""
+        if kind != ENTRY and self.entries_only:
+            return False
+        return self.kinds is None or kind in self.kinds
+
+    def includes_time(self, created: int) -> bool:
+        """Return True if something written at this time can be found."""
+        return (self.since is None or created >= self.since) and (
+            self.until is None or created < self.until
+        )
+
+    def includes_turn(self, turn: int) -> bool:
+        """Return True if an entry of this turn can be found."""
+        return self.turns is None or self.turns[0] <= turn <= self.turns[1]
+
+    def _check_kinds(self) -> None:
+        if self.kinds is None:
+            return
+        _check_names("kind", self.kinds - {ENTRY})
+        if not self.kinds:
+            raise InvalidOption(
+                "kinds is empty, so nothing could be found: use kinds=None for all kinds"
+            )
+        if self.entries_only and ENTRY not in self.kinds:
+            raise InvalidOption(
+                f"roles, tools and turns match entries only, but kinds={sorted(self.kinds)} excludes entries: "
+                "nothing could be found"
+            )
+
+
+def _check_names(what: str, names: frozenset[str], *, known: frozenset[str] | None = None) -> None:
+    if not isinstance(names, frozenset):  # pyright: ignore[reportUnnecessaryIsInstance] (a string is taken for its letters)
+        raise InvalidOption(f"{what}s must be a frozenset, not {type(names).__name__}")
+    for name in names:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidOption(f"a {what} must be a name, not {name!r}")
+        if known is not None and name not in known:
+            raise InvalidOption(f"unknown {what} {name!r}: use one of {', '.join(sorted(known))}")
+
+
+def _check_turns(turns: tuple[int, int] | None) -> None:
+    if turns is None:
+        return
+    if len(turns) != 2 or not 0 <= turns[0] <= turns[1] <= _FURTHEST:
+        raise InvalidOption(f"turns must be a first and a last turn, 0 or more, got {turns!r}")
+
+
+def _check_times(since: int | None, until: int | None) -> None:
+    for name, value in (("since", since), ("until", until)):
+        if value is not None and not -_FURTHEST <= value <= _FURTHEST:
+            raise InvalidOption(f"{name} must be microseconds since 1970, got {value}")
+    if since is not None and until is not None and since >= until:
+        raise InvalidOption(f"since={since} is not before until={until}: nothing could be found")
+
+
+ALL_ENTRIES = Within()
+"""No filter: every entry."""

@@ -1,0 +1,126 @@
+"""Index entries of a message: its text, and the marks that filters match.
+
+A mark is a role, a tool or a path (`role:user`, `tool:grep`, `path:src`). Marks are indexed together with the terms of
+the text; a term is letters and digits only and a mark never is, so no text can forge a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from turnfold.records import Message
+from turnfold.search.filters import Within
+from turnfold.text import paths_in, plain_path
+
+__all__ = (
+    "CALL_REACH",
+    "Findable",
+    "ToolNames",
+    "findable",
+    "marks_of_text",
+    "required_marks",
+)
+
+
+CALL_REACH = 256
+"""Most entries between a tool call and its result for the result to be indexed under the tool's name."""
+_MOST_CALLS = 4 * CALL_REACH
+
+
+@dataclass(frozen=True, slots=True)
+class Findable:
+    """A text to index, with its marks."""
+
+    text: str
+    marks: frozenset[str]
+
+
+def findable(message: Message, tools: Iterable[str]) -> Findable:
+    """Return the text and marks of an entry; `tools` are those it calls or has results of."""
+    text = message.text
+    marks = {f"role:{message.role}", *(f"tool:{name}" for name in tools)}
+    return Findable(text, marks_of_text(text) | marks)
+
+
+def marks_of_text(text: str) -> frozenset[str]:
+    """Return the marks of a text: the paths it mentions."""
+    return frozenset(f"path:{path}" for path in paths_in(text))
+
+
+def required_marks(within: Within) -> list[list[str]]:
+    """Return lists of marks; a match must have at least one mark of each list."""
+    filters = (
+        [f"role:{role}" for role in within.roles],
+        [f"tool:{name}" for name in within.tools],
+        [f"path:{plain_path(path)}" for path in within.paths],
+    )
+    return [sorted(marks) for marks in filters if marks]
+
+
+class ToolNames:
+    """Finds the tool of a result by the calls before it in the conversation.
+
+    Entries are passed in order, beginning after the seq `after`. `earlier` returns the messages before that (at most
+    `CALL_REACH`, oldest first); it is called once, for the first result whose call was not seen. `calls` are the calls
+    seen before.
+    """
+
+    def __init__(
+        self,
+        *,
+        after: int = 0,
+        earlier: Callable[[], Sequence[Message | None]] | None = None,
+        calls: Mapping[str, tuple[int, str]] | None = None,
+    ) -> None:
+        self._at = self._after = after
+        self._earlier = earlier
+        self._calls = dict(calls or {})
+
+    @property
+    def calls(self) -> Mapping[str, tuple[int, str]]:
+        """The calls seen: seq and tool name by call id."""
+        return self._calls
+
+    def of(self, message: Message) -> list[str]:
+        """Return the tools that the next entry calls or has results of."""
+        self._at += 1
+        names = [call.name for call in message.calls]
+        for result in message.results:
+            name = message.name or self._called_tool(result.call_id)
+            names += [name] if name else []
+        for call in message.calls:
+            self._calls[call.id] = (self._at, call.name)
+        if len(self._calls) > _MOST_CALLS:
+            self._calls = {
+                call_id: (at, name)
+                for call_id, (at, name) in self._calls.items()
+                if self._at - at <= CALL_REACH
+            }
+        return names
+
+    def needs_earlier(self, messages: Iterable[Message]) -> bool:
+        """Return True if some of these next entries hold results of calls that were not seen and are not among them."""
+        seen = set(self._calls)
+        for message in messages:
+            if not message.name and any(each.call_id not in seen for each in message.results):
+                return True
+            seen.update(call.id for call in message.calls)
+        return False
+
+    def skip(self) -> None:
+        """Skip an entry that cannot be read."""
+        self._at += 1
+
+    def learn(self, earlier: Sequence[Message | None]) -> None:
+        """Add the calls of the messages right before the first entry; None for a message that cannot be read."""
+        for back, message in enumerate(reversed(earlier)):
+            for call in message.calls if message is not None else ():
+                self._calls.setdefault(call.id, (self._after - back, call.name))
+
+    def _called_tool(self, call_id: str) -> str:
+        if call_id not in self._calls and self._earlier is not None:
+            earlier, self._earlier = self._earlier(), None
+            self.learn(earlier)
+        at, name = self._calls.get(call_id, (self._at, ""))
+        return name if self._at - at <= CALL_REACH else ""

@@ -1,0 +1,232 @@
+"""Recalled passages: which search results a model is shown under a token limit, and their text.
+
+Relevance: a search always finds something. A passage recalled without a request is shown only if it shares two telling
+terms with the user's message, or one that is an identifier (`A-4711`, `src/app.py`, `gpt4`), or if it is next to such a
+passage: an answer follows its question. Single CJK characters are in every text and count for nothing.
+
+Selection: the best come first as long as they fit. An entry that would take more than a third of the limit is ranked by
+its score per token: it must be worth the several others it displaces. One that would take more than half is shown as an
+excerpt. Equal texts are shown once. The text that is really sent is counted at the end, headings included, so the limit
+holds whatever was estimated before.
+
+Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
+sees who answered whom and a reader can find the place. The time is left out if it is within an hour of the one before,
+to save tokens. That line and the first line of each message begin at the margin, every other line is indented, so that
+nobody can write what reads like a message of somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from turnfold.records import Entry, Message
+from turnfold.search.excerpts import excerpt
+from turnfold.text import count_upto, distinct_terms, indented, is_character, plain_name
+
+__all__ = (
+    "Recalled",
+    "fill",
+    "passages_text",
+    "places_to_read",
+    "relevant_places",
+    "speaks_of",
+    "telling_part",
+)
+
+
+_HOUR = 3600 * 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An entry found by a search."""
+
+    seq: int
+    turn: int
+    message: Message
+    created: int
+    """Microseconds since 1970."""
+    score: float
+    """Higher is better; comparable within one answer only."""
+    excerpt: str = ""
+    """The part shown of a text that is too long; empty if all of it is shown."""
+
+    @property
+    def shown(self) -> str:
+        """The text that is shown."""
+        return self.excerpt or self.message.text
+
+
+def passages_text(recalled: Sequence[Recalled]) -> str:
+    """Return the entries as the text a model is shown, in log order."""
+    return "\n".join(_lines(sorted(recalled, key=lambda entry: entry.seq)))
+
+
+def _entry_text(recalled: Recalled) -> str:
+    """Return one entry as it is shown: speaker and text."""
+    message = recalled.message
+    name = plain_name(message.name) if message.name else ""
+    who = f"{message.role} ({name})" if name else message.role
+    return f"{who}: {indented(recalled.shown)}"
+
+
+def _lines(recalled: Sequence[Recalled]) -> Iterator[str]:
+    last, last_time = -1, None
+    for entry in recalled:
+        if entry.seq != last + 1:
+            if last_time is not None and abs(entry.created - last_time) < _HOUR:
+                yield f"[turn {entry.turn}]"
+            else:
+                time = _EPOCH + timedelta(microseconds=entry.created)
+                yield f"[turn {entry.turn}, {time:%Y-%m-%d %H:%M}]"
+                last_time = entry.created
+        last = entry.seq
+        yield _entry_text(entry)
+
+
+_ENOUGH = 2
+"""Telling terms that a passage and a query must share."""
+_LONGEST_QUERY = 8_000
+"""Most characters of a user's message that are searched for; of a longer one, half of them from each end."""
+
+
+def telling_part(message: str) -> str:
+    """Return the part of a user's message to recall passages for: all of it, or both ends of a huge one.
+
+    Every word is looked up, so a pasted file would take minutes; the request itself is before or after it.
+    """
+    if len(message) <= _LONGEST_QUERY:
+        return message
+    half = _LONGEST_QUERY // 2
+    return f"{message[:half]}\n{message[-half:]}"
+
+
+def speaks_of(text: str, terms: Collection[str]) -> bool:
+    """Return True if a text shares enough of the query's terms to be recalled without a request."""
+    in_text = distinct_terms(text)
+    shared = [term for term in terms if term in in_text and not is_character(term)]
+    return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
+
+
+def relevant_places(
+    places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
+) -> list[tuple[int, float]]:
+    """Return those of `places` (seq, score) whose entry, or one right before or after it, is relevant."""
+    close = {
+        neighbour
+        for seq, entry in entries.items()
+        if speaks_of(entry.message.text, terms)
+        for neighbour in (seq - 1, seq, seq + 1)
+    }
+    return [(seq, score) for seq, score in places if seq in close]
+
+
+def _is_identifier(term: str) -> bool:
+    # A number alone may be any number; with letters it is an identifier.
+    return any(map(str.isdigit, term)) and any(map(str.isalpha, term))
+
+
+_HEADING = 8
+"""Average tokens of the line above a passage."""
+_ROUNDS = 3
+"""How often room that was left over because estimates were too high is filled again."""
+_FEWEST_READ = 16
+_MOST_READ = 600
+_GAP = 3
+"""Most unneeded entries read between two needed ones, to save a second request to the store."""
+
+
+def places_to_read(
+    places: Sequence[tuple[int, float]], *, tokens: int, mean_tokens: float
+) -> list[tuple[int, int]]:
+    """Return the ranges (first seq, last seq) with enough of the best places to fill `tokens` twice."""
+    enough = int(2 * tokens / max(mean_tokens, 1.0))
+    wanted = sorted(seq for seq, _ in places[: min(max(enough, _FEWEST_READ), _MOST_READ)])
+    ranges: list[tuple[int, int]] = []
+    for seq in wanted:
+        if ranges and seq - ranges[-1][1] <= _GAP:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges
+
+
+def fill(
+    places: Iterable[tuple[int, float]],
+    entries: Mapping[int, Entry],
+    *,
+    terms: Collection[str],
+    tokens: int,
+    count: Callable[[str], int],
+    measure: Callable[[Sequence[Recalled]], int],
+) -> list[Recalled]:
+    """Return the best of `places`, in log order, so that `measure` of them is at most `tokens`.
+
+    `places` are (seq, score), best first; those without an entry in `entries` are skipped. `count` counts a text,
+    `measure` everything that is sent for a selection.
+    """
+    offers = _offers(places, entries, terms, tokens, count)
+    taken: dict[int, Recalled] = {}
+
+    def selection() -> list[Recalled]:
+        return [taken[seq] for seq in sorted(taken)]
+
+    for _ in range(_ROUNDS):
+        room = tokens - measure(selection())
+        if room <= 0 or not _take(offers, taken, room):
+            break
+        while taken and measure(selection()) > tokens:
+            taken.popitem()
+    return selection()
+
+
+class _Offer(NamedTuple):
+    """An entry that may be shown, with its tokens."""
+
+    entry: Recalled
+    tokens: int
+    value: float
+
+
+def _take(offers: Iterable[_Offer], taken: dict[int, Recalled], room: int) -> bool:
+    """Add to `taken` what fits the room, best first; return True if anything did."""
+    before = len(taken)
+    for entry, tokens, _ in offers:
+        if entry.seq in taken:
+            continue
+        joins = entry.seq - 1 in taken or entry.seq + 1 in taken
+        cost = tokens + (0 if joins else _HEADING)
+        if cost <= room:
+            taken[entry.seq] = entry
+            room -= cost
+    return len(taken) > before
+
+
+def _offers(
+    places: Iterable[tuple[int, float]],
+    entries: Mapping[int, Entry],
+    terms: Collection[str],
+    tokens: int,
+    count: Callable[[str], int],
+) -> list[_Offer]:
+    """Return what may be shown, best value first: each distinct text once, long ones as excerpts."""
+    seen: set[str] = set()
+    offers: list[_Offer] = []
+    for seq, score in places:
+        entry = entries.get(seq)
+        text = entry.message.text.strip() if entry else ""
+        if entry is None or not text or text in seen or entry.message.role == "system":
+            continue
+        seen.add(text)
+        found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
+        cost = count_upto(_entry_text(found), tokens // 2, count) + 1
+        if cost > tokens // 2:
+            short = excerpt(entry.message.text, terms, tokens // 2, count)
+            found = replace(found, excerpt=short)
+            cost = count(_entry_text(found)) + 1
+        offers.append(_Offer(found, cost, score * min(1.0, tokens / 3 / cost)))
+    return sorted(offers, key=lambda offer: (-offer.value, -offer.entry.seq))

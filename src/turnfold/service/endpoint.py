@@ -1,0 +1,184 @@
+"""Turns an HTTP request into an operation request and its result into a response.
+
+Checks run in this order: method, token, right, body size, body and query. Nothing of the body is read before the
+caller is authorized.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from turnfold.api import KEY_PATTERN, AnyOperation, Events
+from turnfold.errors import InvalidOption, InvalidRecord, RequestRefused
+from turnfold.service.auth import Caller
+from turnfold.service.limits import Limits
+from turnfold.service.operations import OperationRequest, RunOperation
+from turnfold.service.state import ServiceState
+from turnfold.stores import Scope as Tenant
+from turnfold.stores import check_name
+
+__all__ = (
+    "CALLER",
+    "OPERATION",
+    "Endpoint",
+    "decode_query",
+    "method_not_allowed",
+    "path_params",
+    "query_params",
+    "read_body",
+)
+
+
+CALLER: Final = "turnfold.caller"
+"""Key of the request's `Caller` in the ASGI scope."""
+OPERATION: Final = "turnfold.operation"
+_NOBODY: Final = Caller("", frozenset(), "")
+_KEY: Final = re.compile(KEY_PATTERN)
+_JSON: Final = "application/json"
+
+
+class Endpoint:
+    """The operations of one path, by method."""
+
+    def __init__(
+        self, state: ServiceState, operations: Mapping[str, tuple[AnyOperation, RunOperation]]
+    ) -> None:
+        self._state = state
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        operation, run = self._operations.get(method, (None, None))
+        # A HEAD request for an event stream would never end.
+        endless = operation is not None and operation.answer is Events and method != scope["method"]
+        if operation is None or run is None or endless:
+            raise method_not_allowed(scope["method"], ", ".join(sorted(self._operations)))
+        scope[OPERATION] = operation.name
+        response = await self._respond(operation, run, Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, operation: AnyOperation, run: RunOperation, http: Request) -> Response:
+        state, headers, scope = self._state, http.headers, http.scope
+        caller = _NOBODY
+        if operation.right is not None:
+            caller = scope[CALLER] = state.gate.caller(headers)
+            caller.require(operation.right)
+        sent = await read_body(http, state.limits)
+        request: OperationRequest[object, object] = OperationRequest(
+            state=state,
+            caller=caller,
+            params=path_params(http),
+            headers=headers,
+            body=_decoded(sent, operation.body, headers),
+            query=decode_query(query_params(http), operation.query),
+            key=_key(headers),
+        )
+
+        async def result() -> object:
+            if not operation.grows:
+                return await run(request)
+            await state.quota.check(caller.tenant, brings=len(sent))
+            found = await run(request)
+            state.quota.took(caller.tenant, len(sent))
+            return found
+
+        if not (operation.keyed and request.key):
+            found = await result()
+            return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
+        digested = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode(), sent])
+        conversation = request.params.get("session") or request.conversation_id
+        reply = state.replies.of(Tenant(caller.tenant), conversation, request.key, digested)
+        stored = await reply.stored()
+        return _json(stored or await reply.store(msgspec.json.encode(await result())))
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Read the body of a request; raises `LimitExceeded` as soon as it is larger than the limit."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal():
+        limits.check_body(int(declared))
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        limits.check_body(size)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _decoded(sent: bytes, kind: type, headers: Headers) -> object:
+    if sent and headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON:
+        raise RequestRefused("the body must be application/json", status=415)
+    try:
+        return cast("object", msgspec.json.decode(sent or b"{}", type=kind))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRecord(str(error), path="body") from None
+
+
+def query_params(request: Request) -> dict[str, str]:
+    """Return the query parameters of a request; each may be given once."""
+    text = cast("bytes", request.scope["query_string"]).decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
+    except (UnicodeError, ValueError):
+        raise InvalidOption("the query parameters are not UTF-8") from None
+    params = dict(pairs)
+    if len(params) < len(pairs):
+        raise InvalidOption("a query parameter is given twice")
+    return params
+
+
+def decode_query(params: Mapping[str, str], kind: type) -> object:
+    """Return query parameters as the struct `kind`."""
+    try:
+        return cast("object", msgspec.convert(params, kind, strict=False))
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"query parameters: {error}") from None
+
+
+def path_params(request: Request) -> dict[str, str]:
+    """Return the path parameters, decoded and checked; they arrive percent-encoded, so a name may hold a slash."""
+    params = {key: _unquoted(cast("str", text)) for key, text in request.path_params.items()}
+    for key, name in params.items():
+        check_name(name, "conversation id" if key in ("session", "conversation_id") else key)
+    return params
+
+
+def _key(headers: Headers) -> str:
+    """Return the Idempotency-Key, decoded."""
+    given = headers.get("idempotency-key")
+    if given is None:
+        return ""
+    if not _KEY.fullmatch(given):
+        raise InvalidOption(
+            "an Idempotency-Key must be visible ASCII; percent-encode other characters"
+        )
+    return _unquoted(given)
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidOption("percent-encoded text in the request is not UTF-8") from None
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type=_JSON)
+
+
+def method_not_allowed(method: str, allowed: str) -> RequestRefused:
+    """Return a 405 error that names the allowed methods."""
+    error = RequestRefused(f"method {method} is not allowed here; allowed: {allowed}", status=405)
+    vars(error)["allow"] = allowed
+    return error

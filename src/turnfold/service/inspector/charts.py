@@ -1,0 +1,188 @@
+"""Bar charts as SVG, rendered on the server: one prompt as a bar, many as a timeline, few as sparklines.
+
+Colours are classes of the style sheet, so dark and light need no second drawing; every bar has a title with its
+figures for pointers and screen readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from turnfold.inspect import CallPoint
+from turnfold.service.inspector.html import Element, Node, tag
+from turnfold.service.inspector.labels import PageLabels
+
+__all__ = (
+    "PARTS",
+    "breaks_cache",
+    "budget_bar",
+    "has_new_checkpoint",
+    "legend",
+    "parts_of",
+    "sparks",
+    "timeline",
+)
+
+
+PARTS: Final = ("tools", "system", "summary", "window", "tail", "turn")
+"""Sections in the order they are sent."""
+_HEIGHT: Final = 220
+_TOP: Final = 24
+_LOST: Final = 14
+"""Height of the mark under a call that shares no prefix with the one before."""
+_BAR: Final = 14
+_GAP: Final = 4
+_WIDTH: Final = 1000
+_FREE: Final = "free"
+
+
+def parts_of(call: CallPoint) -> dict[str, int]:
+    """Return the tokens of each part of a prompt; those in no section belong to the tool schemas."""
+    tools = call.tokens - sum(call.sections.values())
+    return {name: tools if name == "tools" else call.sections.get(name, 0) for name in PARTS}
+
+
+def has_new_checkpoint(before: CallPoint | None, call: CallPoint) -> bool:
+    """Return True if a checkpoint was committed between two calls."""
+    return before is not None and before.checkpoint != call.checkpoint
+
+
+def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
+    """Return True if the provider's cache of the call before cannot serve all of this one."""
+    return before is not None and call.moved
+
+
+def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Element:
+    """Draw one prompt as a bar as long as its budget."""
+    scale = _WIDTH / max(allowed, sum(parts.values()), 1)
+    drawn: list[Node] = []
+    at = 0.0
+    for name, tokens in [*parts.items(), (_FREE, max(allowed - sum(parts.values()), 0))]:
+        if tokens > 0:
+            title = tag("title", f"{words.known(name)}: {tokens:,}")
+            wide = tokens * scale
+            drawn.append(
+                tag("rect", title, class_=f"part-{name}", x=f"{at:.2f}", y=0, width=f"{wide:.2f}", height=20,
+                    data_part=name, data_tokens=tokens)
+            )  # fmt: skip
+            at += wide
+    return tag(
+        "svg",
+        drawn,
+        class_="bar",
+        viewBox=f"0 0 {_WIDTH} 20",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=words("{allowed:,} tokens allowed", allowed=allowed),
+    )
+
+
+def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = None) -> Element:
+    """Return the legend of a bar."""
+    named = {**parts, _FREE: free} if free is not None else dict(parts)
+    return tag(
+        "ul",
+        [
+            tag("li", tag("span", class_=f"key part-{name}"), f" {words.known(name)} {tokens:,}")
+            for name, tokens in named.items()
+            if tokens
+        ],
+        class_="legend",
+    )
+
+
+def sparks(calls: Sequence[CallPoint], words: PageLabels) -> Element | str:
+    """Draw how full the newest calls were, each against its own budget."""
+    if not calls:
+        return ""
+    drawn: list[Node] = []
+    before: CallPoint | None = None
+    for at, call in enumerate(calls):
+        share = min(call.tokens / call.allowed, 1.0) if call.allowed else 0.0
+        kind = "spark landed" if has_new_checkpoint(before, call) else "spark"
+        drawn.append(
+            tag("rect", class_=kind, x=at * 5, y=f"{18 - 18 * share:.1f}", width=4, height=f"{18 * share:.1f}")
+        )  # fmt: skip
+        before = call
+    last = calls[-1]
+    wide = len(calls) * 5
+    label = f"{words('used')} {last.tokens:,} / {last.allowed:,}"
+    return tag("svg", tag("title", label), drawn, class_="sparks", viewBox=f"0 0 {wide} 18", width=wide, height=18,
+               role="img", aria_label=label)  # fmt: skip
+
+
+def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, str]) -> Element:
+    """Draw one bar per call, its budget as a dashed line, and marks for checkpoints, cuts and cache breaks."""
+    highest = max((max(call.allowed, call.tokens) for call in calls), default=1)
+    scale = (_HEIGHT - _TOP) / max(highest, 1)
+    step = _BAR + _GAP
+    drawn: list[Node] = []
+    before: CallPoint | None = None
+    for index, call in enumerate(calls):
+        x = index * step
+        bars = tag(
+            "g",
+            tag("title", _call_label(call, words)),
+            _stack(call, x, scale),
+            class_="call",
+            data_call=call.call,
+        )
+        drawn.append(tag("a", bars, href=link[call.call], aria_label=_call_label(call, words)))
+        y = _HEIGHT - call.allowed * scale
+        drawn.append(
+            tag("line", class_="budget", x1=x - _GAP / 2, x2=x + _BAR + _GAP / 2, y1=f"{y:.1f}", y2=f"{y:.1f}")
+        )  # fmt: skip
+        drawn.extend(_marks(before, call, x, words))
+        before = call
+    wide = max(len(calls) * step, step)
+    return tag(
+        "svg",
+        drawn,
+        class_="timeline",
+        viewBox=f"{-_GAP} 0 {wide + _GAP} {_HEIGHT + _LOST + 4}",
+        width=wide + _GAP,
+        height=_HEIGHT + _LOST + 4,
+        role="group",
+        aria_label=words("timeline"),
+    )
+
+
+def _stack(call: CallPoint, x: int, scale: float) -> Iterator[Node]:
+    top = float(_HEIGHT)
+    for name, tokens in parts_of(call).items():
+        if tokens > 0:
+            high = tokens * scale
+            top -= high
+            yield tag("rect", class_=f"part-{name}", x=x, y=f"{top:.1f}", width=_BAR, height=f"{high:.1f}",
+                      data_part=name, data_tokens=tokens)  # fmt: skip
+
+
+def _marks(before: CallPoint | None, call: CallPoint, x: int, words: PageLabels) -> Iterator[Node]:
+    middle = x + _BAR / 2
+    if has_new_checkpoint(before, call):
+        path = f"M{middle} 0 l5 5 l-5 5 l-5 -5 z"
+        title = tag("title", f"{words('checkpoint')} {call.checkpoint}")
+        yield tag("path", title, class_="mark-checkpoint", d=path, data_mark="checkpoint")
+    elif breaks_cache(before, call):
+        title = tag("title", words("cut"))
+        path = f"M{x} 1 l{_BAR} 8 M{x} 9 l{_BAR} -8"
+        yield tag("path", title, class_="mark-cut", d=path, data_mark="cut")
+    if before is not None and call.kept_prefix < 1.0:
+        title = tag("title", f"{words('cache break')}: {words('prefix')} {call.kept_prefix:.0%}")
+        high = f"{max((1 - call.kept_prefix) * _LOST, 1):.1f}"
+        yield tag(
+            "rect",
+            title,
+            class_="mark-cache",
+            x=x,
+            y=_HEIGHT + 3,
+            width=_BAR,
+            height=high,
+            data_mark="cache",
+        )
+
+
+def _call_label(call: CallPoint, words: PageLabels) -> str:
+    parts = ", ".join(f"{words.known(name)} {n:,}" for name, n in parts_of(call).items() if n)
+    return f"{call.call}: {call.tokens:,} / {call.allowed:,} ({parts})"

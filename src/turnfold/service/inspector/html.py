@@ -1,0 +1,261 @@
+"""HTML as values, so that stored content can only become text, and the elements several screens share.
+
+There is no way to write markup from a string: an element has a name and attributes from short lists, a link leads into
+the inspector or is refused, and everything else is escaped text. Nothing that loads or runs by itself (images, frames,
+event attributes, styles) is on the lists. Media is never loaded: a part that is not text is shown as its kind and size.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final, TypeAlias, cast
+from urllib.parse import quote, urlencode
+
+from turnfold.errors import InvalidOption
+from turnfold.records import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from turnfold.service.inspector.labels import PageLabels
+
+__all__ = (
+    "ROOT",
+    "Element",
+    "Node",
+    "address",
+    "document",
+    "facts",
+    "json_block",
+    "message_block",
+    "moment",
+    "session_trail",
+    "sized",
+    "table",
+    "tag",
+    "to_html",
+)
+
+
+ROOT: Final = "/ui"
+"""Path the inspector is mounted at."""
+
+_ELEMENTS: Final = frozenset(
+    "a article aside body button code dd del details div dl dt em figcaption figure footer form h1 h2 h3 head header "
+    "html input ins label li link main mark meta nav ol option p pre script section select small span strong summary "
+    "svg g rect line path text title table tbody td th thead time tr ul".split()
+)
+_EMPTY: Final = frozenset(("input", "link", "meta"))
+_ATTRIBUTES: Final = frozenset(
+    "accept-charset action autocomplete charset class colspan content datetime dir for height href hreflang id "
+    "inputmode lang max maxlength method min name open placeholder preserveAspectRatio rel required role rowspan scope "
+    "selected spellcheck src step tabindex title type value viewBox width x x1 x2 y y1 y2 d".split()
+)
+_PREFIXES: Final = ("aria-", "data-")
+_LINKS: Final = frozenset(("action", "href", "src"))
+_INTERNAL_LINK: Final = re.compile(
+    rf"{re.escape(ROOT)}(?:[/?#][\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]*)?|[?#][\x21-\x7e]*"
+)
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff\ufffe\uffff]"
+)
+_BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that change the writing direction and could make a line read as another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element with its attributes and children."""
+
+    name: str
+    attributes: tuple[tuple[str, str], ...]
+    children: tuple[Node, ...]
+
+
+Node: TypeAlias = Element | str | None
+"""Child of an element: another element, a text, or nothing."""
+
+
+def tag(
+    name: str, /, *children: Node | Iterable[Node], **attributes: str | float | bool | None
+) -> Element:
+    """Make an element. `class_` becomes class, `data_live` data-live; None and False omit an attribute."""
+    if name not in _ELEMENTS:
+        raise InvalidOption(f"<{name}> is not an element the inspector uses")
+    given = ((_attribute(key), value) for key, value in attributes.items())
+    pairs = [
+        (key, "" if value is True else str(value))
+        for key, value in given
+        if value is not None and value is not False
+    ]
+    for key, value in pairs:
+        if key in _LINKS and not _INTERNAL_LINK.fullmatch(value):
+            raise InvalidOption(f"{key}={value[:80]!r} is not a link within the inspector")
+    nodes: list[Node] = []
+    for child in children:
+        if child is None or isinstance(child, str | Element):
+            nodes.append(child)
+        else:
+            nodes.extend(child)
+    return Element(name, tuple(pairs), tuple(nodes))
+
+
+def address(*parts: str | int, **query: str | int | None) -> str:
+    """Return the address of a screen; every part and value is quoted, so a name cannot become another path."""
+    path = "/".join([ROOT, *(quote(str(part), safe="") for part in parts)])
+    encoded = urlencode({key: value for key, value in query.items() if value is not None})
+    return f"{path}?{encoded}" if encoded else path
+
+
+def document(root: Element) -> bytes:
+    """Return a whole page as bytes."""
+    return ("<!DOCTYPE html>\n" + to_html(root)).encode()
+
+
+def to_html(node: Node) -> str:
+    """Return a node as HTML."""
+    pieces: list[str] = []
+    _write(node, pieces)
+    return "".join(pieces)
+
+
+def _write(node: Node, pieces: list[str]) -> None:
+    if node is None:
+        return
+    if isinstance(node, str):
+        pieces.append(escape(_visible(node)))
+        return
+    pieces.append(f"<{node.name}")
+    pieces.extend(f' {key}="{escape(_visible(value))}"' for key, value in node.attributes)
+    pieces.append(">")
+    if node.name in _EMPTY:
+        return
+    if node.name == "pre":
+        pieces.append("\n")  # HTML parsers drop the first newline of <pre>
+    for child in node.children:
+        _write(child, pieces)
+    pieces.append(f"</{node.name}>")
+
+
+def _visible(text: str) -> str:
+    """Make invisible characters visible: nothing stored may hide or reverse what is shown."""
+    text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _BIDI.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def _attribute(key: str) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    if name not in _ATTRIBUTES and not name.startswith(_PREFIXES):
+        raise InvalidOption(f"{name!r} is not an attribute the inspector uses")
+    return name
+
+
+_LONGEST: Final = 20_000
+"""Longest text shown inside JSON; longer ones are usually media in base64."""
+
+
+def moment(microseconds: int) -> Element:
+    """Return a time in UTC."""
+    if not microseconds:
+        return tag("span", "-")
+    seconds = time.gmtime(microseconds // 1_000_000)
+    return tag(
+        "time",
+        time.strftime("%Y-%m-%d %H:%M:%S", seconds),
+        datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", seconds),
+    )
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Node]], *, class_: str = "") -> Element:
+    """Return a table."""
+    return tag(
+        "table",
+        tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
+        tag("tbody", [tag("tr", [tag("td", cell) for cell in row]) for row in rows]),
+        class_=class_ or None,
+    )
+
+
+def facts(pairs: Iterable[tuple[str, Node]]) -> Element:
+    """Return a list of names and values."""
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs])
+
+
+def session_trail(
+    words: PageLabels, session: str, *more: tuple[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the breadcrumbs of a screen of a session."""
+    return ((words("sessions"), address()), (session, address("sessions", session)), *more)
+
+
+def sized(characters: int) -> str:
+    """Return a rounded size with its unit."""
+    if characters < 2_000:
+        return f"{characters:,} B"
+    return f"{characters / 1_000:,.1f} kB" if characters < 2e6 else f"{characters / 1e6:,.1f} MB"
+
+
+def message_block(message: Message, words: PageLabels) -> Element:
+    """Return a whole message, part by part."""
+    return tag("div", list(_parts(message.parts, words)), class_="message")
+
+
+def _parts(parts: Iterable[object], words: PageLabels) -> Iterator[Node]:
+    for part in parts:
+        match part:
+            case TextPart():
+                yield tag("pre", part.text, dir="auto")
+            case ThinkingPart():
+                yield tag("pre", part.text, class_="thinking", dir="auto")
+            case ToolCall():
+                yield tag("p", tag("code", part.name), " ", tag("code", part.id, class_="quiet"))
+                yield tag("pre", part.arguments)
+            case ToolResult():
+                yield tag("p", "→ ", tag("code", part.call_id, class_="quiet"))
+                yield from _parts(part.content, words)
+            case ImagePart() | FilePart() | AudioPart() | OpaquePart():
+                yield tag("p", _unloaded(part, words), class_="media")
+            case _:
+                yield tag("pre", repr(part))
+
+
+def _unloaded(part: ImagePart | FilePart | AudioPart | OpaquePart, words: PageLabels) -> str:
+    match part:
+        case ImagePart():
+            kind, size = "image", len(part.url)
+        case FilePart():
+            kind, size = f"file {part.filename or part.media_type}", len(part.url)
+        case AudioPart():
+            kind, size = f"audio {part.format}", len(part.data)
+        case OpaquePart():
+            kind, size = f"opaque {part.provider}".strip(), len(part.json)
+    return words("{size} of {kind}, not loaded", size=sized(size), kind=kind)
+
+
+def json_block(value: object, words: PageLabels) -> Element:
+    """Return a value as JSON; a text that is too long is shortened and its length given."""
+    short = _shortened(value, words)
+    return tag("pre", json.dumps(short, ensure_ascii=False, indent=2), class_="json")
+
+
+def _shortened(value: object, words: PageLabels) -> object:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        rest = words("{size:,} characters, not shown", size=len(value) - 200)
+        return f"{value[:200]}… [{rest}]"
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, object]", value)
+        return {key: _shortened(each, words) for key, each in found.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(each, words) for each in cast("Sequence[object]", value)]
+    return value

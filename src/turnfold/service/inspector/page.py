@@ -1,0 +1,241 @@
+"""The frame of every page (header, breadcrumbs, tabs, sign-in, errors), and texts to copy from one.
+
+Pages only read, so a change is offered as a command to run with one's own rights where the store is. Stored names are
+quoted for the language they are written in; a name with invisible characters is not put into a command, because what
+is copied would not be what was read.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, cast
+from urllib.parse import urlencode
+
+from turnfold.memory import Explanation
+from turnfold.service.inspector.html import ROOT, Element, Node, address, tag
+from turnfold.service.inspector.labels import LANGUAGES, PageLabels
+from turnfold.service.inspector.request import RenderedScreen
+
+__all__ = (
+    "TABS",
+    "as_command",
+    "as_curl",
+    "as_pytest",
+    "error_page",
+    "page",
+    "sign_in",
+    "to_copy",
+)
+
+
+_LONGEST: Final = 20_000
+"""Longest text in something to copy; longer ones are usually media in base64."""
+_URLS: Final[Mapping[str, str]] = {
+    "openai": "${OPENAI_BASE_URL:-https://api.openai.com/v1}/chat/completions",
+    "anthropic": "${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1/messages",
+}
+_HEADERS: Final[Mapping[str, Sequence[str]]] = {
+    "openai": ('"Authorization: Bearer $OPENAI_API_KEY"',),
+    "anthropic": ('"x-api-key: $ANTHROPIC_API_KEY"', '"anthropic-version: 2023-06-01"'),
+}
+_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "openai": {},
+    "anthropic": {"max_tokens": 1_024},
+}
+
+
+def as_command(*arguments: str) -> str:
+    """Return a `turnfold` command; empty if an argument has invisible characters."""
+    return shlex.join(("turnfold", *arguments)) if all(map(str.isprintable, arguments)) else ""
+
+
+def as_curl(provider: Literal["openai", "anthropic"], body: Mapping[str, object]) -> str:
+    """Return the call as a curl command, with a placeholder for the model; empty if it contains media."""
+    if _longest(body) > _LONGEST:
+        return ""
+    content = json.dumps({"model": "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True)
+    headers = [*_HEADERS[provider], '"content-type: application/json"']
+    lines = [f'curl -sS "{_URLS[provider]}"', *(f"-H {each}" for each in headers)]
+    return " \\\n  ".join([*lines, f"-d {shlex.quote(content)}"])
+
+
+def as_pytest(explained: Explanation, session: str, tenant: str) -> str:
+    """Return a test that the recorded call still has the same messages and count."""
+    manifest = explained.manifest
+    roles = [message.role for message in explained.messages]
+    return f"""import os
+
+from turnfold import Memory
+
+
+def test_what_the_model_saw() -> None:
+    with Memory(os.environ["TURNFOLD_STORE"], scope={tenant!a}) as memory:
+        seen = memory.session({session!a}).explain({manifest.call!a})
+    assert seen.exact is {explained.exact}
+    assert seen.manifest.digest == {manifest.digest!a}
+    assert seen.manifest.tokens == {manifest.tokens}
+    assert [message.role for message in seen.messages] == {roles!a}
+"""
+
+
+def to_copy(label: str, text: str, words: PageLabels, *, note: str, missing: str = "") -> Element:
+    """Return a collapsed block with a text to copy; `missing` says why there is none."""
+    return tag(
+        "details",
+        tag("summary", label, class_="row"),
+        tag("p", note if text else missing, class_="note"),
+        tag("pre", text, class_="copied") if text else None,
+        tag("button", words("copy"), type="button", data_copy=words("copied")) if text else None,
+        class_="to-copy",
+    )
+
+
+def _longest(value: object) -> int:
+    """Return the length of the longest text in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[str, object]", value).values())
+    if isinstance(value, list | tuple):
+        return max(map(_longest, cast("Sequence[object]", value)), default=0)
+    return 0
+
+
+TABS: Final = ("timeline", "log", "checkpoints", "recall", "snapshots")
+"""Screens of a session; the first is its start page."""
+
+
+def page(
+    shown: RenderedScreen, words: PageLabels, *, here: Sequence[tuple[str, str]], signed_in: bool
+) -> Element:
+    """Return a whole page; `here` are the query parameters of its address."""
+    return _html(
+        words,
+        shown.title,
+        _header(words, here, signed_in=signed_in),
+        tag(
+            "main",
+            _trail(shown),
+            tag("h1", shown.title),
+            _tabs(shown, words) if shown.session else None,
+            shown.body,
+            id="content",
+            data_live=shown.live or None,
+        ),
+    )
+
+
+def sign_in(words: PageLabels, *, refused: str) -> Element:
+    """Return the sign-in page."""
+    return _html(
+        words,
+        words("sign in"),
+        _header(words, (), signed_in=False),
+        tag(
+            "main",
+            tag("h1", words("sign in")),
+            tag("p", refused, class_="refused", role="alert") if refused else None,
+            tag("p", words(
+                "A token with the right to read. It is kept in a cookie that no script can read, until you sign out."
+            )),
+            tag(
+                "form",
+                tag("label", words("token"), " ",
+                    tag("input", type="password", name="token", required=True, autocomplete="off", maxlength=512)),
+                tag("button", words("sign in"), type="submit"),
+                method="post",
+                action=address("sign-in"),
+            ),
+            id="content",
+        ),
+    )  # fmt: skip
+
+
+def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -> Element:
+    """Return an error page."""
+    return _html(
+        words,
+        title,
+        _header(words, (), signed_in=False),
+        tag(
+            "main",
+            tag("h1", title),
+            tag("p", detail, class_="refused", role="alert"),
+            tag("p", tag("code", request_id)) if request_id else None,
+            id="content",
+        ),
+    )
+
+
+def _html(words: PageLabels, title: str, *body: Node) -> Element:
+    return tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", f"{title} · turnfold"),
+            tag("link", rel="icon", href=address("assets", "icon.svg"), type="image/svg+xml"),
+            tag("link", rel="stylesheet", href=address("assets", "inspector.css")),
+            tag("script", src=address("assets", "inspector.js")),
+        ),
+        tag(
+            "body",
+            tag("a", words("skip to the content"), href="#content", class_="skip"),
+            *body,
+            tag("footer", words("j/k move · Enter opens · / searches")),
+        ),
+        lang=words.language,
+    )
+
+
+def _header(words: PageLabels, here: Sequence[tuple[str, str]], *, signed_in: bool) -> Element:
+    return tag(
+        "header",
+        tag(
+            "nav",
+            tag("a", "turnfold", href=ROOT, class_="home"),
+            tag("a", words("sessions"), href=ROOT),
+            tag("a", words("health"), href=address("health")),
+        ),
+        tag(
+            "div",
+            tag("span", words("live"), id="live", class_="quiet"),
+            [_language(code, name, words, here) for code, name in LANGUAGES.items()],
+            tag("button", "◐", type="button", id="brightness", title=words("dark or light"),
+                aria_label=words("dark or light")),
+            tag("form", tag("button", words("sign out"), type="submit"), method="post",
+                action=address("sign-out")) if signed_in else None,
+            class_="tools",
+        ),
+    )  # fmt: skip
+
+
+def _language(code: str, name: str, words: PageLabels, here: Sequence[tuple[str, str]]) -> Element:
+    query = urlencode([*here, ("lang", code)])
+    chosen = "true" if code == words.language else None
+    return tag("a", name, href=f"?{query}", hreflang=code, lang=code, aria_current=chosen)
+
+
+def _trail(shown: RenderedScreen) -> Element | None:
+    if not shown.trail:
+        return None
+    return tag("nav", [tag("a", label, href=href) for label, href in shown.trail], class_="trail")
+
+
+def _tabs(shown: RenderedScreen, words: PageLabels) -> Element:
+    return tag(
+        "nav",
+        [
+            tag(
+                "a",
+                words(name),
+                href=address("sessions", shown.session, *((name,) if name != TABS[0] else ())),
+                aria_current="page" if name == shown.tab else None,
+            )
+            for name in TABS
+        ],
+        class_="tabs",
+    )

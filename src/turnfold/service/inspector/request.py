@@ -1,0 +1,144 @@
+"""Requests for a screen, and the table entries of screens.
+
+A conversation is opened with the counter its costs were made with, if that is known, so that the figures are those of
+the program that made the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Generic, TypeVar, cast
+
+from turnfold.api import NoQuery, Right
+from turnfold.errors import NotFound
+from turnfold.inspect import recent_calls
+from turnfold.memory import (
+    AsyncMemory,
+    AsyncSession,
+    ConversationCache,
+    Meanings,
+    MemoryConfig,
+    Recaller,
+    ScoreParts,
+)
+from turnfold.service.auth import Caller
+from turnfold.service.inspector.html import Node, address
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.state import ServiceState
+from turnfold.stores import Head, Scope
+from turnfold.tokens import TokenCounter, counter_named
+
+__all__ = (
+    "OpenedConversation",
+    "RenderedScreen",
+    "Screen",
+    "ScreenRequest",
+    "screen",
+)
+
+
+_Query = TypeVar("_Query")
+_BEFORE_ALL: Final = "0"
+"""Sorts before every call id."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedConversation:
+    """A conversation opened with its own counter."""
+
+    session: AsyncSession
+    head: Head
+    known_counter: bool
+    """True if it is counted as it was when recorded."""
+    config: MemoryConfig
+
+    async def score_parts(self, query: str) -> dict[int, ScoreParts]:
+        """Return the parts of the recall scores, by seq."""
+        config, name = self.config, self.session.id
+        cache = ConversationCache(config.store, config.scope, name, config.counter)
+        embedder = config.embedder
+        meanings = Meanings(config, name, embedder) if embedder else None
+        return await Recaller(config, cache, meanings).score_parts(query)
+
+    async def live(self) -> str:
+        """Return the address of the event stream that continues after the newest call shown."""
+        newest = await recent_calls(self.session, most=1)
+        after = newest[-1].call if newest else _BEFORE_ALL
+        return address("sessions", self.session.id, "events", after=after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenRequest(Generic[_Query]):
+    """One authorized request for a screen."""
+
+    state: ServiceState
+    caller: Caller
+    words: PageLabels
+    params: Mapping[str, str]
+    """Path parameters by name."""
+    query: _Query
+    """Decoded query parameters."""
+
+    @property
+    def memory(self) -> AsyncMemory:
+        """Memory of the caller's tenant; a request cannot reach another tenant's."""
+        return self.state.memory(self.caller.tenant)
+
+    async def open(self, conversation: str | None = None) -> OpenedConversation:
+        """Open the conversation named in the path; raises `NotFound` if it does not exist."""
+        name = self.params["session"] if conversation is None else conversation
+        scope = Scope(self.caller.tenant)
+        head = await self.state.config.store.head(scope, name)
+        if not head.generation:
+            raise NotFound(f"no session {name!r}")
+        counter = _counter(head.counter) if head.counter else None
+        config = replace(
+            self.state.config, scope=scope, counter=counter or self.state.config.counter
+        )
+        known = counter is not None or not head.counter
+        return OpenedConversation(AsyncSession(name, config), head, known, config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedScreen:
+    """Title and body of a screen, to be put into a page."""
+
+    title: str
+    body: tuple[Node, ...]
+    trail: tuple[tuple[str, str], ...] = ()
+    """Breadcrumbs: (label, address), outermost first."""
+    tab: str = ""
+    """Active tab of the session."""
+    session: str = ""
+    live: str = ""
+    """Address of the event stream that updates it; empty if none does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """One screen of the inspector: its path, right, query parameters and the function that renders it."""
+
+    name: str
+    path: str
+    right: Right
+    query: type
+    render: Callable[[ScreenRequest[object]], Awaitable[RenderedScreen]]
+
+
+def screen(
+    path: str, *, query: type[_Query] = NoQuery, right: Right = Right.READ
+) -> Callable[[Callable[[ScreenRequest[_Query]], Awaitable[RenderedScreen]]], Screen]:
+    """Decorate the function that renders a screen."""
+
+    def decorate(render: Callable[[ScreenRequest[_Query]], Awaitable[RenderedScreen]]) -> Screen:
+        typed = cast("Callable[[ScreenRequest[object]], Awaitable[RenderedScreen]]", render)
+        return Screen(name=render.__name__, path=path, right=right, query=query, render=typed)
+
+    return decorate
+
+
+@lru_cache(maxsize=64)
+def _counter(name: str) -> TokenCounter | None:
+    return counter_named(name)

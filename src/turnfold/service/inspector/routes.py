@@ -1,0 +1,273 @@
+"""Routes of the inspector: the authorization of the API, then a screen, and headers that let nothing else run.
+
+A browser that follows a link sends no Authorization header, so a token may also come in a cookie that scripts cannot
+read and other sites cannot send. Pages only read, so a forged request could not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cache
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from typing import Final, cast
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from turnfold.api import EventsQuery, Right, problem_of
+from turnfold.errors import AccessDenied, InvalidOption, NotFound, RequestRefused, TurnfoldError
+from turnfold.service.auth import Caller
+from turnfold.service.endpoint import (
+    CALLER,
+    OPERATION,
+    decode_query,
+    method_not_allowed,
+    path_params,
+    query_params,
+)
+from turnfold.service.events import session_events, tenant_events
+from turnfold.service.inspector.html import ROOT, Element, document
+from turnfold.service.inspector.labels import LANGUAGES, PageLabels, language_of
+from turnfold.service.inspector.page import error_page, page, sign_in
+from turnfold.service.inspector.request import Screen, ScreenRequest
+from turnfold.service.inspector.screens import SCREENS
+from turnfold.service.server import ExtraRoutes
+from turnfold.service.state import ServiceState
+
+__all__ = (
+    "ASSETS",
+    "COOKIE",
+    "HEADERS",
+    "inspector_beside",
+    "inspector_routes",
+)
+
+
+COOKIE: Final = "turnfold_token"
+_LANGUAGE: Final = "turnfold_language"
+_YEAR: Final = 365 * 24 * 3600
+_LONGEST_FORM: Final = 4_096
+_PAGE: Final = ("GET", "HEAD")
+_ENDLESS: Final = ("GET",)
+_FORM: Final = ("POST",)
+ASSETS: Final[Mapping[str, str]] = {
+    "icon.svg": "image/svg+xml",
+    "inspector.css": "text/css; charset=utf-8",
+    "inspector.js": "text/javascript; charset=utf-8",
+}
+HEADERS: Final[Mapping[str, str]] = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+        "require-trusted-types-for 'script'; trusted-types turnfold"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "same-origin",  # with no-referrer a browser sends Origin: null, and the sign-in form is refused
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def inspector_routes(state: ServiceState) -> list[BaseRoute]:
+    """Return all routes of the inspector."""
+    routes: list[BaseRoute] = [Route(f"{ROOT}{each.path}", _Page(state, each)) for each in SCREENS]
+    routes += [
+        Route(f"{ROOT}/", _Route(state, _PAGE, _home)),
+        Route(f"{ROOT}/events", _Route(state, _ENDLESS, _tenant_stream)),
+        Route(f"{ROOT}/sessions/{{session}}/events", _Route(state, _ENDLESS, _session_stream)),
+        Route(f"{ROOT}/sign-in", _Route(state, _FORM, _signed_in)),
+        Route(f"{ROOT}/sign-out", _Route(state, _FORM, _signed_out)),
+        Route(f"{ROOT}/assets/{{name}}", _Route(state, _PAGE, _asset)),
+        Route(f"{ROOT}/{{rest:path}}", _Route(state, _PAGE, _not_found)),
+    ]
+    return routes
+
+
+def inspector_beside(state: ServiceState) -> ExtraRoutes:
+    """Return the inspector as routes to mount beside the API."""
+    return ExtraRoutes(mounts=inspector_routes(state))
+
+
+class _Route:
+    """One path of the inspector; errors on it are pages too."""
+
+    def __init__(
+        self,
+        state: ServiceState,
+        methods: Collection[str],
+        respond: Callable[[ServiceState, Request], Awaitable[Response]],
+    ) -> None:
+        self._state = state
+        self._methods = methods
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        request = Request(scope, receive)
+        scope[OPERATION] = self.name
+        try:
+            if scope["method"] not in self._methods:
+                raise method_not_allowed(scope["method"], ", ".join(self._methods))
+            response = await self._respond(self._state, request)
+        except TurnfoldError as error:
+            response = _error_response(error, request)
+        for name, value in HEADERS.items():
+            response.headers[name] = value
+        await response(scope, receive, send)
+
+    @property
+    def name(self) -> str:
+        """Name of its requests in metrics and logs."""
+        return f"inspector{getattr(self._respond, '__name__', '')}"
+
+
+class _Page(_Route):
+    """One screen."""
+
+    def __init__(self, state: ServiceState, screen: Screen) -> None:
+        super().__init__(state, _PAGE, self._render)
+        self._screen = screen
+
+    @property
+    def name(self) -> str:
+        """Name of its requests in metrics and logs."""
+        return f"inspector_{self._screen.name}"
+
+    async def _render(self, state: ServiceState, request: Request) -> Response:
+        """Render the screen as a page."""
+        caller = _caller(state, request, self._screen.right)
+        given = query_params(request)
+        chosen = given.pop("lang", "")
+        words = _words(request, chosen)
+        screen: ScreenRequest[object] = ScreenRequest(
+            state=state,
+            caller=caller,
+            words=words,
+            params=path_params(request),
+            query=decode_query(given, self._screen.query),
+        )
+        shown = await self._screen.render(screen)
+        here = list(given.items())
+        answer = _html(page(shown, words, here=here, signed_in=bool(_cookie(request, COOKIE))))
+        if chosen:
+            answer.set_cookie(
+                _LANGUAGE,
+                words.language,
+                max_age=_YEAR,
+                path=ROOT,
+                httponly=True,
+                samesite="strict",
+            )
+        return answer
+
+
+def _caller(state: ServiceState, request: Request, right: Right) -> Caller:
+    """Authorize a request by its header or cookie."""
+    headers: Mapping[str, str] = request.headers
+    if "authorization" not in headers and (token := _cookie(request, COOKIE)):
+        headers = Headers({"authorization": f"Bearer {token}"})
+    caller = request.scope[CALLER] = state.gate.caller(headers)
+    caller.require(right)
+    return caller
+
+
+async def _home(_state: ServiceState, _request: Request) -> Response:
+    return RedirectResponse(ROOT, 308)
+
+
+async def _not_found(_state: ServiceState, _request: Request) -> Response:
+    raise NotFound("no such page")
+
+
+async def _tenant_stream(state: ServiceState, request: Request) -> Response:
+    caller = _caller(state, request, Right.READ)
+    return tenant_events(state, caller, _after(request))
+
+
+async def _session_stream(state: ServiceState, request: Request) -> Response:
+    caller = _caller(state, request, Right.READ)
+    name = path_params(request)["session"]
+    return session_events(state, caller, name, _after(request))
+
+
+def _after(request: Request) -> str:
+    """Return the event a stream continues after: the last one received, else the newest one on the page."""
+    query = cast("EventsQuery", decode_query(query_params(request), EventsQuery))
+    return request.headers.get("last-event-id", "") or query.after
+
+
+async def _signed_in(state: ServiceState, request: Request) -> Response:
+    """Store a valid token in a cookie; it is checked again with every request."""
+    sent = b""
+    async for piece in request.stream():
+        sent += piece
+        if len(sent) > _LONGEST_FORM:
+            raise RequestRefused(f"the form is larger than {_LONGEST_FORM:,} bytes", status=413)
+    form = dict(parse_qsl(sent.decode("latin-1"), errors="replace"))
+    token = form.get("token", "").strip()
+    state.gate.caller({"authorization": f"Bearer {token}"}).require(Right.READ)
+    answer = RedirectResponse(ROOT, 303)
+    answer.set_cookie(
+        COOKIE,
+        token,
+        path=ROOT,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _signed_out(_state: ServiceState, _request: Request) -> Response:
+    answer = RedirectResponse(ROOT, 303)
+    answer.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
+    return answer
+
+
+async def _asset(_state: ServiceState, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise NotFound("no such file")
+    return Response(_content(name), media_type=ASSETS[name], headers={"cache-control": "no-cache"})
+
+
+@cache
+def _content(name: str) -> bytes:
+    return files("turnfold.service.inspector").joinpath("assets", name).read_bytes()
+
+
+def _error_response(error: TurnfoldError, request: Request) -> Response:
+    """Return an error page; if a token is missing, the sign-in page."""
+    problem = problem_of(error)
+    words = _words(request, "")
+    if isinstance(error, AccessDenied) and problem.status == 401:
+        tried = _cookie(request, COOKIE) or request.method == "POST"
+        return _html(sign_in(words, refused=problem.detail if tried else ""), 401)
+    shown = error_page(words, title=problem.title, detail=problem.detail, request_id="")
+    return _html(shown, problem.status)
+
+
+def _html(root: Element, status: int = 200) -> Response:
+    return Response(document(root), status, media_type="text/html; charset=utf-8")
+
+
+def _words(request: Request, chosen: str) -> PageLabels:
+    if chosen and chosen not in LANGUAGES:
+        raise InvalidOption(f"lang={chosen[:20]!r} is not one of {', '.join(LANGUAGES)}")
+    preferred = chosen or _cookie(request, _LANGUAGE)
+    return PageLabels(language_of(preferred, request.headers.get("accept-language", "")))
+
+
+def _cookie(request: Request, name: str) -> str:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

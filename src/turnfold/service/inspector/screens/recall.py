@@ -1,0 +1,119 @@
+"""Screen to try a recall: the matches with their scores, and the text a model would be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from turnfold.memory import ScoreParts, recalled_text
+from turnfold.search import Recalled, Snippet, snippet
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    moment,
+    session_trail,
+    table,
+    tag,
+)
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.service.inspector.request import RenderedScreen, ScreenRequest, screen
+from turnfold.text import search_terms
+
+__all__ = ("recall",)
+
+
+class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(max_length=4000)] = ""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    tokens: Annotated[int, Meta(ge=1, le=100_000)] = 800
+
+
+@screen("/sessions/{session}/recall", query=_Query)
+async def recall(request: ScreenRequest[_Query]) -> RenderedScreen:
+    """Render the matches of a query."""
+    words, query, view = request.words, request.query, await request.open()
+    name = view.session.id
+    body: list[Node] = [_form(name, query, words)]
+    if query.query.strip():
+        found = await view.session.recall(query.query, limit=query.limit)
+        shown = await view.session.recall(query.query, tokens=query.tokens)
+        text = recalled_text(shown)
+        cost = view.session.counter.count_text(text)
+        parts = await view.score_parts(query.query)
+        body.append(_matches(found, parts, name, query.query, words))
+        body.append(tag("h2", words("as a context would show it")))
+        body.append(tag("p", f"{cost:,} / {query.tokens:,} {words('tokens')}", data_cost=cost))
+        body.append(tag("pre", text or words("nothing found"), dir="auto", class_="summary"))
+    return RenderedScreen(
+        title=f"{words('recall')} · {name}",
+        session=name,
+        tab="recall",
+        trail=session_trail(words, name),
+        body=tuple(body),
+    )
+
+
+def _form(name: str, query: _Query, words: PageLabels) -> Element:
+    return tag(
+        "form",
+        tag("input", type="search", name="query", value=query.query, placeholder=words("query"),
+            aria_label=words("query"), maxlength=4000),
+        tag("label", words("number"), " ",
+            tag("input", type="number", name="limit", min=1, max=100, value=query.limit)),
+        tag("label", words("tokens shown to the model"), " ",
+            tag("input", type="number", name="tokens", min=1, max=100_000, value=query.tokens)),
+        tag("button", words("search"), type="submit"),
+        method="get",
+        action=address("sessions", name, "recall"),
+        class_="search",
+    )  # fmt: skip
+
+
+def _matches(
+    found: list[Recalled], parts: Mapping[int, ScoreParts], name: str, query: str, words: PageLabels
+) -> Element:
+    if not found:
+        return tag("p", words("nothing found"))
+    terms = search_terms(query)
+    rows: list[list[Node]] = [
+        [
+            tag("a", f"#{each.seq}", class_="row",
+                href=f"{address('sessions', name, 'log', after=each.seq - 1, upto=each.seq)}#entry-{each.seq}"),
+            f"{each.turn}",
+            words.known(each.message.role),
+            f"{each.score:.3f}",
+            *_parts(parts.get(each.seq)),
+            tag("span", list(_marked(snippet(each.message.text, terms))), dir="auto"),
+            moment(each.created),
+        ]
+        for each in found
+    ]  # fmt: skip
+    heads = (
+        "entry", "turn", "role", "score", "by words", "by meaning", "by neighbours", "text", "created",
+    )  # fmt: skip
+    return table([words(head) for head in heads], rows, class_="matches")
+
+
+def _parts(known: ScoreParts | None) -> list[Node]:
+    """Return the parts of a score; a dash for unknown ones."""
+    if known is None:
+        return ["-", "-", "-"]
+    meaning = "-" if known.meaning is None else f"{known.meaning:.3f}"
+    return [f"{known.words:.3f}", meaning, f"{known.neighbours:.3f}"]
+
+
+def _marked(shown: Snippet) -> Iterator[Node]:
+    if shown.before:
+        yield "…"
+    at = 0
+    for start, stop in shown.marks:
+        yield shown.text[at:start]
+        yield tag("mark", shown.text[start:stop])
+        at = stop
+    yield shown.text[at:]
+    if shown.after:
+        yield "…"

@@ -1,0 +1,143 @@
+"""One MCP request: the memory it sees, and the token limit of its response.
+
+The tenant is that of the caller, decided by the token or by who started the process; a request cannot name another. A
+session that does not exist and one of another tenant get the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from turnfold.errors import InvalidOption, LimitExceeded, NotFound
+from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.service.auth import Caller
+from turnfold.service.state import ServiceState
+from turnfold.stores import check_name
+
+__all__ = (
+    "McpOptions",
+    "McpReply",
+    "McpRequest",
+    "longest_prefix",
+)
+
+
+_LEAST_TOKENS: Final = 1_000
+_CHARACTERS: Final = 64
+"""Assumed most characters per token: a longer text is over the limit without being counted."""
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpOptions:
+    """Options of an MCP server."""
+
+    session: str = "notes"
+    """Session used if a client names none."""
+    max_tokens: int = 4_000
+    """Token limit of one response: of its text, and of its structured form."""
+
+    def __post_init__(self) -> None:
+        check_name(self.session, "session")
+        if self.max_tokens < _LEAST_TOKENS:
+            raise InvalidOption(
+                f"max_tokens={self.max_tokens} must be at least {_LEAST_TOKENS:,}, to name what was left out"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class McpReply:
+    """A tool result in both forms: a value for programs, a text for models."""
+
+    value: msgspec.Struct
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpRequest:
+    """One request of a caller."""
+
+    state: ServiceState
+    caller: Caller
+    options: McpOptions
+
+    @property
+    def memory(self) -> AsyncMemory:
+        """Memory of the caller's tenant; a request cannot reach another tenant's."""
+        return self.state.memory(self.caller.tenant)
+
+    @property
+    def limit(self) -> int:
+        """Token limit of a response."""
+        return self.options.max_tokens
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return self.state.config.counter.count_text(text)
+
+    def session_named(self, session: str | msgspec.UnsetType) -> AsyncSession:
+        """Return the named or the default session, existing or not."""
+        name = self.options.session if isinstance(session, msgspec.UnsetType) else session
+        check_name(name, "session")
+        return self.memory.session(name)
+
+    async def existing_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
+        """Return the named or the default session; raises `NotFound` if it does not exist."""
+        found = self.session_named(session)
+        head = await self.memory.store.head(self.memory.scope, found.id)
+        if not head.generation:
+            raise NotFound(
+                f"no session {found.id!r}; list_sessions lists the existing ones, and remember creates one"
+            )
+        return found
+
+    def is_within(self, text: str) -> bool:
+        """Return True if a text is within the limit."""
+        return len(text) <= self.most_characters and self.count(text) <= self.limit
+
+    @property
+    def most_characters(self) -> int:
+        """Longest text worth counting."""
+        return self.limit * _CHARACTERS
+
+    def fits(self, reply: McpReply) -> bool:
+        """Return True if both forms of a result are within the limit."""
+        return self.is_within(reply.text) and self.is_within(_encoded(reply))
+
+    def costs(self, reply: McpReply) -> tuple[int, int]:
+        """Return the tokens of the text, and of the value as it is sent."""
+        return self.count(reply.text), self.count(_encoded(reply))
+
+    def checked(self, reply: McpReply) -> McpReply:
+        """Return the result; raises `LimitExceeded` instead of cutting it silently."""
+        cost = max(self.costs(reply))
+        if cost > self.limit:
+            raise LimitExceeded(
+                f"the response has {cost:,} tokens, the limit is {self.limit:,}: ask for less, or start the server "
+                "with a larger --max-tokens",
+                allowed=self.limit,
+                asked=cost,
+            )
+        return reply
+
+
+def _encoded(reply: McpReply) -> str:
+    return msgspec.json.encode(reply.value).decode()
+
+
+def longest_prefix(
+    items: Sequence[_Item], fits: Callable[[Sequence[_Item]], bool]
+) -> Sequence[_Item]:
+    """Return the longest prefix of the items that fits."""
+    low, high = 0, len(items)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(items[:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return items[:low]

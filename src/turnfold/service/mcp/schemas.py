@@ -1,0 +1,301 @@
+"""Arguments and results of the MCP tools, one struct each; the JSON schemas a client sees are made from them.
+
+A model reads these descriptions, class docstrings included, to decide what to call, so each says what the field does,
+in English and in Chinese. Invalid arguments are refused with the place and the reason, so that the model can fix them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeVar, cast
+
+import msgspec
+from msgspec import Meta
+
+from turnfold.errors import InvalidOption
+
+__all__ = (
+    "Arguments",
+    "CheckpointArguments",
+    "CheckpointMade",
+    "FoundItem",
+    "ListArguments",
+    "RecallArguments",
+    "RecalledPassages",
+    "RememberAnswer",
+    "RememberArguments",
+    "SearchArguments",
+    "SearchFound",
+    "SessionArguments",
+    "SessionItem",
+    "SessionStanding",
+    "SessionsAnswer",
+    "read_arguments",
+    "schema_of",
+)
+
+
+_REFERENCE: Final = "#/$defs/{name}"
+_LONGEST_TEXT: Final = 100_000
+
+_Session = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=512,
+        description="Id of a session, as list_sessions names it. Default: the session of this server. "
+        "会话，默认为本服务器的会话",
+    ),
+]
+_Query = Annotated[
+    str, Meta(min_length=1, max_length=2_000, description="Words to look for. 关键词")
+]
+_Seq = Annotated[int, Meta(ge=1, le=(1 << 62))]
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    """What a tool is asked."""
+
+
+class SessionArguments(Arguments, kw_only=True):
+    """Of which session."""
+
+    session: _Session | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecallArguments(SessionArguments, kw_only=True):
+    """By words, by turns, by a stretch of the log, or by the id of a workspace."""
+
+    query: _Query | msgspec.UnsetType = msgspec.UNSET
+    turn_numbers: (
+        Annotated[
+            list[Annotated[int, Meta(ge=0, le=(1 << 62))]],
+            Meta(min_length=1, max_length=50, description="Turns to show whole. 轮次"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    first_seq: (
+        Annotated[_Seq, Meta(description="First entry of a stretch of the log. 起始记录")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    last_seq: (
+        Annotated[_Seq, Meta(description="Last entry of that stretch. 末尾记录")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    ref: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=64,
+                description="Id of a workspace snapshot (ctx_...). 工作区快照编号",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    max_tokens: (
+        Annotated[
+            int,
+            Meta(ge=64, description="Most tokens to show; at most this server's own. 令牌上限"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
+class SearchArguments(SessionArguments, kw_only=True):
+    """Words, and where to look for them."""
+
+    query: _Query
+    session: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=512,
+                description="Look in this session alone. Default: in all. 仅在此会话中查找，默认查找全部",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    limit: Annotated[int, Meta(ge=1, le=50, description="Most results. 结果数上限")] = 10
+
+
+class RememberArguments(SessionArguments, kw_only=True):
+    """What to keep."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=_LONGEST_TEXT,
+            description="What to keep, understandable by itself. 要记住的内容，须能独立理解",
+        ),
+    ]
+    pin: Annotated[
+        bool,
+        Meta(
+            description="Also show it word for word in every later call of that session. 是否置顶"
+        ),
+    ] = False
+
+
+class ListArguments(Arguments, kw_only=True):
+    """Which page."""
+
+    after: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=512,
+                description="Go on after this session: `next` of the page before. 从此会话之后继续",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    limit: Annotated[int, Meta(ge=1, le=200, description="Most sessions. 会话数上限")] = 50
+
+
+class CheckpointArguments(SessionArguments, kw_only=True):
+    """What to fold, and into what."""
+
+    summary: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=_LONGEST_TEXT,
+                description="Your own summary of the older turns, kept word for word. Default: one is made. "
+                "摘要，默认自动生成",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    keep_turns: (
+        Annotated[
+            int,
+            Meta(ge=0, le=10_000, description="Newest turns that stay as they are. 保留的最近轮数"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
+class _Answer(msgspec.Struct):
+    pass
+
+
+class RecalledPassages(_Answer, kw_only=True):
+    """What was brought back, fenced as data."""
+
+    session: str
+    text: str
+    tokens: int
+
+
+class FoundItem(_Answer, kw_only=True):
+    """One place that matches."""
+
+    session: str
+    kind: str
+    """`entry` for something said, `checkpoint` for a summary."""
+    seq: int
+    turn: int
+    role: str
+    snippet: str
+    score: float
+
+
+class SearchFound(_Answer, kw_only=True):
+    """What matches, best first."""
+
+    found: list[FoundItem]
+    cut: int
+    """How many more were found than this answer has room for."""
+    hint: str
+
+
+class RememberAnswer(_Answer, kw_only=True):
+    """Where it is kept."""
+
+    session: str
+    seq: int
+    repeated: bool
+    """Whether the very same text was there already."""
+    pinned: str
+    """The key of the pin; empty where none was asked for."""
+
+
+class SessionItem(_Answer, kw_only=True):
+    """One session."""
+
+    session: str
+    entries: int
+    turns: int
+    tokens: int
+    folded: bool
+    updated: str
+
+
+class SessionsAnswer(_Answer, kw_only=True):
+    """A page of the sessions, in the order of their ids."""
+
+    sessions: list[SessionItem]
+    next: str
+    """What to ask `after` for the rest; empty at the end."""
+
+
+class SessionStanding(_Answer, kw_only=True):
+    """Where a session stands, and what its next call would be sent."""
+
+    session: str
+    mode: str
+    entries: int
+    turns: int
+    tokens: int
+    """Of the whole log."""
+    folded_upto: int
+    checkpoints: int
+    pins: int
+    next_call: dict[str, int]
+    """Tokens of the next call by section; empty where it cannot be built."""
+    next_tokens: int
+    allowed: int
+    problem: str
+    """Why the next call cannot be built; empty where it can."""
+
+
+class CheckpointMade(_Answer, kw_only=True):
+    """What was folded."""
+
+    session: str
+    folded: bool
+    """False where there was nothing to fold."""
+    checkpoint: str
+    upto: int
+    summary_tokens: int
+
+
+_Read = TypeVar("_Read", bound=Arguments)
+
+
+def read_arguments(kind: type[_Read], given: Mapping[str, object]) -> _Read:
+    """Decode the arguments of a call; null counts as not given."""
+    present = {name: value for name, value in given.items() if value is not None}
+    try:
+        return msgspec.convert(present, kind, strict=False)
+    except UnicodeError:
+        raise InvalidOption(
+            "an argument contains a lone surrogate, which is not valid text"
+        ) from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        known = ", ".join(kind.__struct_fields__)
+        raise InvalidOption(f"{error}; the arguments are: {known}") from None
+
+
+def schema_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    """Return the JSON schema of a struct, with the types it refers to in `$defs`."""
+    _, components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    parts = cast("dict[str, dict[str, object]]", components)
+    whole = dict(parts.pop(kind.__name__))
+    whole.pop("title", None)
+    return whole | ({"$defs": parts} if parts else {})

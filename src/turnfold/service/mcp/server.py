@@ -1,0 +1,94 @@
+"""Runs the MCP server: over stdin and stdout, or over HTTP behind the authorization of the service."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from turnfold.api import Right
+from turnfold.errors import RequestRefused
+from turnfold.service.app import GuardedApp
+from turnfold.service.auth import Caller
+from turnfold.service.endpoint import OPERATION, method_not_allowed, read_body
+from turnfold.service.limits import Limits
+from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.request import McpOptions
+from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
+from turnfold.service.operations import OperationTable
+from turnfold.service.routes import TABLE
+from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run
+from turnfold.service.state import ServiceState
+
+__all__ = (
+    "PATH",
+    "mcp_beside",
+    "run_http",
+    "run_stdio",
+)
+
+
+PATH: Final = "/mcp"
+_PROBES: Final = OperationTable(
+    (operation, run) for operation, run in TABLE.items() if operation.right is None
+)
+"""The health probes, which need no token."""
+
+
+def run_stdio(service: ServiceOptions, options: McpOptions) -> None:
+    """Serve over stdin and stdout, as the tenant of the options with all rights: whoever starts it owns the store."""
+
+    async def main() -> None:
+        state = make_state(replace(service, tokens_file=None))
+        caller = Caller(service.tenant, frozenset(Right), "")
+        try:
+            await serve_streams(make_server(McpProtocol(state, options), caller))
+        finally:
+            await state.close(cancel=True)
+
+    asyncio.run(main())
+
+
+def run_http(service: ServiceOptions, options: McpOptions) -> None:
+    """Serve MCP and the health probes over HTTP, without the API."""
+    run(service, beside=(lambda state: mcp_beside(state, options),), table=_PROBES)
+
+
+def mcp_beside(state: ServiceState, options: McpOptions | None = None) -> ExtraRoutes:
+    """Return the routes of MCP at `PATH`, with the tokens, rights, quota and limits of the API."""
+    server = make_server(McpProtocol(state, options or McpOptions()), None)
+    endpoint, running = http_endpoint(server, body=state.limits.body)
+    guarded = GuardedApp(_JsonPostOnly(endpoint, state.limits), state, right=Right.READ)
+    return ExtraRoutes(mounts=(Route(PATH, guarded),), running=(running,))
+
+
+class _JsonPostOnly:
+    """Passes on POST requests with JSON bodies: the package fails with its own errors on anything else.
+
+    The server never pushes messages, so there is no stream to open with GET and no session to end with DELETE.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app = app
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[OPERATION] = "mcp"
+        if scope["method"] != "POST":
+            raise method_not_allowed(scope["method"], "POST")
+        body = await read_body(Request(scope, receive), self._limits)
+        try:
+            msgspec.json.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise RequestRefused(f"the body is not valid JSON: {error}") from None
+        unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, replay, send)

@@ -1,0 +1,86 @@
+"""Findings of a session: tool results remembered by tool and arguments.
+
+Rules are code and live in the process that calls the tools, so a request carries the rules it goes by; they apply to
+that request only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from turnfold import api
+from turnfold.api import (
+    ClearFindingsBody,
+    CountAnswer,
+    DoneAnswer,
+    DropFindingsBody,
+    FindingAnswer,
+    FindingsAnswer,
+    FindingsTextBody,
+    NoQuery,
+    NoteFindingBody,
+    Nothing,
+    RuleForm,
+    TextAnswer,
+    ToolRanBody,
+)
+from turnfold.findings import AsyncFindings, FindingRule
+from turnfold.service.operations import OperationRequest, OperationTable
+
+__all__ = ("TABLE",)
+
+TABLE = OperationTable()
+
+
+@TABLE.bind(api.operations.FINDINGS)
+async def findings(request: OperationRequest[Nothing, NoQuery]) -> FindingsAnswer:
+    return FindingsAnswer(findings=list(await request.session.findings.list()))
+
+
+@TABLE.bind(api.operations.NOTE_FINDING)
+async def note_finding(request: OperationRequest[NoteFindingBody, NoQuery]) -> FindingAnswer:
+    body = request.body
+    found = await _with_rules(request, body.rules, most=body.most).note(
+        body.call, body.result, score=body.score, seq=body.seq, asked=body.asked
+    )
+    return FindingAnswer(finding=found)
+
+
+@TABLE.bind(api.operations.TOOL_RAN)
+async def tool_ran(request: OperationRequest[ToolRanBody, NoQuery]) -> DoneAnswer:
+    await _with_rules(request, request.body.rules).ran(request.body.tool)
+    return DoneAnswer(done=True)
+
+
+@TABLE.bind(api.operations.DROP_FINDINGS)
+async def drop_findings(request: OperationRequest[DropFindingsBody, NoQuery]) -> CountAnswer:
+    body = request.body
+    return CountAnswer(count=await request.session.findings.drop(body.tool, body.arguments))
+
+
+@TABLE.bind(api.operations.CLEAR_FINDINGS)
+async def clear_findings(request: OperationRequest[ClearFindingsBody, NoQuery]) -> CountAnswer:
+    stored = request.session.findings
+    forget = stored.clear_query if request.body.query_only else stored.clear
+    return CountAnswer(count=await forget())
+
+
+@TABLE.bind(api.operations.FINDINGS_TEXT)
+async def findings_text(request: OperationRequest[FindingsTextBody, NoQuery]) -> TextAnswer:
+    body = request.body
+    text = await request.session.findings.text(tokens=body.tokens, question=body.question)
+    return TextAnswer(text=text)
+
+
+def _with_rules(
+    request: OperationRequest[NoteFindingBody, NoQuery] | OperationRequest[ToolRanBody, NoQuery],
+    rules: list[RuleForm],
+    *,
+    most: int | None = None,
+) -> AsyncFindings:
+    """Return findings under the rules of this request, on a session of its own: other requests have other rules."""
+    if not rules and most is None:
+        return request.session.findings
+    found = request.state.fresh_session(request.caller.tenant, request.session.id).findings
+    found.use([FindingRule(**msgspec.structs.asdict(rule)) for rule in rules], most=most)
+    return found

@@ -1,0 +1,122 @@
+"""Reading a session: its log, its calls and the reasons for what each sent. Nothing here changes stored data."""
+
+from __future__ import annotations
+
+from turnfold import api, wire
+from turnfold.api import (
+    CallsPage,
+    CheckpointsAnswer,
+    ContextForm,
+    DifferenceForm,
+    DiffQuery,
+    EntriesPage,
+    ExplanationForm,
+    FindBody,
+    Form,
+    FormQuery,
+    HistoryQuery,
+    NamePageQuery,
+    NoQuery,
+    Nothing,
+    PinsAnswer,
+    PreviewBody,
+    RecallBody,
+    RecalledAnswer,
+    StateAnswer,
+    context_form,
+    difference_form,
+    entry_form,
+    explanation_form,
+    recalled_answer,
+)
+from turnfold.memory import SessionStatus
+from turnfold.records import Entry
+from turnfold.service.operations import OperationRequest, OperationTable
+
+__all__ = ("TABLE",)
+
+TABLE = OperationTable()
+
+
+@TABLE.bind(api.operations.STATUS)
+async def status(request: OperationRequest[Nothing, NoQuery]) -> SessionStatus:
+    return await request.session.status()
+
+
+@TABLE.bind(api.operations.HISTORY)
+async def history(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPage:
+    query = request.query
+    found = await request.session.history(after=query.after, limit=query.limit)
+    return _entries(found, query.form, following=len(found) == query.limit)
+
+
+@TABLE.bind(api.operations.TURN)
+async def turn(request: OperationRequest[Nothing, FormQuery]) -> EntriesPage:
+    return _entries(await request.session.turn(request.number("number")), request.query.form)
+
+
+@TABLE.bind(api.operations.FIND)
+async def find(request: OperationRequest[FindBody, FormQuery]) -> EntriesPage:
+    return _entries(await request.session.find(request.body.client_ids), request.query.form)
+
+
+def _entries(found: list[Entry], form: Form, *, following: bool = False) -> EntriesPage:
+    return EntriesPage(
+        entries=[entry_form(entry, form) for entry in found],
+        next=found[-1].seq if following else None,
+    )
+
+
+@TABLE.bind(api.operations.PREVIEW)
+async def preview(request: OperationRequest[PreviewBody, FormQuery]) -> ContextForm:
+    body = request.body
+    built = await request.session.preview(
+        body.query,
+        budget=body.budget and body.budget.budget(),
+        tools=body.tools,
+        to=getattr(wire, body.to) if body.to else None,
+    )
+    return context_form(built, call="", form=request.query.form)
+
+
+@TABLE.bind(api.operations.RECALL)
+async def recall(request: OperationRequest[RecallBody, FormQuery]) -> RecalledAnswer:
+    body = request.body
+    found = await request.session.recall(
+        body.query, limit=body.limit, tokens=body.tokens, within=body.within.within()
+    )
+    return recalled_answer(found, request.query.form)
+
+
+@TABLE.bind(api.operations.CHECKPOINTS)
+async def checkpoints(request: OperationRequest[Nothing, NoQuery]) -> CheckpointsAnswer:
+    return CheckpointsAnswer(checkpoints=await request.session.checkpoints())
+
+
+@TABLE.bind(api.operations.PINS)
+async def pins(request: OperationRequest[Nothing, NoQuery]) -> PinsAnswer:
+    return PinsAnswer(pins=await request.session.pins())
+
+
+@TABLE.bind(api.operations.STATE)
+async def state(request: OperationRequest[Nothing, NoQuery]) -> StateAnswer:
+    return StateAnswer(values=await request.session.state.all())
+
+
+@TABLE.bind(api.operations.CALLS)
+async def calls(request: OperationRequest[Nothing, NamePageQuery]) -> CallsPage:
+    query = request.query
+    found = await request.session.calls(after=query.after, limit=query.limit)
+    return CallsPage(calls=found, next=found[-1].call if len(found) == query.limit else None)
+
+
+@TABLE.bind(api.operations.EXPLAIN)
+async def explain(request: OperationRequest[Nothing, FormQuery]) -> ExplanationForm:
+    found = await request.session.explain(request.params["call"])
+    return explanation_form(found, request.query.form)
+
+
+@TABLE.bind(api.operations.DIFF)
+async def diff(request: OperationRequest[Nothing, DiffQuery]) -> DifferenceForm:
+    query = request.query
+    return difference_form(await request.session.diff(query.before, query.after), query.form)

@@ -1,0 +1,109 @@
+"""Appending messages to a session, building its next context, and folding (compacting) it.
+
+The Idempotency-Key of an append is the client id of the entry, so a repeated request, to this process or another,
+stores nothing twice and gets the first result.
+"""
+
+from __future__ import annotations
+
+from turnfold import api, wire
+from turnfold.api import (
+    AddBody,
+    AssistantBody,
+    CheckpointAnswer,
+    CheckpointBody,
+    ContextBody,
+    ContextForm,
+    FormQuery,
+    NoQuery,
+    SystemAnswer,
+    SystemBody,
+    ToolBody,
+    UserBody,
+    caller_summary,
+    context_form,
+    to_message,
+)
+from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.records import Message, NewEntry, assistant, tool, user
+from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.stores import Appended
+
+__all__ = ("TABLE",)
+
+TABLE = OperationTable()
+
+
+@TABLE.bind(api.operations.SET_SYSTEM)
+async def set_system(request: OperationRequest[SystemBody, NoQuery]) -> SystemAnswer:
+    done = await request.session.system(request.body.content)
+    return SystemAnswer(appended=done and request.wrote(done))
+
+
+@TABLE.bind(api.operations.ADD_USER)
+async def add_user(request: OperationRequest[UserBody, NoQuery]) -> Appended:
+    body = request.body
+    message = user(body.content, name=body.name)
+    return request.wrote(await request.session.add(message, client_id=request.key))
+
+
+@TABLE.bind(api.operations.ADD_ASSISTANT)
+async def add_assistant(request: OperationRequest[AssistantBody, NoQuery]) -> Appended:
+    body = request.body
+    message = assistant(body.content, tool_calls=body.tool_calls, name=body.name)
+    return request.wrote(await request.session.add(message, client_id=request.key))
+
+
+@TABLE.bind(api.operations.ADD_TOOL)
+async def add_tool(request: OperationRequest[ToolBody, NoQuery]) -> Appended:
+    body = request.body
+    message = tool(body.content, tool_call_id=body.tool_call_id, name=body.name)
+    return request.wrote(await request.session.add(message, client_id=request.key))
+
+
+@TABLE.bind(api.operations.ADD)
+async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
+    messages: list[Message] = []
+    for at, body in enumerate(request.body.messages):
+        try:
+            messages.append(to_message(body))
+        except InvalidRecord as error:
+            raise error.within(f"messages[{at}]") from None
+    names, expect = request.body.client_ids, request.body.expect
+    if names is None:
+        given = messages[0] if len(messages) == 1 else messages
+        done = await request.session.add(given, client_id=request.key, expect=expect)
+        return request.wrote(done)
+    if len(names) != len(messages):
+        raise InvalidOption(
+            f"{len(messages)} messages and {len(names)} client_ids: send one client id per message"
+        )
+    entries = [NewEntry(*each) for each in zip(messages, names, strict=True)]
+    return request.wrote(await request.session.add(entries, expect=expect))
+
+
+@TABLE.bind(api.operations.CONTEXT)
+async def context(request: OperationRequest[ContextBody, FormQuery]) -> ContextForm:
+    body, session = request.body, request.session
+    built = await session.context(
+        body.query,
+        budget=body.budget and body.budget.budget(),
+        tools=body.tools,
+        recall=body.recall,
+        notes=body.notes,
+        workspace=body.workspace,
+        to=getattr(wire, body.to) if body.to else None,
+        max_tokens=body.max_tokens,
+    )
+    # Read before the next await: concurrent requests share this session.
+    call = session.last_call
+    request.state.call_made(request.caller.tenant)
+    return context_form(built, call=call, form=request.query.form)
+
+
+@TABLE.bind(api.operations.CHECKPOINT)
+async def checkpoint(request: OperationRequest[CheckpointBody, NoQuery]) -> CheckpointAnswer:
+    body = request.body
+    with caller_summary(body.summary):
+        made = await request.session.checkpoint(body.summary, keep_turns=body.keep_turns)
+    return CheckpointAnswer(checkpoint=made)

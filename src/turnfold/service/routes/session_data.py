@@ -1,0 +1,82 @@
+"""Pins, state and usage of a session, and clearing, forking and deleting it."""
+
+from __future__ import annotations
+
+from turnfold import api
+from turnfold.api import (
+    ClearedAnswer,
+    DoneAnswer,
+    ForkBody,
+    ForkedAnswer,
+    NoQuery,
+    Nothing,
+    PinAnswer,
+    PinBody,
+    StateAnswer,
+    StateBody,
+    UsageBody,
+    ValueBody,
+    to_usage,
+)
+from turnfold.memory import Manifest
+from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.stores import Erasure
+
+__all__ = ("TABLE",)
+
+TABLE = OperationTable()
+
+
+@TABLE.bind(api.operations.PIN)
+async def pin(request: OperationRequest[PinBody, NoQuery]) -> PinAnswer:
+    return PinAnswer(key=await request.session.pin(request.body.content, key=request.body.key))
+
+
+@TABLE.bind(api.operations.UNPIN)
+async def unpin(request: OperationRequest[Nothing, NoQuery]) -> DoneAnswer:
+    return DoneAnswer(done=await request.session.unpin(request.params["key"]))
+
+
+@TABLE.bind(api.operations.UPDATE_STATE)
+async def update_state(request: OperationRequest[StateBody, NoQuery]) -> StateAnswer:
+    state = request.session.state
+    await state.update(request.body.values)
+    return StateAnswer(values=await state.all())
+
+
+@TABLE.bind(api.operations.SET_STATE)
+async def set_state(request: OperationRequest[ValueBody, NoQuery]) -> StateAnswer:
+    state = request.session.state
+    await state.set(request.params["name"], request.body.value)
+    return StateAnswer(values=await state.all())
+
+
+@TABLE.bind(api.operations.REMOVE_STATE)
+async def remove_state(request: OperationRequest[Nothing, NoQuery]) -> DoneAnswer:
+    return DoneAnswer(done=await request.session.state.remove(request.params["name"]))
+
+
+@TABLE.bind(api.operations.RECORD_USAGE)
+async def record_usage(request: OperationRequest[UsageBody, NoQuery]) -> Manifest:
+    usage = to_usage(request.body.usage)
+    return await request.session.record_usage(usage, call=request.params["call"])
+
+
+@TABLE.bind(api.operations.CLEAR)
+async def clear(request: OperationRequest[Nothing, NoQuery]) -> ClearedAnswer:
+    return ClearedAnswer(upto=await request.session.clear())
+
+
+@TABLE.bind(api.operations.FORK)
+async def fork(request: OperationRequest[ForkBody, NoQuery]) -> ForkedAnswer:
+    body = request.body
+    made = await request.session.fork(body.at, conversation=body.conversation)
+    return ForkedAnswer(conversation=made.id)
+
+
+@TABLE.bind(api.operations.DELETE)
+async def delete(request: OperationRequest[Nothing, NoQuery]) -> Erasure:
+    session = request.params["session"]
+    erased = await request.memory.delete(session)
+    request.state.quota.erased(request.caller.tenant, session)
+    return erased

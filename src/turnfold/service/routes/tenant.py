@@ -1,0 +1,60 @@
+"""Operations over all conversations of a tenant: listing, searching and the health of its store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from turnfold import api
+from turnfold.api import (
+    ConversationsPage,
+    FoundAnswer,
+    NamePageQuery,
+    NoQuery,
+    Nothing,
+    Right,
+    SearchBody,
+)
+from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.state import ServiceState
+from turnfold.stores import Health
+
+__all__ = ("TABLE",)
+
+TABLE = OperationTable()
+
+
+@TABLE.bind(api.operations.CONVERSATIONS)
+async def conversations(request: OperationRequest[Nothing, NamePageQuery]) -> ConversationsPage:
+    query = request.query
+    found = await request.memory.conversations(after=query.after, limit=query.limit)
+    more = len(found) == query.limit
+    return ConversationsPage(conversations=found, next=found[-1].conversation if more else None)
+
+
+@TABLE.bind(api.operations.SEARCH)
+async def search(request: OperationRequest[SearchBody, NoQuery]) -> FoundAnswer:
+    body = request.body
+    found = await request.memory.search(
+        body.query,
+        conversation=body.conversation,
+        within=body.within.within(),
+        limit=body.limit,
+    )
+    return FoundAnswer(found=found)
+
+
+@TABLE.bind(api.operations.HEALTH)
+async def health(request: OperationRequest[Nothing, NoQuery]) -> Health:
+    found = await request.memory.health()
+    if Right.ADMIN in request.caller.rights:
+        return replace(found, details={**found.details, **_service_details(request.state)})
+    return Health(ok=found.ok, backend=found.backend)
+
+
+def _service_details(state: ServiceState) -> dict[str, str]:
+    """Return the settings of the service an operator should see beside those of the store."""
+    hours, embedder = state.limits.answer_hours, state.config.embedder
+    return {
+        "idempotency keys kept": f"{hours:g} hours" if hours else "for ever",
+        "recall": f"by words and by meaning ({embedder.name})" if embedder else "by words",
+    }

@@ -1,0 +1,273 @@
+"""Runs the service with uvicorn, and shuts it down gracefully.
+
+On SIGINT or SIGTERM it stops accepting connections, finishes its requests, ends its event streams, and then finishes
+the running folds, for up to `drain` seconds each; after that it cancels them: a cancelled fold releases its lease, so
+another process takes it up at once. On a second signal it cancels and exits immediately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from turnfold.api import AnyOperation
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.memory import Summaries, make_config
+from turnfold.models import Embedder
+from turnfold.runtime import AsyncRuntime
+from turnfold.service.auth import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
+from turnfold.service.limits import Limits, RateLimit
+from turnfold.service.operations import RunOperation
+
+__all__ = (
+    "ExtraRoutes",
+    "ServiceOptions",
+    "make_state",
+    "run",
+    "serve",
+)
+
+
+try:
+    import uvicorn
+    from starlette.routing import BaseRoute
+
+    from turnfold.service.app import make_app
+    from turnfold.service.routes import TABLE
+    from turnfold.service.state import ServiceState
+except ImportError as missing:
+    raise MissingExtra(
+        package="starlette and uvicorn", extra="service", purpose="turnfold serve"
+    ) from missing
+
+
+_log = logging.getLogger("turnfold.service")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """Options of a service."""
+
+    store: str = "sqlite://"
+    cache: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8787
+    tokens_file: Path | None = None
+    tenant: str = "default"
+    """Tenant of all requests if there is no tokens file."""
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    model: str = ""
+    budget: Budget | None = None
+    checkpoint: str | None = None
+    keep_turns: int = 8
+    semantic: bool = False
+    """True to recall also by meaning, with the encoder of the extra `semantic`."""
+    drain: float = 60.0
+    """Seconds that running requests, and then running folds, get to finish at shutdown."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise InvalidOption(f"port {self.port} must be 0 to 65535; 0 picks a free port")
+        if self.drain < 0:
+            raise InvalidOption(f"drain={self.drain} must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraRoutes:
+    """Routes mounted beside the API, and context managers to enter while the service runs."""
+
+    mounts: Sequence[BaseRoute] = ()
+    running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
+
+
+def make_state(
+    options: ServiceOptions,
+    *,
+    summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
+) -> ServiceState:
+    """Make the state of a service; refuses to listen on a public address without tokens.
+
+    With an embedder, recall also finds by meaning, for every tenant; `options.semantic` selects the built-in one.
+    """
+    file = options.tokens_file
+    ring = TokenRing(TokenFile(file)) if file is not None else None
+    check_listening(options.host, ring)
+    limits = options.limits
+    own = (options.host.lower(),) if options.host not in ("0.0.0.0", "::") else ()  # noqa: S104 (compared, not bound)
+    gate = RequestGate(
+        ring=ring,
+        tenant=options.tenant,
+        hosts=frozenset((*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts))),
+        origins=frozenset(options.allow_origins),
+        rate_limit=RateLimit(limits.rate, limits.burst),
+    )
+    config = make_config(
+        options.store,
+        AsyncRuntime(),
+        blocking=False,
+        cache=options.cache,
+        scope=options.tenant,
+        model=options.model,
+        budget=options.budget,
+        summarizer=summarizer,
+        checkpoint=options.checkpoint,
+        keep_turns=options.keep_turns,
+        embedder=embedder or _named_embedder(options),
+    )
+    return ServiceState(config, gate, limits)
+
+
+def _named_embedder(options: ServiceOptions) -> Embedder | None:
+    if not options.semantic:
+        return None
+    from turnfold.models import LocalEmbedder
+
+    return LocalEmbedder()
+
+
+async def serve(
+    options: ServiceOptions,
+    *,
+    summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
+    mounts: Sequence[BaseRoute] = (),
+    beside: Sequence[Callable[[ServiceState], ExtraRoutes]] = (),
+    table: Mapping[AnyOperation, RunOperation] = TABLE,
+    on_listening: Callable[[str], None] | None = None,
+) -> bool:
+    """Serve until SIGINT or SIGTERM; a second signal exits immediately.
+
+    `beside` makes the routes mounted beside the API from the state, so that they share its authorization.
+    `on_listening` is called with the address once the socket is open.
+
+    Returns True if all running work was finished. If not, a thread may still wait for a model, and the process should
+    exit without joining threads, as `run` does.
+    """
+    state = make_state(options, summarizer=summarizer, embedder=embedder)
+    extras = [make(state) for make in beside]
+    app = make_app(
+        state,
+        mounts=[*mounts, *(route for each in extras for route in each.mounts)],
+        beside=[enter for each in extras for enter in each.running],
+        table=table,
+    )
+    config = uvicorn.Config(
+        app,
+        access_log=False,  # it would log conversation ids
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=max(int(options.drain), 1),
+        timeout_keep_alive=30,
+        lifespan="on",
+    )
+    listening = _listen(options.host, options.port)
+    host, port = listening.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    _log.warning("listening on %s", address, extra={"event": "listening", "port": port})
+    if on_listening is not None:
+        on_listening(address)
+    server = _Server(config, state, options.drain)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await state.close(cancel=True)  # a no-op if everything was finished
+        listening.close()
+    return not server.cancelled
+
+
+def run(
+    options: ServiceOptions,
+    *,
+    summarizer: Summaries | None = None,
+    embedder: Embedder | None = None,
+    beside: Sequence[Callable[[ServiceState], ExtraRoutes]] = (),
+    table: Mapping[AnyOperation, RunOperation] = TABLE,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
+    """Serve, and exit the process even if a thread still waits for a model."""
+
+    async def main() -> None:
+        finished = await serve(
+            options,
+            summarizer=summarizer,
+            embedder=embedder,
+            beside=beside,
+            table=table,
+            on_listening=on_listening,
+        )
+        if not finished:
+            logging.shutdown()
+            os._exit(1)
+
+    asyncio.run(main())
+
+
+class _Server(uvicorn.Server):
+    """Server that shuts the state down on a signal."""
+
+    def __init__(self, config: uvicorn.Config, state: ServiceState, drain: float) -> None:
+        super().__init__(config)
+        self._state = state
+        self._drain = drain
+        self.cancelled = False
+        self._pending: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Handle signals in the loop, so that the process exits normally and not by the signal."""
+        loop = asyncio.get_running_loop()
+        for each in _SIGNALS:
+            loop.add_signal_handler(each, self._on_signal)
+        try:
+            yield
+        finally:
+            for each in _SIGNALS:
+                loop.remove_signal_handler(each)
+
+    def _on_signal(self) -> None:
+        self._state.stop()
+        again, self.should_exit = self.should_exit, True
+        if again:
+            self.force_exit = self.cancelled = True
+            self._cancel_folds(0.0)
+        else:
+            self._cancel_folds(self._drain)
+
+    def _cancel_folds(self, seconds: float) -> None:
+        """Cancel the folds that still run after so many seconds."""
+        task = asyncio.get_running_loop().create_task(self._cancel_after(seconds))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _cancel_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.cancelled = True
+        await self._state.config.runtime.finish(cancel=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # IPPROTO_TCP explicitly: asyncio sets TCP_NODELAY only on sockets that name it, and a response in two writes
+    # otherwise waits some 40 ms for the reader's acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host.strip("[]"), port))
+    except OSError as error:
+        listening.close()
+        raise InvalidOption(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    listening.listen(1024)
+    return listening

@@ -1,0 +1,71 @@
+"""Workspace snapshots turn by turn: storage, comparison and recall."""
+
+from __future__ import annotations
+
+from turnfold.snapshots._sync import Snapshots
+from turnfold.snapshots.diff import ItemChange, SnapshotDiff, compare_contents, state_changes
+from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.snapshots.recall import (
+    MAX_REQUESTED,
+    MIN_TOKENS,
+    RecalledContext,
+    RecallRequest,
+    SnapshotHit,
+    SnapshotPart,
+    WorkspaceRecall,
+    best_line,
+    parse_request,
+    show_changes,
+    show_parts,
+)
+from turnfold.snapshots.storage import (
+    SNAPSHOT,
+    SNAPSHOT_SUMMARY,
+    ChunkRef,
+    ListedItem,
+    SnapshotHead,
+    SnapshotStorage,
+    StoredSnapshot,
+    pack,
+    read_listing,
+    rebuild_snapshot,
+    split_chunks,
+    turn_key,
+    turn_of,
+    unpack,
+)
+
+__all__ = (
+    "MAX_REQUESTED",
+    "MIN_TOKENS",
+    "SNAPSHOT",
+    "SNAPSHOT_SUMMARY",
+    "AsyncSnapshots",
+    "ChunkRef",
+    "ItemChange",
+    "ListedItem",
+    "RecallRequest",
+    "RecalledContext",
+    "SnapshotDiff",
+    "SnapshotHead",
+    "SnapshotHit",
+    "SnapshotPart",
+    "SnapshotStorage",
+    "Snapshots",
+    "StoredSnapshot",
+    "TakenSnapshot",
+    "WorkspaceRecall",
+    "best_line",
+    "compare_contents",
+    "pack",
+    "parse_request",
+    "read_listing",
+    "rebuild_snapshot",
+    "show_changes",
+    "show_parts",
+    "split_chunks",
+    "state_changes",
+    "turn_key",
+    "turn_of",
+    "unpack",
+)

@@ -1,0 +1,79 @@
+"""Snapshots for programs without an event loop; written by tools/faces.py, do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnfold.records import Snapshot
+from turnfold.runtime import drive
+from turnfold.snapshots.diff import SnapshotDiff
+from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
+from turnfold.snapshots.storage import SnapshotHead
+
+__all__ = ("Snapshots",)
+
+
+class Snapshots:
+    """The workspace snapshots of one conversation, turn by turn."""
+
+    def __init__(self, awaiting: AsyncSnapshots) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncSnapshots:
+        """The same for code that awaits; its coroutines never suspend."""
+        return self._awaiting
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of snapshots that are cached."""
+        return self._awaiting.held_bytes
+
+    def take(self, snapshot: Snapshot) -> TakenSnapshot:
+        """Store a snapshot durably; without a turn it gets the one after the newest.
+
+        If the turn already has a snapshot, an equal one is a repetition and a different one raises `Conflict`.
+        """
+        return drive(self._awaiting.take(snapshot))
+
+    def get(self, turn: int) -> Snapshot | None:
+        """Return the whole snapshot of a turn, or None."""
+        return drive(self._awaiting.get(turn))
+
+    def before(self, turn: int) -> Snapshot | None:
+        """Return the newest whole snapshot before a turn, or None."""
+        return drive(self._awaiting.before(turn))
+
+    def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
+        """Return a page of snapshot metadata, oldest first."""
+        return drive(self._awaiting.heads(after=after, limit=limit))
+
+    def newest(self) -> int:
+        """Return the newest turn with a snapshot; 0 if there is none."""
+        return drive(self._awaiting.newest())
+
+    def files(self, turn: int) -> dict[str, int]:
+        """Return the files of a snapshot as path -> size in bytes, without reading them."""
+        return drive(self._awaiting.files(turn))
+
+    def read(self, turn: int, path: str) -> str | bytes:
+        """Read one file as it was at a turn."""
+        return drive(self._awaiting.read(turn, path))
+
+    def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
+        """Compare two turns, or one file of them if `path` is given; `text` of the result has at most `tokens`.
+
+        Unchanged content is not read.
+        """
+        return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
+
+    def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
+        """Find the turns whose new content or summary has the keywords, best first."""
+        return drive(self._awaiting.search(keyword, limit=limit))
+
+    def recall(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
+    ) -> RecalledContext:
+        """Return content selected by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        return drive(self._awaiting.recall(request, tokens=tokens))

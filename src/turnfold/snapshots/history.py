@@ -1,0 +1,282 @@
+"""Take, read, compare and search the workspace snapshots of a conversation.
+
+Content that did not change is not written again, so a snapshot costs about what was edited in its turn. Each is one
+write, there whole or not at all, and several processes may take snapshots at once without overwriting one another.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import ChainMap, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+from turnfold.errors import Conflict, InvalidOption, InvalidRecord
+from turnfold.records import ItemKind, Snapshot, SnapshotItem
+from turnfold.snapshots.diff import SnapshotDiff, compare_contents, state_changes
+from turnfold.snapshots.recall import (
+    RecalledContext,
+    RecallRequest,
+    SnapshotHit,
+    WorkspaceRecall,
+    parse_request,
+    show_changes,
+)
+from turnfold.snapshots.storage import (
+    ChunkRef,
+    ListedItem,
+    Packed,
+    SnapshotHead,
+    SnapshotStorage,
+    StoredSnapshot,
+    pack,
+    rebuild_snapshot,
+)
+
+__all__ = (
+    "AsyncSnapshots",
+    "TakenSnapshot",
+)
+
+
+_TRIES = 64
+"""Attempts to find a free turn while other writers take them."""
+_MAX_CHUNKS = 1 << 15
+"""Chunks of earlier snapshots that are remembered in addition to those of the newest."""
+_STATE = ("state", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenSnapshot:
+    """The result of taking a snapshot."""
+
+    id: str
+    turn: int
+    size: int
+    """Bytes of its content."""
+    written: int
+    """Bytes that were written for it."""
+    repeated: bool
+    """True if the same snapshot was there already and nothing was written."""
+
+
+class AsyncSnapshots:
+    """The workspace snapshots of one conversation, turn by turn."""
+
+    def __init__(
+        self, storage: SnapshotStorage, *, count: Callable[[str], int], clock: Callable[[], int]
+    ) -> None:
+        self._storage = storage
+        self._count = count
+        self._clock = clock
+        self._recall = WorkspaceRecall(self._storage, count, _own_summary)
+        self._chunk_turns: OrderedDict[bytes, int] = OrderedDict()
+        self._chunk_lock = threading.Lock()
+        self._last: tuple[int, tuple[ListedItem, ...]] = (0, ())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of snapshots that are cached."""
+        return self._storage.held_bytes
+
+    async def take(self, snapshot: Snapshot) -> TakenSnapshot:
+        """Store a snapshot durably; without a turn it gets the one after the newest.
+
+        If the turn already has a snapshot, an equal one is a repetition and a different one raises `Conflict`.
+        """
+        for _ in range(_TRIES):
+            before, items = await self._previous(snapshot.turn)
+            turn = snapshot.turn or before + 1
+            placed = replace(snapshot, turn=turn, created=snapshot.created or self._clock())
+            last = {ref.digest: ref.turn for item in items for ref in item.chunks}
+            packed = pack(placed, earlier=items, known=ChainMap(last, self._chunk_turns))
+            try:
+                await self._storage.put(turn, packed)
+            except Conflict:
+                if not snapshot.turn:
+                    continue  # another process took this turn: try the next one
+                return await self._same_as_stored(turn, packed)
+            self._last = turn, packed.items
+            self._remember_chunks(packed.new_chunks)
+            return TakenSnapshot(
+                id=packed.id, turn=turn, size=packed.size, written=len(packed.body), repeated=False
+            )
+        raise Conflict(
+            f"lost {_TRIES} turns in a row to other writers; nothing was written: try again"
+        )
+
+    async def get(self, turn: int) -> Snapshot | None:
+        """Return the whole snapshot of a turn, or None."""
+        stored = await self._storage.stored(turn) if turn > 0 else None
+        if stored is None:
+            return None
+        items = await self._storage.listing(stored)
+        return _rebuild(stored.head, items, await self._storage.contents(items))
+
+    async def before(self, turn: int) -> Snapshot | None:
+        """Return the newest whole snapshot before a turn, or None."""
+        newest = await self._storage.newest(below=turn)
+        return await self.get(newest) if newest else None
+
+    async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
+        """Return a page of snapshot metadata, oldest first."""
+        if after < 0 or limit < 1:
+            raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
+        return [stored.head for stored in await self._storage.page(after=after, limit=limit)]
+
+    async def newest(self) -> int:
+        """Return the newest turn with a snapshot; 0 if there is none."""
+        return await self._storage.newest()
+
+    async def files(self, turn: int) -> dict[str, int]:
+        """Return the files of a snapshot as path -> size in bytes, without reading them."""
+        items = await self._storage.listing(await self._require(turn))
+        return {item.path: item.size for item in items if item.kind == "file"}
+
+    async def read(self, turn: int, path: str) -> str | bytes:
+        """Read one file as it was at a turn."""
+        for item in await self._storage.listing(await self._require(turn)):
+            if item.place == ("file", path):
+                [data] = await self._storage.contents([item])
+                return data.decode() if item.text else data
+        raise InvalidOption(f"turn {turn:,} has no file {path!r}; see files({turn})")
+
+    async def diff(
+        self, before: int, after: int, *, path: str = "", tokens: int = 2000
+    ) -> SnapshotDiff:
+        """Compare two turns, or one file of them if `path` is given; `text` of the result has at most `tokens`.
+
+        Unchanged content is not read.
+        """
+        old, new = [
+            await self._storage.listing(await self._require(turn)) for turn in (before, after)
+        ]
+        same = {item.identity for item in old} & {item.identity for item in new}
+        olds = await self._read_changed(_with_path(old, path), same)
+        news = await self._read_changed(_with_path(new, path), same)
+        places = sorted({*olds, *news} - {_STATE})
+        found = [compare_contents(place[1], olds.get(place), news.get(place)) for place in places]
+        changes = [change for change in found if change is not None]
+        state = state_changes(_state_values(olds), _state_values(news))
+        text, cut = show_changes(
+            f"Turn {before:,} -> turn {after:,}",
+            changes,
+            [
+                f"state {name}: {_state_text(was)} -> {_state_text(now)}"
+                for name, (was, now) in state.items()
+            ],
+            tokens=tokens,
+            count=self._count,
+        )
+        return SnapshotDiff(
+            before=before,
+            after=after,
+            context=next((change for change in changes if not change.path), None),
+            files=tuple(change for change in changes if change.path),
+            state=state,
+            text=text,
+            cut=cut,
+        )
+
+    async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
+        """Find the turns whose new content or summary has the keywords, best first."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit} must be at least 1")
+        return await self._recall.search([keyword], limit=limit)
+
+    async def recall(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
+    ) -> RecalledContext:
+        """Return content selected by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        return await self._recall.recall(parse_request(request), tokens=tokens)
+
+    async def _require(self, turn: int) -> StoredSnapshot:
+        stored = await self._storage.stored(turn) if turn > 0 else None
+        if stored is None:
+            newest = await self._storage.newest()
+            hint = f"the newest is of turn {newest:,}" if newest else "there is none yet"
+            raise InvalidOption(f"no snapshot of turn {turn:,}; {hint}")
+        return stored
+
+    async def _read_changed(
+        self, items: Iterable[ListedItem], same: set[tuple[ItemKind, str, bool, bytes]]
+    ) -> dict[tuple[str, str], str | bytes]:
+        """Read the contents of the items that are not the same on both sides, by (kind, path)."""
+        wanted = [item for item in items if item.identity not in same]
+        contents = await self._storage.contents(wanted)
+        return {
+            (item.kind, item.path): data.decode() if item.text else data
+            for item, data in zip(wanted, contents, strict=True)
+        }
+
+    async def _previous(self, turn: int) -> tuple[int, tuple[ListedItem, ...]]:
+        """Return turn and listing of the newest snapshot before `turn` (0: of all)."""
+        newest = await (self._storage.newest(below=turn) if turn else self._storage.newest())
+        if newest != self._last[0]:
+            stored = await self._storage.stored(newest) if newest else None
+            items = await self._storage.listing(stored) if stored else ()
+            self._remember_chunks(ref for item in items for ref in item.chunks)
+            self._remember_chunks(stored.head.listing if stored else ())
+            self._last = newest, items
+        return self._last
+
+    def _remember_chunks(self, refs: Iterable[ChunkRef]) -> None:
+        with self._chunk_lock:
+            for ref in refs:
+                self._chunk_turns[ref.digest] = ref.turn
+                self._chunk_turns.move_to_end(ref.digest)
+            while len(self._chunk_turns) > _MAX_CHUNKS:
+                self._chunk_turns.popitem(last=False)
+
+    async def _same_as_stored(self, turn: int, packed: Packed) -> TakenSnapshot:
+        """Return the result for a turn that already has this snapshot; raises `Conflict` for another."""
+        stored = await self._require(turn)
+        if stored.head.id != packed.id:
+            raise Conflict(
+                f"turn {turn:,} already has a different snapshot, {stored.head.id}; snapshots are never changed: "
+                "take one of the next turn"
+            )
+        return TakenSnapshot(id=packed.id, turn=turn, size=packed.size, written=0, repeated=True)
+
+
+async def _own_summary(stored: StoredSnapshot) -> str:
+    return stored.head.summary
+
+
+def _rebuild(
+    head: SnapshotHead, items: Iterable[ListedItem], contents: Iterable[bytes]
+) -> Snapshot:
+    """Rebuild a stored snapshot and verify it against its id."""
+    snapshot = rebuild_snapshot(
+        (
+            SnapshotItem(item.kind, item.path, item.text, data)
+            for item, data in zip(items, contents, strict=True)
+        ),
+        turn=head.turn,
+        summary=head.summary,
+        insights=head.insights,
+        links=head.links,
+        created=head.created,
+        where=f"turn {head.turn}",
+    )
+    if snapshot.id != head.id:
+        raise InvalidRecord(
+            f"the content has the id {snapshot.id}, the document says {head.id}",
+            path=f"turn {head.turn}",
+            remedy="Restore the store from a backup",
+        )
+    return snapshot
+
+
+def _with_path(items: Iterable[ListedItem], path: str) -> list[ListedItem]:
+    return [item for item in items if not path or item.place == ("file", path)]
+
+
+def _state_values(items: dict[tuple[str, str], str | bytes]) -> dict[str, object]:
+    return cast("dict[str, object]", json.loads(items.get(_STATE, "{}")))
+
+
+def _state_text(value: object) -> str:
+    return "(none)" if value is ... else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,554 @@
+"""Store workspace snapshots: split contents into chunks, pack a snapshot into one document, read it back.
+
+- Contents are split where the bytes just before a place say so, and nothing else does. After an insertion the same
+  places are found again, so most chunks stay as they were. A regular expression finds candidates at the speed of C and
+  a checksum picks one in eight of them; a rolling hash in Python would take ten times as long.
+- A snapshot is one document, so a process killed while writing leaves it whole or absent. It carries the chunks that
+  no earlier snapshot has, and a listing that names every chunk by digest and by the turn whose document holds it. The
+  listing is split into chunks itself: where three files of a thousand changed, most of it is not written again.
+- Everything read back is verified: each chunk against its digest, each item against the digest of its content, the
+  snapshot against its id. Documents that were not written by this module are refused with `InvalidRecord`.
+- Documents are keyed by turn, written once and never changed: two writers of the same turn conflict by
+  compare-and-swap, readers need no lock, and there is no index to keep in step. They are read by `documents` even
+  where one is wanted, because the Redis cache is for small hot values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import zlib
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import msgspec
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import (
+    LARGEST_SNAPSHOT,
+    LATEST_TURN,
+    Document,
+    ItemKind,
+    Snapshot,
+    SnapshotItem,
+    content_digest,
+    snapshot_id,
+)
+from turnfold.stores import Scope, Store
+
+__all__ = (
+    "LONGEST_CHUNK",
+    "SNAPSHOT",
+    "SNAPSHOT_SUMMARY",
+    "ChunkRef",
+    "ListedItem",
+    "Packed",
+    "SnapshotHead",
+    "SnapshotStorage",
+    "StoredSnapshot",
+    "pack",
+    "read_listing",
+    "rebuild_snapshot",
+    "split_chunks",
+    "turn_key",
+    "turn_of",
+    "unpack",
+    "write_listing",
+)
+
+
+_SHORTEST: Final = 1 << 10
+LONGEST_CHUNK: Final = 1 << 14
+_ONE_CUT_IN: Final = 8
+"""One candidate in so many becomes a cut; candidates lie 256 bytes apart on average."""
+_HASHED_BYTES: Final = 32
+"""Bytes before a candidate that decide whether it becomes a cut."""
+_CLASSES = (
+    b"[" + re.escape(bytes(byte for byte in range(256) if byte % 4 == rest)) + b"]"
+    for rest in range(4)
+)
+# Four different classes: a match cannot begin inside another, so each is found independently of the others.
+_CANDIDATE: Final = re.compile(b"".join(_CLASSES))
+
+
+def split_chunks(data: bytes) -> Iterator[bytes]:
+    """Split `data` into chunks; text is never cut within a character."""
+    start = 0
+    for stop in _split_points(data):
+        yield data[start:stop]
+        start = stop
+    if start < len(data):
+        yield data[start:]
+
+
+def _split_points(data: bytes) -> Iterator[int]:
+    start = 0
+    for found in _CANDIDATE.finditer(data):
+        place = found.end()
+        while place - start > LONGEST_CHUNK:
+            start = _character_end(data, start + LONGEST_CHUNK)
+            yield start
+        if place - start < _SHORTEST:
+            continue
+        if zlib.crc32(data[place - _HASHED_BYTES : place]) % _ONE_CUT_IN == 0:
+            start = _character_end(data, place)
+            yield start
+    while len(data) - start > LONGEST_CHUNK:
+        start = _character_end(data, start + LONGEST_CHUNK)
+        yield start
+
+
+def _character_end(data: bytes, place: int) -> int:
+    """Return `place`, or the end of the UTF-8 character that it lies in."""
+    for offset in range(4):
+        at = place + offset
+        if at >= len(data) or data[at] & 0xC0 != 0x80:
+            return min(at, len(data))
+    return place
+
+
+_DIGEST = 20
+
+
+class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A reference to a chunk."""
+
+    digest: bytes
+    turn: int
+    """The turn whose document holds the bytes."""
+
+
+class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One item of a snapshot and its chunks, in order."""
+
+    kind: ItemKind
+    path: str
+    text: bool
+    size: int
+    digest: bytes
+    """Digest of the whole content."""
+    chunks: tuple[ChunkRef, ...]
+
+    @property
+    def place(self) -> tuple[ItemKind, str]:
+        """Kind and path, unique within a snapshot."""
+        return self.kind, self.path
+
+    @property
+    def identity(self) -> tuple[ItemKind, str, bool, bytes]:
+        """Equal for two items exactly if they have the same place and content."""
+        return self.kind, self.path, self.text, self.digest
+
+
+_item_encoder = msgspec.json.Encoder()
+_item_decoder = msgspec.json.Decoder(ListedItem)
+
+
+def write_listing(items: Iterable[ListedItem]) -> bytes:
+    """Encode a listing, one line per item, so that a change of one item leaves the others' bytes alone."""
+    return _item_encoder.encode_lines(items)
+
+
+def read_listing(data: bytes, *, turn: int) -> tuple[ListedItem, ...]:
+    """Decode and check the listing of a turn."""
+    try:
+        items = tuple(_item_decoder.decode_lines(data))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidRecord(f"not a snapshot listing: {error}") from None
+    places = [item.place for item in items]
+    if len(set(places)) != len(places):
+        raise InvalidRecord("the listing contains an item twice")
+    for item in items:
+        _check_item(item, turn)
+    return items
+
+
+def _check_item(item: ListedItem, turn: int) -> None:
+    where = f"{item.kind} {item.path}".rstrip()
+    if (item.kind == "file") != bool(item.path) or item.size < 0 or len(item.digest) != _DIGEST:
+        raise InvalidRecord("not a valid snapshot item", path=where)
+    for ref in item.chunks:
+        _check_ref(ref, turn, where)
+
+
+def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
+    """Refuse a reference that a snapshot of `turn` cannot have."""
+    if len(ref.digest) != _DIGEST or not 0 < ref.turn <= min(turn, LATEST_TURN):
+        raise InvalidRecord(
+            f"turn {turn:,} cannot refer to a chunk of turn {ref.turn:,}", path=where
+        )
+
+
+_MAX_INDEXED = 200_000
+"""Characters of new text that are indexed for search per snapshot."""
+_VERSION = 1
+_LARGEST_CHUNK = LONGEST_CHUNK + 3
+_LEVEL = 6
+
+
+class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The metadata of a stored snapshot."""
+
+    v: int
+    turn: int
+    id: str
+    created: int
+    summary: str
+    insights: tuple[str, ...]
+    links: tuple[str, ...]
+    listing: tuple[ChunkRef, ...]
+    """Chunks of the encoded listing."""
+    lengths: tuple[int, ...]
+    """Lengths of the chunks in this document, in order."""
+    indexed: int
+    """Characters of its new text that are indexed for search."""
+    unindexed: int
+    """Characters of its new text beyond the limit, which are not indexed."""
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    head: SnapshotHead
+    chunks: bytes
+    """The concatenated chunks, compressed."""
+
+
+_body_encoder = msgspec.msgpack.Encoder()
+_body_decoder = msgspec.msgpack.Decoder(_Body)
+_version_decoder = msgspec.msgpack.Decoder(tuple[_Version, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A snapshot as a document body."""
+
+    id: str
+    body: bytes
+    text: str
+    """The text to index for search."""
+    items: tuple[ListedItem, ...]
+    new_chunks: tuple[ChunkRef, ...]
+    """The chunks in its body, which no earlier snapshot has."""
+    size: int
+    """Bytes of its whole content."""
+
+
+@dataclass(slots=True)
+class _ChunkWriter:
+    """Collects the new chunks of a snapshot and refers to known ones."""
+
+    turn: int
+    known: Mapping[bytes, int]
+    new: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    texts: list[str] = field(default_factory=list[str])
+    """The new chunks of texts."""
+
+    def add(self, data: bytes, *, text: bool = False) -> tuple[ChunkRef, ...]:
+        return tuple(self._ref(chunk, text=text) for chunk in split_chunks(data))
+
+    def _ref(self, chunk: bytes, *, text: bool) -> ChunkRef:
+        digest = content_digest(chunk)
+        holder = self.known.get(digest, self.turn)
+        # Only earlier turns are referred to, so that no later document is needed to read this one.
+        if holder < self.turn:
+            return ChunkRef(digest, holder)
+        if digest not in self.new:
+            self.new[digest] = chunk
+            if text:
+                self.texts.append(chunk.decode())
+        return ChunkRef(digest, self.turn)
+
+
+def pack(
+    snapshot: Snapshot, *, earlier: Iterable[ListedItem] = (), known: Mapping[bytes, int]
+) -> Packed:
+    """Encode a snapshot whose turn and time are set.
+
+    `earlier` is the listing of an earlier snapshot, from which unchanged items are taken over. `known` maps the digests
+    of chunks to the turns that hold them; a missing one only costs space.
+    """
+    before = {item.place: item for item in earlier}
+    chunks = _ChunkWriter(snapshot.turn, known)
+    changed: list[SnapshotItem] = []
+    items: list[ListedItem] = []
+    size = 0
+    for item in snapshot.items():
+        size += len(item.data)
+        old = before.get((item.kind, item.path))
+        digest = content_digest(item.data)
+        if old is not None and (old.digest, old.text) == (digest, item.text):
+            items.append(old)
+            continue
+        changed.append(item)
+        refs = chunks.add(item.data, text=item.text)
+        items.append(ListedItem(item.kind, item.path, item.text, len(item.data), digest, refs))
+    fresh = "\n".join(chunks.texts)
+    text = _search_text(snapshot, changed, fresh[:_MAX_INDEXED])
+    listing = chunks.add(write_listing(items))
+    head = SnapshotHead(
+        v=_VERSION,
+        turn=snapshot.turn,
+        id=_snapshot_id(snapshot, items),
+        created=snapshot.created,
+        summary=snapshot.summary,
+        insights=snapshot.insights,
+        links=snapshot.links,
+        listing=listing,
+        lengths=tuple(map(len, chunks.new.values())),
+        indexed=min(len(fresh), _MAX_INDEXED),
+        unindexed=max(len(fresh) - _MAX_INDEXED, 0),
+    )
+    body = _body_encoder.encode(_Body(head, zlib.compress(b"".join(chunks.new.values()), _LEVEL)))
+    new_chunks = tuple(ChunkRef(digest, snapshot.turn) for digest in chunks.new)
+    return Packed(head.id, body, text, tuple(items), new_chunks, size)
+
+
+def _snapshot_id(snapshot: Snapshot, items: Iterable[ListedItem]) -> str:
+    notes = (snapshot.summary, snapshot.insights, snapshot.links)
+    return snapshot_id(snapshot.turn, [item.identity for item in items], notes)
+
+
+def _search_text(snapshot: Snapshot, changed: Iterable[SnapshotItem], fresh: str) -> str:
+    """Return the text to index for search: summary, insights, links, names, and the new text."""
+    texts = [snapshot.summary, *snapshot.insights, *snapshot.links]
+    texts += [item.path for item in changed]
+    text = "\n".join(filter(None, [*texts, *snapshot.state, fresh]))
+    return text.replace("\x00", " ")  # no backend indexes NUL, and PostgreSQL refuses it
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A decoded snapshot document: metadata and the chunks it holds."""
+
+    head: SnapshotHead
+    chunks: Mapping[bytes, bytes]
+    """Chunks by the digest of their bytes."""
+
+    @property
+    def size(self) -> int:
+        """Total bytes of the chunks."""
+        return sum(self.head.lengths)
+
+
+def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
+    """Decode the document of `turn`. Chunks are indexed by their actual digests: an altered one is not found."""
+    where = f"snapshot/{turn}"
+    try:
+        found = _body_decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise _format_error(body, error, where) from None
+    head = found.head
+    if head.v != _VERSION:
+        raise _format_error(body, None, where)
+    if head.turn != turn:
+        raise InvalidRecord(f"the document says it is turn {head.turn:,}", path=where)
+    for ref in head.listing:
+        _check_ref(ref, turn, where)
+    return StoredSnapshot(head, _unpack_chunks(found.chunks, head.lengths, where))
+
+
+def _unpack_chunks(data: bytes, lengths: tuple[int, ...], where: str) -> dict[bytes, bytes]:
+    size = sum(lengths)
+    if any(not 0 < length <= _LARGEST_CHUNK for length in lengths) or size > 2 * LARGEST_SNAPSHOT:
+        raise InvalidRecord("the chunk lengths are outside the limits", path=where)
+    inflater = zlib.decompressobj()
+    try:
+        # At most the announced size, and one byte more to detect an excess.
+        whole = inflater.decompress(data, size + 1)
+    except zlib.error as error:
+        raise InvalidRecord(f"the chunks cannot be decompressed: {error}", path=where) from None
+    if len(whole) != size or not inflater.eof or inflater.unused_data:
+        raise InvalidRecord(
+            f"the chunks have {len(whole):,} bytes, {size:,} were expected", path=where
+        )
+    chunks: dict[bytes, bytes] = {}
+    start = 0
+    for length in lengths:
+        chunk = whole[start : start + length]
+        chunks[content_digest(chunk)] = chunk
+        start += length
+    return chunks
+
+
+def _format_error(body: bytes, error: Exception | None, where: str) -> InvalidRecord:
+    try:
+        version = _version_decoder.decode(body)[0].v
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        version = _VERSION
+    if version <= _VERSION:
+        return InvalidRecord(f"not a stored snapshot: {error or f'version {version}'}", path=where)
+    return InvalidRecord(
+        f"snapshot version {version}; this release reads version {_VERSION}",
+        path=where,
+        remedy="Upgrade turnfold",
+    )
+
+
+def rebuild_snapshot(
+    items: Iterable[SnapshotItem],
+    *,
+    turn: int,
+    summary: str,
+    insights: tuple[str, ...],
+    links: tuple[str, ...],
+    created: int,
+    where: str,
+) -> Snapshot:
+    """Rebuild a snapshot from stored or imported items, which are checked; `where` names it in errors."""
+    found: dict[tuple[str, str], SnapshotItem] = {}
+    for item in items:
+        if found.setdefault((item.kind, item.path), item) is not item:
+            raise InvalidRecord(f"{item.kind} {item.path!r} is there twice", path=where)
+    context, state = found.get(("context", "")), found.get(("state", ""))
+    try:
+        return Snapshot(
+            turn=turn,
+            context=context.data.decode() if context else "",
+            files={
+                item.path: item.data.decode() if item.text else item.data
+                for item in found.values()
+                if item.kind == "file"
+            },
+            state=cast("Mapping[str, object]", json.loads(state.data)) if state else {},
+            summary=summary,
+            insights=insights,
+            links=links,
+            created=created,
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"not a snapshot: {error}", path=where) from None
+
+
+SNAPSHOT: Final = "snapshot"
+"""Document kind of snapshots."""
+SNAPSHOT_SUMMARY: Final = "snapshot-summary"
+"""Document kind of summaries of snapshots."""
+_DIGITS: Final = 12
+
+
+def turn_key(turn: int) -> str:
+    """Return the key of a turn's document; keys sort like turns."""
+    return f"{turn:0{_DIGITS}}"
+
+
+def turn_of(key: str) -> int:
+    """Return the turn of a document key."""
+    if len(key) != _DIGITS or not (key.isascii() and key.isdigit()):
+        raise InvalidRecord(f"the document key {key!r} is not a turn number", path=SNAPSHOT)
+    return int(key)
+
+
+_MAX_CACHED_BYTES = 16 << 20
+"""Bytes of chunks that are cached."""
+
+
+class SnapshotStorage:
+    """The snapshot documents of one conversation."""
+
+    def __init__(self, store: Store, scope: Scope, conversation: str) -> None:
+        self.store = store
+        self.scope = scope
+        self.conversation = conversation
+        self._cached: OrderedDict[int, StoredSnapshot] = OrderedDict()
+        self._cached_bytes = 0
+        self._cache_lock = threading.Lock()
+        self._newest = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of chunks in the cache."""
+        return self._cached_bytes
+
+    async def put(self, turn: int, packed: Packed) -> None:
+        """Write a new snapshot; raises `Conflict` if the turn has one."""
+        document = Document(SNAPSHOT, turn_key(turn), packed.body, 0, text=packed.text)
+        await self.store.put_document(self.scope, self.conversation, document, expect=0)
+        self._newest = max(self._newest, turn)
+
+    async def stored(self, turn: int) -> StoredSnapshot | None:
+        """Read the snapshot of a turn from the store."""
+        page = await self.page(after=turn - 1, limit=1)
+        return page[0] if page and page[0].head.turn == turn else None
+
+    async def page(self, *, after: int, limit: int) -> list[StoredSnapshot]:
+        """Read the snapshots of the turns after `after`, oldest first."""
+        key = turn_key(min(max(after, 0), LATEST_TURN))
+        documents = await self.store.documents(
+            self.scope, self.conversation, SNAPSHOT, after=key, limit=limit
+        )
+        found = [unpack(document.body, turn=turn_of(document.key)) for document in documents]
+        for stored in found:
+            self._add_to_cache(stored)
+        return found
+
+    async def newest(self, *, below: int = LATEST_TURN + 1) -> int:
+        """Return the highest turn below `below` that has a snapshot; 0 if there is none.
+
+        Probes with doubling steps, then bisects, because turns may have gaps.
+        """
+        low = self._newest if self._newest < below else 0
+        probe, high, step = low, below - 1, 1
+        while low < high:
+            page = await self.page(after=probe, limit=1)
+            if page and page[0].head.turn < below:
+                low = page[0].head.turn
+                probe, step = min(low + step, high), step * 2
+            else:
+                high = probe
+                probe = (low + high) // 2
+        self._newest = max(self._newest, low)
+        return low
+
+    async def listing(self, stored: StoredSnapshot) -> tuple[ListedItem, ...]:
+        """Read the listing of a snapshot."""
+        chunks = await self._chunks(stored.head.listing)
+        data = b"".join(chunks[ref.digest] for ref in stored.head.listing)
+        return read_listing(data, turn=stored.head.turn)
+
+    async def contents(self, items: Iterable[ListedItem]) -> list[bytes]:
+        """Read the contents of items and verify them against their digests."""
+        wanted = list(items)
+        chunks = await self._chunks(ref for item in wanted for ref in item.chunks)
+        found = [b"".join(chunks[ref.digest] for ref in item.chunks) for item in wanted]
+        for item, data in zip(wanted, found, strict=True):
+            if len(data) != item.size or content_digest(data) != item.digest:
+                raise InvalidRecord(
+                    f"the {len(data):,} bytes read are not the {item.size:,} that were stored",
+                    path=f"{item.kind} {item.path}".rstrip(),
+                    remedy="Restore the store from a backup",
+                )
+        return found
+
+    async def _chunks(self, refs: Iterable[ChunkRef]) -> dict[bytes, bytes]:
+        by_turn: defaultdict[int, set[bytes]] = defaultdict(set)
+        for ref in refs:
+            by_turn[ref.turn].add(ref.digest)
+        chunks: dict[bytes, bytes] = {}
+        for turn, digests in sorted(by_turn.items()):
+            stored = self._cached.get(turn) or await self.stored(turn)
+            missing = digests - stored.chunks.keys() if stored else digests
+            if stored is None or missing:
+                raise InvalidRecord(
+                    f"{len(missing)} of its chunks are missing in the document of turn {turn:,}",
+                    path=f"{SNAPSHOT}/{turn}",
+                    remedy="Restore the store from a backup",
+                )
+            chunks.update((digest, stored.chunks[digest]) for digest in digests)
+        return chunks
+
+    def _add_to_cache(self, stored: StoredSnapshot) -> None:
+        """Cache a document. It is used only through a snapshot that was just read, so an erased one is never shown."""
+        turn = stored.head.turn
+        with self._cache_lock:
+            if turn in self._cached or stored.size > _MAX_CACHED_BYTES:
+                return
+            self._cached[turn] = stored
+            self._cached_bytes += stored.size
+            while self._cached_bytes > _MAX_CACHED_BYTES:
+                self._cached_bytes -= self._cached.popitem(last=False)[1].size

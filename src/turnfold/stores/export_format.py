@@ -1,0 +1,539 @@
+"""The export file: its lines (one JSON object each), an untrusting reader, and a writer of consistent snapshots.
+
+A line is accepted only if encoding what was decoded gives the same bytes. That rules out duplicate keys, unknown
+fields, NaN, lone surrogates, other spacing and other ways to write a number. Files with equal content have equal bytes.
+
+An export is read twice. The first pass only validates, so that a bad file never keeps a store busy. The second yields
+the pieces and validates again, so that a file that changed meanwhile is refused inside the transaction it feeds.
+
+Each conversation is written to a temporary file first: if it is deleted while its entries are read, none of it reaches
+the export.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Protocol, TypeAlias, assert_never
+
+import msgspec
+
+from turnfold.errors import InvalidExport, InvalidOption, InvalidRecord
+from turnfold.records import Checkpoint, Document, Entry, decode_message, encode_message
+from turnfold.stores.process import run_off_loop
+from turnfold.stores.protocol import Captured, ConversationOpening, Piece, Scope, Store
+from turnfold.stores.restore import PieceOrder
+
+__all__ = (
+    "FORMAT",
+    "LONGEST_LINE",
+    "VERSION",
+    "ExportReader",
+    "ExportedConversation",
+    "Footer",
+    "Header",
+    "Writable",
+    "atomic_file",
+    "export_conversation",
+    "write_all",
+    "write_line",
+    "write_piece",
+)
+
+
+FORMAT = "turnfold-export"
+VERSION = 1
+
+
+class _Form(
+    msgspec.Struct, frozen=True, tag_field="line", tag=str.lower, forbid_unknown_fields=True
+):
+    """Base of all lines: the field `line` says which kind a line is."""
+
+
+class Header(_Form, frozen=True):
+    """The first line."""
+
+    format: str
+    version: int
+    created_by: str
+
+
+class Conversation(_Form, frozen=True):
+    """Begins a conversation."""
+
+    name: str
+    created: int
+    updated: int
+    dropped: int
+
+
+class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
+    """A document: its body in base64, and its searchable text unless that is empty."""
+
+    kind: str
+    key: str
+    version: int
+    created: int
+    body: bytes
+    text: str = ""
+
+
+class EntryLine(_Form, frozen=True, tag="entry"):
+    """An entry, with the message in its canonical form."""
+
+    seq: int
+    turn: int
+    created: int
+    client_id: str
+    message: msgspec.Raw
+
+
+class CheckpointLine(_Form, frozen=True, tag="checkpoint"):
+    """A checkpoint."""
+
+    id: str
+    previous: str
+    upto: int
+    created: int
+    text: str
+    digest: str
+    model: str
+    trust: str
+    fidelity: float
+
+
+class End(_Form, frozen=True):
+    """Ends a conversation: the number of lines of each kind, and their digest."""
+
+    documents: int
+    entries: int
+    checkpoints: int
+    digest: str
+
+
+class Footer(_Form, frozen=True):
+    """The last line: totals of the file, and the digest of all lines before it."""
+
+    conversations: int
+    documents: int
+    entries: int
+    checkpoints: int
+    digest: str
+
+
+Line: TypeAlias = Header | Conversation | DocumentLine | EntryLine | CheckpointLine | End | Footer
+
+
+class _AnyHeader(msgspec.Struct):
+    format: str
+    version: int
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_header_decoder = msgspec.json.Decoder(_AnyHeader)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
+
+
+def write_line(line: Line) -> bytes:
+    """Return the bytes of a line, with its newline."""
+    return _encoder.encode(line) + b"\n"
+
+
+def write_piece(piece: Piece) -> bytes:
+    """Return the bytes of the line for a piece."""
+    match piece:
+        case ConversationOpening():
+            line = Conversation(piece.conversation, piece.created, piece.updated, piece.dropped)
+        case Document():
+            line = DocumentLine(
+                piece.kind, piece.key, piece.version, piece.created, bytes(piece.body), piece.text
+            )
+        case Entry():
+            message = msgspec.Raw(encode_message(piece.message))
+            line = EntryLine(piece.seq, piece.turn, piece.created, piece.client_id, message)
+        case Checkpoint():
+            line = CheckpointLine(
+                piece.id,
+                piece.previous,
+                piece.upto,
+                piece.created,
+                piece.text,
+                piece.digest,
+                piece.model,
+                piece.trust,
+                float(piece.fidelity) + 0.0,  # turns -0.0 into 0.0: no database tells them apart
+            )
+        case _:
+            assert_never(piece)
+    return write_line(line)
+
+
+def read_header(data: bytes) -> Header:
+    """Return the first line of a file; raise `InvalidExport` if this release cannot read the rest."""
+    try:
+        any_header = _header_decoder.decode(data)
+    except _UNREADABLE:
+        raise InvalidExport(
+            "not an export file", line=1, remedy=f"Its first line must have the format {FORMAT!r}"
+        ) from None
+    if any_header.format != FORMAT:
+        raise InvalidExport(f"format {any_header.format!r}, not {FORMAT!r}", line=1)
+    if any_header.version != VERSION:
+        raise InvalidExport(
+            f"version {any_header.version}; this release reads version {VERSION}",
+            line=1,
+            remedy="Upgrade turnfold" if any_header.version > VERSION else "",
+        )
+    header = read_line(data, 1)
+    if not isinstance(header, Header):
+        raise InvalidExport("the first line is not a header", line=1)
+    return header
+
+
+def read_line(data: bytes, number: int) -> Line:
+    """Decode a line; `number` is its line number, for the error."""
+    try:
+        line = _decoder.decode(data)
+        canonical = write_line(line)
+    except _UNREADABLE as error:
+        raise InvalidExport(f"not a line of an export: {error}", line=number) from None
+    if canonical != data:
+        raise InvalidExport(
+            "not in canonical form (a duplicate key, or other spacing, order or numbers)",
+            line=number,
+            remedy="Import files as they were exported",
+        )
+    return line
+
+
+def read_piece(line: Line, number: int) -> Piece | None:
+    """Return the piece of a line; None for header, end and footer."""
+    match line:
+        case Conversation():
+            return ConversationOpening(line.name, line.created, line.updated, line.dropped)
+        case DocumentLine():
+            return Document(line.kind, line.key, line.body, line.version, line.created, line.text)
+        case EntryLine():
+            return _read_entry(line, number)
+        case CheckpointLine():
+            return _read_checkpoint(line, number)
+        case Header() | End() | Footer():
+            return None
+        case _:
+            assert_never(line)
+
+
+def _read_entry(line: EntryLine, number: int) -> Entry:
+    body = bytes(line.message)
+    try:
+        message = decode_message(body)
+    except InvalidRecord as error:
+        raise InvalidExport(str(error.within("message")), line=number) from None
+    if encode_message(message) != body:
+        raise InvalidExport("the message is not in its canonical form", line=number)
+    return Entry(line.seq, message, line.client_id, line.created, line.turn, tokens=0, running=0)
+
+
+def _read_checkpoint(line: CheckpointLine, number: int) -> Checkpoint:
+    if math.copysign(1.0, line.fidelity) < 0:
+        raise InvalidExport(f"fidelity must be 0 to 1, got {line.fidelity}", line=number)
+    return Checkpoint(
+        line.id,
+        line.previous,
+        line.upto,
+        line.text,
+        line.digest,
+        line.model,
+        line.trust,
+        line.fidelity,
+        line.created,
+    )
+
+
+LONGEST_LINE = 32 << 20
+"""Default limit for the bytes of a line: decoding a message of that size takes several times as much memory."""
+_PROGRESS_BYTES = 1 << 20
+
+
+class Readable(Protocol):
+    """A binary file that is read line by line."""
+
+    def readline(self, limit: int, /) -> bytes:
+        """Return the next line, at most `limit` bytes of it."""
+        ...
+
+
+class ExportReader:
+    """One pass over an export. `on_progress` is called with the bytes read, about once per megabyte."""
+
+    def __init__(
+        self, file: Readable, *, longest_line: int, on_progress: Callable[[int], None]
+    ) -> None:
+        self._file = file
+        self._longest_line = longest_line
+        self._on_progress = on_progress
+        self._reported = 0
+        self._whole = hashlib.sha256()
+        self._content = hashlib.sha256()
+        self._opening: ConversationOpening | None = None
+        self._name = ""
+        self._part = [0, 0, 0]
+        self._total = [0, 0, 0]
+        self._conversations = 0
+        self._first_entries: dict[str, int] = {}
+        self.line = 0
+        """Number of the last line read."""
+        self.size = 0
+        """Bytes read so far; at the end, the size of the export."""
+        self.digest = ""
+        """Digest of the file, once the footer was verified."""
+
+    def check(self) -> None:
+        """Read everything; raise `InvalidExport` for anything that no store could restore."""
+        order = PieceOrder()
+        for piece in self.pieces():
+            try:
+                order.take(piece)
+            except (InvalidRecord, InvalidOption) as error:
+                raise InvalidExport(str(error), line=self.line) from None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces; raise `InvalidExport` at the end unless the footer is right and nothing follows it."""
+        data = self._next()
+        read_header(data)
+        self._whole.update(data)
+        while True:
+            data = self._next()
+            line = read_line(data, self.line)
+            if isinstance(line, Footer):
+                self._finish(line)
+                return
+            self._whole.update(data)
+            piece = self._accept(line, data)
+            if piece is not None:
+                yield piece
+
+    def line_of(self, conversation: str, seq: int) -> int:
+        """Return the line number of an entry of this conversation or the one before."""
+        return self._first_entries.get(conversation, self.line - seq + 1) + seq - 1
+
+    def _next(self) -> bytes:
+        data = self._file.readline(self._longest_line + 1)
+        if not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] (a file opened as text)
+            raise InvalidOption("an export must be read as bytes: open the file in binary mode")
+        self.line += 1
+        self.size += len(data)
+        if len(data) > self._longest_line:
+            raise InvalidExport(
+                f"longer than {self._longest_line:,} bytes",
+                line=self.line,
+                remedy="If you trust the file, raise longest_line",
+            )
+        if not data.endswith(b"\n"):
+            raise InvalidExport(
+                "the file ends before its footer", line=self.line, remedy="Export it again"
+            )
+        if self.size - self._reported >= _PROGRESS_BYTES:
+            self._reported = self.size
+            self._on_progress(self.size)
+        return data
+
+    def _accept(self, line: Line, data: bytes) -> Piece | None:
+        """Check a line against those before it; return its piece, if it has one."""
+        if isinstance(line, End):
+            self._end(line)
+            return None
+        piece = read_piece(line, self.line)
+        if isinstance(piece, ConversationOpening):
+            self._begin(piece)
+        elif piece is None or isinstance(line, Header):
+            raise InvalidExport("a second header", line=self.line)
+        elif self._opening is None:
+            raise InvalidExport("this line is outside of a conversation", line=self.line)
+        else:
+            self._content.update(data)
+            kind = ("Document", "Entry", "Checkpoint").index(type(piece).__name__)
+            self._part[kind] += 1
+            if kind == 1:
+                self._first_entries.setdefault(self._name, self.line)
+        return piece
+
+    def _begin(self, opening: ConversationOpening) -> None:
+        if self._opening is not None:
+            raise InvalidExport(f"conversation {self._name!r} has not ended", line=self.line)
+        name = opening.conversation
+        if name <= self._name:
+            raise InvalidExport(
+                f"conversation {name!r} stands after {self._name!r}: conversations must be unique and sorted by name",
+                line=self.line,
+            )
+        while len(self._first_entries) > 1:  # a store may be one conversation behind the reader
+            del self._first_entries[next(iter(self._first_entries))]
+        self._opening, self._name, self._part = opening, name, [0, 0, 0]
+        self._content = hashlib.sha256()
+
+    def _end(self, end: End) -> None:
+        if self._opening is None:
+            raise InvalidExport("an end line outside of a conversation", line=self.line)
+        self._compare_counts((end.documents, end.entries, end.checkpoints), self._part)
+        if end.digest != content_digest(self._content, self._opening.created):
+            raise InvalidExport(
+                f"the digest of conversation {self._name!r} does not match", line=self.line
+            )
+        self._total = [total + part for total, part in zip(self._total, self._part, strict=True)]
+        self._conversations += 1
+        self._opening = None
+
+    def _finish(self, footer: Footer) -> None:
+        if self._opening is not None:
+            raise InvalidExport(f"conversation {self._name!r} has not ended", line=self.line)
+        stated = (footer.conversations, footer.documents, footer.entries, footer.checkpoints)
+        self._compare_counts(stated, (self._conversations, *self._total))
+        if footer.digest != self._whole.hexdigest():
+            raise InvalidExport(
+                "the digest of the file does not match: it was changed or damaged",
+                line=self.line,
+                remedy="Export it again",
+            )
+        if self._file.readline(1):
+            raise InvalidExport("data follows the footer", line=self.line + 1)
+        self.digest = footer.digest
+        self._on_progress(self.size)
+
+    def _compare_counts(self, stated: tuple[int, ...], found: Sequence[int]) -> None:
+        if list(stated) != list(found):
+            raise InvalidExport(
+                f"counts {', '.join(map(str, stated))} do not match the {', '.join(map(str, found))} that were read",
+                line=self.line,
+            )
+
+
+def content_digest(content: hashlib._Hash, created: int) -> str:  # pyright: ignore[reportPrivateUsage] (its only name)
+    """Return the digest of a conversation: of its lines and its creation time, not of costs or its name."""
+    whole = content.copy()
+    whole.update(b"%d" % created)
+    return whole.hexdigest()
+
+
+_FIRST_PAGE = 100
+_LARGEST_PAGE = 1000
+_PAGE_BYTES = 4 << 20
+
+
+class Writable(Protocol):
+    """A binary file to write to."""
+
+    def write(self, data: bytes, /) -> int | None:
+        """Write the data; return the number of bytes written, or None for all."""
+        ...
+
+
+def write_all(file: Writable, data: bytes) -> None:
+    """Write all of the data, also to a file that takes less at a time."""
+    done = file.write(data)
+    while done is not None and done < len(data):
+        data = data[done:]
+        done = file.write(data)
+
+
+class ExportedConversation:
+    """The lines of one conversation between its first and its last, and their digest."""
+
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self.file = file
+        self.documents = self.entries = self.checkpoints = self.size = self.longest = 0
+        self._content = hashlib.sha256()
+
+    def add_document(self, document: Document) -> None:
+        """Write a document."""
+        self.documents += 1
+        self._add(write_piece(document))
+
+    def add_entries(self, entries: list[Entry]) -> None:
+        """Write entries."""
+        self.entries += len(entries)
+        for entry in entries:
+            self._add(write_piece(entry))
+
+    def add_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """Write checkpoints."""
+        self.checkpoints += len(checkpoints)
+        for checkpoint in checkpoints:
+            self._add(write_piece(checkpoint))
+
+    def _add(self, line: bytes) -> None:
+        self._content.update(line)
+        self.size += len(line)
+        self.longest = max(self.longest, len(line))
+        if self.file is not None:
+            self.file.write(line)
+
+    def digest(self, created: int) -> str:
+        """Return the digest of the conversation, given its creation time."""
+        return content_digest(self._content, created)
+
+    def end(self, created: int) -> bytes:
+        """Return the conversation's last line."""
+        return write_line(End(self.documents, self.entries, self.checkpoints, self.digest(created)))
+
+
+async def export_conversation(
+    store: Store,
+    scope: Scope,
+    conversation: str,
+    exported: ExportedConversation,
+    *,
+    on_progress: Callable[[int], None],
+) -> Captured | None:
+    """Write a snapshot of a conversation; None if it does not exist or is deleted meanwhile."""
+    captured = await store.capture(scope, conversation, exported.add_document)
+    if captured is None:
+        return None
+    last, many = captured.head.seq, _FIRST_PAGE
+    while exported.entries < last:
+        before = exported.size
+        page = await store.read(scope, conversation, after=exported.entries, upto=last, limit=many)
+        if not page:
+            return None
+        work = partial(exported.add_entries, page)
+        await run_off_loop(work, blocking=store.blocking)
+        many = max(1, min(_LARGEST_PAGE, _PAGE_BYTES * len(page) // (exported.size - before)))
+        on_progress(exported.entries)
+    work = partial(exported.add_checkpoints, captured.checkpoints)
+    await run_off_loop(work, blocking=store.blocking)
+    return captured
+
+
+@contextmanager
+def atomic_file(path: Path) -> Generator[IO[bytes]]:
+    """Open a file that replaces `path` once it is written and synced; until then `path` is unchanged."""
+    path = path.absolute()
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # Windows cannot sync a folder
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

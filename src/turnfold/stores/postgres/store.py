@@ -1,0 +1,500 @@
+"""The durable store at scale: PostgreSQL, one transaction per method, one round trip while nobody else writes.
+
+Writers of a conversation take turns at its row, which also holds its head; see append.py for the round trips.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from turnfold.errors import StoreUnavailable
+from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
+from turnfold.stores.checksums import checked_columns
+from turnfold.stores.ledger import (
+    check_checkpoint,
+    check_document,
+    check_seen,
+    check_state,
+    check_succession,
+    check_version,
+    columns_entry,
+    next_version,
+    prepare,
+    repeated_checkpoint,
+)
+from turnfold.stores.postgres import documents as doc_sql
+from turnfold.stores.postgres import rows as sql
+from turnfold.stores.postgres.append import PostgresAppends, RecentCache, needs_recount, recount
+from turnfold.stores.postgres.connection import TimeLimits
+from turnfold.stores.postgres.engine import Link, PostgresEngine, Rows, Statement
+from turnfold.stores.postgres.rows import ConversationKey, key_of
+from turnfold.stores.postgres.schema import TABLES, migrate
+from turnfold.stores.postgres.search import search
+from turnfold.stores.postgres.transfer import capture, restore
+from turnfold.stores.protocol import (
+    Ability,
+    Appended,
+    Captured,
+    ConversationInfo,
+    Erasure,
+    Head,
+    Health,
+    Piece,
+    Restored,
+    Scope,
+    State,
+    Written,
+    check_budget,
+    check_document_name,
+    check_name,
+    check_page,
+    check_range,
+    check_turn,
+)
+from turnfold.stores.restore import Pieces
+from turnfold.tokens import TokenCounter, cautious_counter
+
+__all__ = ("PostgresStore",)
+
+
+_log = logging.getLogger(__name__)
+_RISKS = ("fsync", "full_page_writes")
+"""Settings of the whole server, which a transaction cannot change for itself."""
+_FACTS = """
+SELECT current_setting('server_version'), current_user::text, current_database()::text,
+       (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),
+       current_setting('fsync'), current_setting('full_page_writes'),
+       (SELECT count(*) FROM unnest($1::text[]) AS wanted
+        JOIN pg_class ON pg_class.oid = to_regclass(wanted)
+        WHERE relrowsecurity AND relforcerowsecurity),
+       coalesce((SELECT relkind = 'v' FROM pg_class WHERE oid = to_regclass('ai_message')), false)
+"""
+
+
+async def _inspect(link: Link) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return details and warnings for `Health`."""
+    [[facts]] = await link.finish(Statement(_FACTS, (list(TABLES),)))
+    names = ("server", "user", "database", "bypasses", *_RISKS, "secured", "view")
+    known: dict[str, object] = dict(zip(names, facts, strict=True))
+    details = {name: str(known[name]) for name in ("server", "user", "database")}
+    return details, tuple(_warnings(known))
+
+
+def _warnings(known: Mapping[str, object]) -> list[str]:
+    warnings: list[str] = []
+    if known["bypasses"]:
+        warnings.append(
+            f"connected as {known['user']!r}, who bypasses row-level security, the second barrier between tenants: "
+            "connect as a role that is neither superuser nor BYPASSRLS"
+        )
+    secured = cast("int", known["secured"])
+    if secured < len(TABLES):
+        warnings.append(f"row-level security is forced on {secured} of {len(TABLES)} tables")
+    warnings += _risks(known)
+    if not known["view"]:
+        warnings.append(
+            "ai_message is not the documented view: a relation of that name already existed"
+        )
+    return warnings
+
+
+def _risks(known: Mapping[str, object]) -> list[str]:
+    return [
+        f"the server runs with {name}=off: unless its storage makes up for that, a crash of the machine can lose "
+        "acknowledged entries"
+        for name in _RISKS
+        if known[name] == "off"
+    ]
+
+
+_LAST_SEQ = (1 << 63) - 1
+_CACHED_HEADS = 4096
+_ERASED = ("turnfold_term", "turnfold_entry", "turnfold_checkpoint", "turnfold_document")
+_Result = TypeVar("_Result")
+
+
+class PostgresStore:
+    """Conversations in a PostgreSQL database; its tables are created on first use.
+
+    Anything that takes longer than its limit, in seconds, raises `StoreUnavailable`: connecting
+    (`connect_timeout_seconds`, at least 2), one statement (`statement_timeout_seconds`), waiting for a lock of another
+    program (`lock_timeout_seconds`), one statement of an import, a deletion, a recount or a rebuilt search index
+    (`long_timeout_seconds`), and a peer that does not acknowledge data (`tcp_timeout_seconds`). None means no limit, or
+    for statements and locks the server's own; migrations have none. The address may override them with
+    `connect_timeout`, `keepalives_idle`, `keepalives_interval`, `keepalives_count` and `tcp_user_timeout`.
+    """
+
+    abilities = frozenset({Ability.DURABLE, Ability.SHARED, Ability.SEARCH})
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        counter: TokenCounter | None = None,
+        blocking: bool = False,
+        clock: Callable[[], int] | None = None,
+        pool_size: int = 10,
+        connect_timeout_seconds: int = 10,
+        statement_timeout_seconds: float | None = 30.0,
+        lock_timeout_seconds: float | None = 10.0,
+        long_timeout_seconds: float | None = 600.0,
+        tcp_timeout_seconds: float | None = 30.0,
+    ) -> None:
+        self.blocking = blocking
+        self._counter = counter or cautious_counter()
+        self._clock = clock or (lambda: time.time_ns() // 1000)
+        self._heads = RecentCache[Head](_CACHED_HEADS)
+        self._warned = False
+        limits = TimeLimits(
+            connect=connect_timeout_seconds,
+            statement=statement_timeout_seconds,
+            lock=lock_timeout_seconds,
+            long=long_timeout_seconds,
+            tcp=tcp_timeout_seconds,
+        )
+        self._engine = PostgresEngine(
+            url, limits, blocking=blocking, pool_size=pool_size, prepare=self._prepare
+        )
+        self._appends = PostgresAppends(self._engine, self._heads, self._counter, self._clock)
+
+    async def _prepare(self, link: Link) -> None:
+        """Migrate the schema, and warn if the server itself may lose acknowledged writes."""
+        await migrate(link)
+        [[found]] = await link.ask(
+            Statement("SELECT current_setting('fsync'), current_setting('full_page_writes')")
+        )
+        risks = [] if self._warned else _risks(dict(zip(_RISKS, found, strict=True)))
+        self._warned = True
+        for risk in risks:
+            _log.warning(risk, extra={"event": "unsafe_setting"})
+
+    async def append(
+        self,
+        scope: Scope,
+        conversation: str,
+        entries: Sequence[NewEntry],
+        *,
+        expect: int | None = None,
+    ) -> Appended:
+        self._engine.check_open()  # before any lock: in a forked process it may be held forever
+        check_name(conversation, "conversation id")
+        batch = prepare(entries, self._counter)
+        return await self._appends.append(
+            ConversationKey(scope.tenant, conversation), batch, expect
+        )
+
+    async def head(self, scope: Scope, conversation: str) -> Head:
+        place = _place(scope, conversation)
+        return sql.to_conversation(await self._read(place, sql.find_head(place))).head
+
+    async def read(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Entry]:
+        place = _place(scope, conversation)
+        check_range(after, upto, limit)
+        last = _LAST_SEQ if upto is None else upto
+        return _entries(place, await self._read(place, sql.rows_between(place, after, last, limit)))
+
+    async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
+        place = _place(scope, conversation)
+        check_turn(turn)
+        return _entries(place, await self._read(place, sql.rows_of_turn(place, turn)))
+
+    async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
+        place = _place(scope, conversation)
+        for name in client_ids:
+            check_name(name, "client id")
+        return _entries(place, await self._read(place, sql.rows_by_id(place, client_ids)))
+
+    async def tail(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Entry]:
+        place = _place(scope, conversation)
+        check_budget(tokens, messages)
+        wanted = sql.rows_of_tail(place, tokens, messages)
+
+        async def read(link: Link) -> tuple[Rows, Rows]:
+            head, rows = await link.finish(sql.find_head(place), wanted)
+            return head, rows
+
+        async def read_recounted(link: Link) -> Rows:
+            [found] = await link.ask(sql.lock_head(place))
+            head = sql.to_conversation(found).for_writing(conversation)
+            await recount(link, place, head, self._counter, clock=self._clock)
+            [rows] = await link.finish(wanted)
+            return rows
+
+        found, rows = await self._engine.transact(place.tenant, read, reading=True)
+        if needs_recount(sql.to_conversation(found).head, self._counter):
+            rows = await self._engine.transact(place.tenant, read_recounted)
+        return _entries(place, rows)
+
+    async def add_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
+    ) -> Checkpoint:
+        place = _place(scope, conversation)
+        check_checkpoint(checkpoint)
+
+        async def work(link: Link) -> Checkpoint:
+            head, found = await self._lock(link, place, doc_sql.find_checkpoints(place))
+            known = doc_sql.to_checkpoints(place, found)
+            repeated = repeated_checkpoint(checkpoint, known)
+            if repeated is not None:
+                return repeated
+            check_succession(checkpoint, known[-1] if known else None, head)
+            await _check_seen(link, place, seen)
+            stored = replace(checkpoint, created=self._clock())
+            after = sql.next_head(replace(head, checkpoint=stored.id))
+            await link.finish(
+                doc_sql.insert_checkpoint(place, stored),
+                *sql.index_texts(place, [doc_sql.indexed_text(stored)]),
+                sql.save_head(place, after, before=head.state, now=stored.created),
+            )
+            return stored
+
+        return await self._write(place, work)
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        place = _place(scope, conversation)
+        found = doc_sql.to_checkpoints(
+            place, await self._read(place, doc_sql.find_live_checkpoint(place))
+        )
+        return found[0] if found else None
+
+    async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
+        place = _place(scope, conversation)
+        return doc_sql.to_checkpoints(
+            place, await self._read(place, doc_sql.find_checkpoints(place))
+        )
+
+    async def put_document(
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        place = _place(scope, conversation)
+        return await self._put(place, document, expect=expect, state=state, seen=seen)
+
+    async def _put(
+        self,
+        place: ConversationKey,
+        document: Document,
+        *,
+        expect: int | None,
+        state: State | None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        check_document(document)
+
+        async def work(link: Link) -> Written:
+            present = doc_sql.find_version(place, document.kind, document.key)
+            head, found = await self._lock(link, place, present, create=True)
+            if state is not None:
+                check_state(state, head)
+            await _check_seen(link, place, seen)
+            version, dropped, searchable = doc_sql.to_version(found)
+            check_version(expect, version, document.kind, document.key)
+            now, version = self._clock(), next_version(version, dropped)
+            stored = replace(document, version=version, created=now)
+            after = sql.next_head(head)
+            await link.finish(
+                *doc_sql.replace_document(place, stored, searchable=searchable),
+                sql.save_head(place, after, before=head.state, now=now),
+            )
+            return Written(stored, head.state, after.state)
+
+        return await self._write(place, work)
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        place = _place(scope, conversation)
+        return (await self._put(place, document, expect=0, state=state)).after
+
+    async def get_document(
+        self, scope: Scope, conversation: str, kind: str, key: str
+    ) -> Document | None:
+        place = _place(scope, conversation)
+        check_document_name(kind, key)
+        found = await self._read(place, doc_sql.find_document(place, kind, key))
+        return next(iter(doc_sql.to_documents(place, kind, found)), None)
+
+    async def documents(
+        self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
+    ) -> list[Document]:
+        place = _place(scope, conversation)
+        check_name(kind, "document kind")
+        check_page(after, limit)
+        found = await self._read(place, doc_sql.find_documents(place, kind, after, limit))
+        return doc_sql.to_documents(place, kind, found)
+
+    async def drop_document(
+        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+    ) -> bool:
+        place = _place(scope, conversation)
+        check_document_name(kind, key)
+
+        async def work(link: Link) -> bool:
+            head, found = await self._lock(link, place, doc_sql.find_version(place, kind, key))
+            version, _, searchable = doc_sql.to_version(found)
+            check_version(expect, version, kind, key)
+            if version:
+                await link.finish(
+                    *(sql.unindex_text(place, kind, key) if searchable else ()),
+                    doc_sql.drop_document(place, kind, key),
+                    sql.save_head(place, sql.next_head(head), before=head.state, now=self._clock()),
+                )
+            return bool(version)
+
+        return await self._write(place, work)
+
+    async def conversations(
+        self, scope: Scope, *, after: str = "", limit: int = 100
+    ) -> list[ConversationInfo]:
+        check_page(after, limit)
+
+        async def work(link: Link) -> Rows:
+            [found] = await link.finish(sql.list_conversations(scope.tenant, after, limit))
+            return found
+
+        found = await self._engine.transact(key_of(scope.tenant), work, reading=True)
+        return [sql.to_info(row) for row in found]
+
+    async def search(
+        self,
+        scope: Scope,
+        terms: Sequence[str],
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+        within: Within = ALL_ENTRIES,
+    ) -> list[Hit]:
+        check_page("", limit)
+        wanted = query_terms(terms)
+        everywhere = conversation is None
+        place = ConversationKey(scope.tenant, "") if everywhere else _place(scope, conversation)
+        self._engine.check_open()
+        if not wanted:
+            return []
+        return await search(
+            self._engine, place, wanted, everywhere=everywhere, limit=limit, within=within
+        )
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        place = _place(scope, conversation)
+
+        async def work(link: Link) -> Captured | None:
+            link.allow_long()
+            return await capture(link, place, take, blocking=self.blocking)
+
+        return await self._engine.transact(place.tenant, work, reading=True)
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        stream = Pieces(pieces, self._counter)
+
+        async def work(link: Link) -> Restored:
+            link.allow_long()
+            return await restore(link, scope.tenant, stream, blocking=self.blocking)
+
+        return await self._engine.transact(key_of(scope.tenant), work)
+
+    async def delete(self, scope: Scope, conversation: str) -> Erasure:
+        place = _place(scope, conversation)
+
+        async def work(link: Link) -> Erasure:
+            link.allow_long()
+            now = self._clock()
+            _, found, entries, checkpoints, documents = await link.ask(
+                sql.make_conversation(place, now=now),
+                sql.lock_head(place),
+                *(
+                    sql.of_conversation("SELECT count(*)", table, place)
+                    for table in ("turnfold_entry", "turnfold_checkpoint", "turnfold_document")
+                ),
+            )
+            record = sql.to_conversation(found)
+            counts = [cast("int", rows[0][0]) for rows in (entries, checkpoints, documents)]
+            await link.finish(
+                sql.allow_conversation(place),
+                *(sql.of_conversation("DELETE", table, place) for table in _ERASED),
+                sql.mark_deleted(place, record.head.generation + 1, now=now),
+            )
+            return Erasure(conversation, *counts, already=record.deleted)
+
+        return await self._write(place, work)
+
+    async def health(self) -> Health:
+        if self._engine.closed:
+            return Health(ok=False, backend="postgres")
+        try:
+            details, warnings = await self._engine.transact("-", _inspect, reading=True)
+        except StoreUnavailable as error:
+            return Health(ok=False, backend="postgres", warnings=(str(error),))
+        details |= {
+            "transactions": str(self._engine.transactions),
+            "round_trips": str(self._engine.round_trips),
+        }
+        return Health(ok=True, backend="postgres", details=details, warnings=warnings)
+
+    async def close(self) -> None:
+        self._engine.close()
+
+    async def _read(self, place: ConversationKey, statement: Statement) -> Rows:
+        async def work(link: Link) -> Rows:
+            [found] = await link.finish(statement)
+            return found
+
+        return await self._engine.transact(place.tenant, work, reading=True)
+
+    async def _write(
+        self, place: ConversationKey, work: Callable[[Link], Awaitable[_Result]]
+    ) -> _Result:
+        self._engine.check_open()
+        self._heads.take(place)
+        return await self._engine.transact(place.tenant, work)
+
+    async def _lock(
+        self, link: Link, place: ConversationKey, statement: Statement, *, create: bool = False
+    ) -> tuple[Head, Rows]:
+        """Lock a conversation against other writers; return its head and the rows of a statement."""
+        creation = [sql.make_conversation(place, now=self._clock())] if create else []
+        *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
+        return sql.to_conversation(found).for_writing(place.name), rows
+
+
+async def _check_seen(link: Link, place: ConversationKey, seen: tuple[int, int] | None) -> None:
+    if seen is not None:
+        [rows] = await link.ask(sql.entry_epoch(place, seen[0]))
+        check_seen(seen, cast("int", rows[0][0]) if rows else -1)
+
+
+def _place(scope: Scope, conversation: str) -> ConversationKey:
+    check_name(conversation, "conversation id")
+    return ConversationKey(scope.tenant, conversation)
+
+
+def _entries(place: ConversationKey, found: Rows) -> list[Entry]:
+    return [columns_entry(columns) for columns in checked_columns(found, 0, place.mark)]

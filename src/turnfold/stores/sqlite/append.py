@@ -1,0 +1,209 @@
+"""Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads.
+
+Nearly every append is new and follows what this process wrote before. Such appends read nothing: the head is cached,
+and the rows of all waiting callers are inserted with one statement. An append that is not ordinary (a retry, a
+conflict, a stale writer) runs alone, step by step. The same holds for notes, which record each model call: two
+statements suffice if the writer's state is that of the cached head. A note does not wait for the sync; the next synced
+commit covers it.
+
+The cache is valid only while nothing else has changed the file: no other job of this writer (`total_changes`), no other
+connection and no rollback (`invalidations`). Jobs that keep it up to date call `begin` first and `end` last; any other
+change invalidates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from turnfold.records import Document
+from turnfold.stores.checksums import document_checksum
+from turnfold.stores.ledger import (
+    Batch,
+    Row,
+    Stored,
+    next_version,
+    plan_append,
+)
+from turnfold.stores.protocol import Appended, Head, State
+from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite.documents import put_document
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import Connection, TryAlone
+
+__all__ = (
+    "AppendJob",
+    "HeadCache",
+    "NoteJob",
+    "NoteJobs",
+    "SqliteAppends",
+)
+
+
+_MAX_CACHED = 4096
+
+
+class HeadCache:
+    """Heads of the conversations written last."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+        self._records: dict[tuple[str, str], sql.SqliteConversation] = {}
+        self._state: tuple[int, int] | None = None
+
+    def begin(self, connection: Connection) -> None:
+        """Clear the cache if anything may have changed since `end`."""
+        if self._state != (connection.total_changes(), self._engine.invalidations):
+            self._records.clear()
+
+    def end(self, connection: Connection) -> None:
+        """Mark the cache as equal to the file once this transaction is committed."""
+        self._state = (connection.total_changes(), self._engine.invalidations)
+
+    def get(self, connection: Connection, tenant: str, conversation: str) -> sql.SqliteConversation:
+        """Return a conversation's record; raise `ConversationDeleted` if it was deleted."""
+        name = (tenant, conversation)
+        record = self._records.get(name)
+        if record is None:
+            record = sql.find_conversation(connection, tenant, conversation, writing=True)
+            if len(self._records) >= _MAX_CACHED:
+                self._records.clear()
+            self._records[name] = record
+        return record
+
+
+class AppendJob(NamedTuple):
+    """One batch to append to a conversation."""
+
+    tenant: str
+    conversation: str
+    batch: Batch
+    expect: int | None
+
+
+class SqliteAppends:
+    """Executes the appends of a store. `recount` replaces the costs of a conversation written with another counter."""
+
+    durable = True
+
+    def __init__(
+        self,
+        heads: HeadCache,
+        *,
+        clock: Callable[[], int],
+        recount: Callable[[Connection, str, str, sql.SqliteConversation], None],
+    ) -> None:
+        self._heads, self._clock, self._recount = heads, clock, recount
+
+    def together(self, connection: Connection, items: Sequence[AppendJob], /) -> list[Appended]:
+        """Append all batches, if all of them are ordinary."""
+        self._heads.begin(connection)
+        now = self._clock()
+        written: list[tuple[object, ...]] = []
+        done = [self._plan(connection, item, now, written) for item in items]
+        sql.insert_entries(connection, written)
+        self._heads.end(connection)
+        return done
+
+    def alone(self, connection: Connection, item: AppendJob, /) -> Appended:
+        """Append one batch, handling retries and conflicts."""
+        tenant, name, batch, expect = item
+        record = sql.find_conversation(connection, tenant, name, writing=True)
+        self._recount(connection, tenant, name, record)
+        known = sql.known_ids(connection, record.key, batch.client_ids) if record.key else {}
+        now, epoch = self._clock(), sql.new_epoch()
+        plan = plan_append(batch, record.head, known, created=now, epoch=epoch, expect=expect)
+        if isinstance(plan, Stored):
+            last = plan.seq + len(batch.bodies) - 1
+            return Appended(
+                plan.seq, last, repeated=True, head=record.head, before=record.head.state
+            )
+        before = record.head.state
+        _move(connection, item, record, plan[-1], now)
+        generation = record.head.generation
+        sql.insert_entries(connection, [sql.new_row(record.key, generation, row) for row in plan])
+        return Appended(plan[0].seq, plan[-1].seq, repeated=False, head=record.head, before=before)
+
+    def _plan(
+        self, connection: Connection, item: AppendJob, now: int, written: list[tuple[object, ...]]
+    ) -> Appended:
+        """Advance the head over the batch, and add its rows to `written`."""
+        record = self._heads.get(connection, item.tenant, item.conversation)
+        if record.head.seq and record.head.counter != item.batch.counter:
+            raise TryAlone
+        head, expect = record.head, item.expect
+        if expect is not None and expect != head.seq:
+            raise TryAlone
+        epoch = sql.new_epoch()
+        plan = plan_append(item.batch, head, {}, created=now, epoch=epoch, expect=None)
+        if isinstance(plan, Stored):
+            raise TryAlone
+        _move(connection, item, record, plan[-1], now)
+        key, generation = record.key, record.head.generation
+        written += [sql.new_row(key, generation, row) for row in plan]
+        return Appended(
+            head.seq + 1, record.head.seq, repeated=False, head=record.head, before=head.state
+        )
+
+
+def _move(
+    connection: Connection, item: AppendJob, record: sql.SqliteConversation, last: Row, now: int
+) -> None:
+    """Advance the head to the batch's last row; write the conversation's own row only if it must change."""
+    head, counter = record.head, item.batch.counter
+    moved = (last.seq, last.running, last.turn, head.checkpoint)
+    if record.unindexed and head.counter == counter:
+        record.head = Head(*moved, head.generation + 1, counter, last.epoch)
+        return
+    record.head = Head(*moved, head.generation, counter)
+    sql.save_head(connection, item.tenant, item.conversation, record, now=now, epoch=last.epoch)
+    record.unindexed = True
+
+
+class NoteJob(NamedTuple):
+    """A new document, and the state its writer saw."""
+
+    tenant: str
+    conversation: str
+    document: Document
+    state: State
+
+
+class NoteJobs:
+    """Executes the notes of a store."""
+
+    durable = False
+
+    def __init__(self, heads: HeadCache, *, clock: Callable[[], int]) -> None:
+        self._heads, self._clock = heads, clock
+
+    def together(self, connection: Connection, items: Sequence[NoteJob], /) -> list[State]:
+        """Write all notes, if all of them are ordinary."""
+        self._heads.begin(connection)
+        now = self._clock()
+        done = [self._write(connection, item, now) for item in items]
+        self._heads.end(connection)
+        return done
+
+    def alone(self, connection: Connection, item: NoteJob, /) -> State:
+        """Write one note, handling conflicts."""
+        tenant, name, document, state = item
+        return put_document(
+            connection, tenant, name, document, expect=0, state=state, clock=self._clock
+        ).after
+
+    def _write(self, connection: Connection, item: NoteJob, now: int) -> State:
+        record = self._heads.get(connection, item.tenant, item.conversation)
+        if not record.key or record.head.state != item.state or item.document.text:
+            raise TryAlone
+        kind, key, body = item.document.kind, item.document.key, item.document.body
+        version = next_version(0, record.dropped)
+        checksum = document_checksum((kind, key, body, version, now, ""))
+        sql.save_generation(connection, record, now=now)
+        # An existing document violates the key, and the note runs `alone`.
+        connection.execute(
+            "INSERT INTO document (conversation, kind, key, version, created, body, checksum) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (record.key, kind, key, version, now, body, checksum),
+        )
+        return record.head.state

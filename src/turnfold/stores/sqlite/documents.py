@@ -1,0 +1,204 @@
+"""Checkpoints and documents of the SQLite store: each change is part of one job, and so atomic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from turnfold.records import Checkpoint, Document
+from turnfold.search import CHECKPOINT
+from turnfold.stores.checksums import checkpoint_checksum, document_checksum
+from turnfold.stores.ledger import (
+    check_seen,
+    check_state,
+    check_succession,
+    check_version,
+    next_version,
+    repeated_checkpoint,
+)
+from turnfold.stores.protocol import State, Written
+from turnfold.stores.sqlite import index
+from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "add_checkpoint",
+    "all_documents",
+    "counts",
+    "documents_after",
+    "drop_document",
+    "find_document",
+    "insert_checkpoints",
+    "insert_documents",
+    "put_document",
+)
+
+
+_DOCUMENTS = (
+    "SELECT kind, key, body, version, created, text, checksum FROM document WHERE conversation = ?"
+)
+
+
+def add_checkpoint(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    checkpoint: Checkpoint,
+    *,
+    seen: tuple[int, int] | None,
+    clock: Callable[[], int],
+) -> Checkpoint:
+    """Make a checkpoint live, or return the stored one it repeats."""
+    record = sql.find_conversation(connection, tenant, conversation, writing=True)
+    known = sql.checkpoints(connection, record.key)
+    repeated = repeated_checkpoint(checkpoint, known)
+    if repeated is not None:
+        return repeated
+    check_succession(checkpoint, known[-1] if known else None, record.head)
+    if seen is not None:
+        check_seen(seen, sql.entry_epoch(connection, record.key, seen[0]))
+    stored = replace(checkpoint, created=clock())
+    insert_checkpoints(connection, record.key, [stored])
+    record.head = replace(record.head, checkpoint=stored.id)
+    sql.save_head(connection, tenant, conversation, record, now=stored.created)
+    return stored
+
+
+def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoint]) -> None:
+    """Insert checkpoints as given."""
+    connection.executemany(
+        "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created, "
+        "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                key,
+                each.id,
+                each.previous,
+                each.upto,
+                each.text,
+                each.digest,
+                each.model,
+                each.trust,
+                each.fidelity,
+                each.created,
+                checkpoint_checksum(each),
+            )
+            for each in new
+        ),
+    )
+    for each in new:
+        if each.text:
+            index.add_text(connection, key, CHECKPOINT, each.id)
+
+
+def put_document(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    document: Document,
+    *,
+    expect: int | None,
+    state: State | None,
+    seen: tuple[int, int] | None = None,
+    clock: Callable[[], int],
+) -> Written:
+    """Write a document, replacing an existing one."""
+    record = sql.find_conversation(connection, tenant, conversation, writing=True)
+    before = record.head.state
+    if state is not None:
+        check_state(state, record.head)
+    if seen is not None:
+        check_seen(seen, sql.entry_epoch(connection, record.key, seen[0]))
+    version = sql.document_version(connection, record.key, document.kind, document.key)
+    check_version(expect, version, document.kind, document.key)
+    version = next_version(version, record.dropped)
+    now = clock()
+    sql.save_head(connection, tenant, conversation, record, now=now)
+    stored = replace(document, version=version, created=now)
+    if version > 1:
+        index.remove_text(connection, tenant, record.key, document.kind, document.key)
+    insert_documents(connection, record.key, [stored])
+    return Written(stored, before, record.head.state)
+
+
+def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:
+    """Insert or replace documents as given; replaced ones must have been removed from the search index."""
+    connection.executemany(
+        "INSERT INTO document (conversation, kind, key, version, created, body, text, checksum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET version = excluded.version, "
+        "created = excluded.created, body = excluded.body, text = excluded.text, checksum = excluded.checksum",
+        (
+            (
+                key,
+                each.kind,
+                each.key,
+                each.version,
+                each.created,
+                each.body,
+                each.text,
+                document_checksum(
+                    (each.kind, each.key, each.body, each.version, each.created, each.text)
+                ),
+            )
+            for each in new
+        ),
+    )
+    for each in new:
+        if each.text:
+            index.add_text(connection, key, each.kind, each.key)
+
+
+def drop_document(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    place: tuple[str, str],
+    *,
+    expect: int | None,
+    clock: Callable[[], int],
+) -> bool:
+    """Delete a document; its version is remembered, so that no later document gets it."""
+    record = sql.find_conversation(connection, tenant, conversation, writing=True)
+    version = sql.document_version(connection, record.key, *place)
+    check_version(expect, version, *place)
+    if not version:
+        return False
+    index.remove_text(connection, tenant, record.key, *place)
+    connection.execute(
+        "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?", (record.key, *place)
+    )
+    connection.execute(
+        "UPDATE conversation SET dropped = max(dropped, ?) WHERE key = ?", (version, record.key)
+    )
+    sql.save_head(connection, tenant, conversation, record, now=clock())
+    return True
+
+
+def counts(connection: Connection, key: int) -> tuple[int, int]:
+    """Return the numbers of checkpoints and documents of a conversation."""
+    return (
+        sql.scalar(connection, "SELECT count(*) FROM checkpoint WHERE conversation = ?", (key,)),
+        sql.scalar(connection, "SELECT count(*) FROM document WHERE conversation = ?", (key,)),
+    )
+
+
+def find_document(connection: Connection, key: int, place: tuple[str, str]) -> Document | None:
+    """Return one document, or None."""
+    found = connection.execute(f"{_DOCUMENTS} AND kind = ? AND key = ?", (key, *place)).fetchone()
+    return sql.to_document(connection, key, found) if found is not None else None
+
+
+def documents_after(
+    connection: Connection, key: int, kind: str, after: str, limit: int
+) -> list[Document]:
+    """Return the documents of a kind after a key, in key order."""
+    found = connection.execute(
+        f"{_DOCUMENTS} AND kind = ? AND key > ? ORDER BY key LIMIT ?", (key, kind, after, limit)
+    )
+    return [sql.to_document(connection, key, row) for row in found]
+
+
+def all_documents(connection: Connection, key: int) -> Iterator[Document]:
+    """Yield every document, by kind and key."""
+    for row in connection.execute(f"{_DOCUMENTS} ORDER BY kind, key", (key,)):
+        yield sql.to_document(connection, key, row)

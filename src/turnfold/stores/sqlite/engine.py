@@ -1,0 +1,465 @@
+"""The SQLite engine: write-ahead log, full sync, one writer at a time, group commit.
+
+`synchronous=NORMAL`, the usual advice, does not sync at commit, so a power failure can lose an acknowledged turn. FULL
+syncs, and sharing one commit among all waiting callers makes it cheap. The settings are read back after they are set; a
+file that does not accept them is not opened. Only a group that consists of notes alone, which need not survive a power
+failure, commits without waiting for the sync; the next synced commit carries them along.
+
+Jobs are queued. A caller that finds the writer free becomes the leader: it begins a transaction, runs every waiting
+job, commits once, and only then notifies each caller. A blocking caller leads in its own thread until it has its own
+result, which saves a thread switch; for an asynchronous caller a thread of the engine leads, so cancelling the caller
+cannot tear a write.
+
+A blocking leader can be interrupted (Ctrl-C, `signal.alarm`) between any two instructions. So a caller holds no lock,
+and the progress of a leader is kept in three attributes that each change by one atomic call: `_jobs` (waiting),
+`_group` (being served) and `_decided` (not empty once the outcome of the group is settled; the call that commits also
+adds to it). The next leader reads them first (`_recover`): it notifies the callers of a settled group, and rolls back
+and requeues an unsettled one, without the jobs whose callers are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar, cast
+
+import apsw
+
+from turnfold.errors import StoreUnavailable
+from turnfold.stores.process import ProcessGuard
+from turnfold.stores.sqlite.connections import GroupedReads, Readers, Writer
+from turnfold.stores.sqlite.failures import (
+    DAMAGE,
+    damage_error,
+    interrupted_error,
+    read_error,
+    write_error,
+)
+from turnfold.stores.sqlite.file import FirstWrite, SqliteFile, copy_into
+from turnfold.stores.sqlite.queue import (
+    ONCE,
+    OUTSIDE,
+    SINGLE,
+    Connection,
+    Job,
+    JobKind,
+    WriterTurn,
+    WriterTurns,
+    notify,
+    wake,
+)
+
+__all__ = (
+    "SAFE_SQLITE",
+    "SqliteEngine",
+    "sqlite_version",
+)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SAFE_SQLITE = (3, 51, 3)
+"""The first release without the write-ahead-log reset bug, which can corrupt a file with two connections."""
+
+_log = logging.getLogger(__name__)
+_LARGEST_GROUP = 256
+_COMMIT = ("COMMIT",)
+_POLL_SECONDS = 0.25
+"""Seconds a blocking caller waits for its result before it checks that there is still a leader."""
+_MAX_INTERRUPTS = 3
+"""Number of times a job is retried because the thread that ran it was interrupted."""
+
+
+class SqliteEngine(Writer):
+    """One database file: a writer with group commit, and readers that never wait for it."""
+
+    def __init__(self, path: str, *, blocking: bool, busy_seconds: float = 10.0) -> None:
+        self.path = path
+        self.blocking = blocking
+        self._file = SqliteFile(path, busy_seconds=busy_seconds)
+        super().__init__(self._file.open())
+        self.process = ProcessGuard(self, file=self._file.address)
+        self._turns = WriterTurns()
+        self._jobs: deque[Job] = deque()
+        self._group: list[Job] = []
+        self._decided: list[object] = []
+        self._leader_starting = False  # a thread was submitted that will lead
+        self._queue_lock = threading.Lock()  # for event loops only; a blocking caller takes no lock
+        self._readers = Readers(self._file.open)
+        self._short_reads = GroupedReads(lambda serve: self._pool().submit(serve), self._read)
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False  # no new jobs are accepted
+        self._ended = False  # no queued jobs are served
+        self._first_write = FirstWrite()
+        self.commits = 0
+        """Number of committed transactions; `jobs_done / commits` is the average size of a group."""
+        self.jobs_done = 0
+
+    async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
+        """Run `work` in a transaction; return when it is committed and synced. Work with `once` is never retried."""
+        kind = ONCE if once else SINGLE
+        return await self.submit(
+            cast("JobKind[Callable[[Connection], Result], Result]", kind), work
+        )
+
+    async def submit(self, kind: JobKind[Item, Result], item: Item) -> Result:
+        """Like `write`, for a job of a kind whose waiting jobs are executed together."""
+        self.process.check()
+        self._check_open()
+        return await self._submit(kind, item)
+
+    def write_here(self, work: Callable[[Connection], Result]) -> Result:
+        """Like `write`, for a thread without an event loop, in a blocking or asynchronous engine."""
+        self._check_open()
+        kind = cast("JobKind[Callable[[Connection], Result], Result]", SINGLE)
+        return self._submit_here(kind, work)
+
+    def read_here(self, work: Callable[[Connection], Result]) -> Result:
+        """Like `read`, for a thread without an event loop, in a blocking or asynchronous engine."""
+        self._check_open()
+        return self._read(work)
+
+    async def _submit(self, kind: JobKind[Item, Result], item: Item) -> Result:
+        if not self.blocking:
+            waiter = asyncio.get_running_loop().create_future()
+            job = Job(cast("JobKind[object, object]", kind), item, waiter)
+            with self._queue_lock:
+                if self._ended:
+                    raise StoreUnavailable("the store has been closed")
+                self._jobs.append(job)
+                self._start_leader()
+            return cast("Result", await waiter)
+        return self._submit_here(kind, item)
+
+    def _submit_here(self, kind: JobKind[Item, Result], item: Item) -> Result:
+        job = Job(cast("JobKind[object, object]", kind), item, None)
+        try:
+            self._jobs.append(job)
+            self._lead(job)
+            while not job.notified:
+                woken = job.gate.acquire(timeout=_POLL_SECONDS)
+                if not job.notified:
+                    self._lead(job, check_lost=not woken)
+        except BaseException:
+            job.abandoned = True  # the next leader skips it, unless it is done
+            self._hand_over()
+            raise
+        if job.failure is not None:
+            raise job.failure
+        return cast("Result", job.result)
+
+    async def read(self, work: Callable[[Connection], Result], *, short: bool = False) -> Result:
+        """Run `work` on a snapshot of the committed data; `short` work may share a snapshot with other reads."""
+        self.process.check()
+        self._check_open()
+        if self.blocking:
+            return self._read(work)
+        if short:
+            return await self._short_reads.run(work)
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), self._read, work)
+
+    @property
+    def closed(self) -> bool:
+        """True once the engine was closed."""
+        return self._closed
+
+    def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
+        """Run `work` on the writer before anyone else uses it; it manages its own transaction.
+
+        Work with `unless_busy` is optional and skipped if another program is writing.
+        """
+        driver = cast("apsw.Connection", self._writer)
+        try:
+            if unless_busy:
+                driver.set_busy_timeout(0)
+            work(self._writer)
+            if unless_busy:
+                driver.set_busy_timeout(self._file.busy_ms)
+        except BaseException as error:
+            if unless_busy and isinstance(error, apsw.BusyError):
+                driver.set_busy_timeout(self._file.busy_ms)
+                return
+            self._closed = self._ended = True
+            self._writer.close()
+            if isinstance(error, apsw.Error):
+                raise StoreUnavailable(f"cannot use {self.path!r}: {error}") from error
+            if isinstance(error, DAMAGE):
+                raise damage_error(error) from None
+            raise
+
+    def check_log(self) -> None:
+        """Raise `UnsafeStore` if the file's log is missing; from now on the first write is recorded in the file."""
+        if not self._file.in_memory:
+            self.prepare(self._check_log)
+
+    def _check_log(self, connection: Connection) -> None:
+        self._first_write.check(connection, self.path, had_log=self._file.had_log)
+
+    async def scrub(self) -> None:
+        """Move the write-ahead log into the file and truncate it, so that deleted text is in neither."""
+        if self._closed:
+            return  # closing truncates the log as well
+        try:
+            await self._run_between(self._scrub)
+        except StoreUnavailable:
+            if not self._closed:
+                raise
+
+    async def backup(self, target: str) -> None:
+        """Copy the database into a new file while it is in use."""
+        self.process.check()
+        if self.blocking:
+            self._backup(target)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._pool(), self._backup, target)
+
+    async def close(self) -> None:
+        """Finish the queued jobs and close every connection; a call that was interrupted can be repeated.
+
+        In a forked process nothing is closed: the connections belong to the parent.
+        """
+        if not self.process.is_own:
+            return
+        self._closed = True
+        if self._ended:
+            return
+        with suppress(StoreUnavailable):  # another caller closed it meanwhile
+            await self._run_between(self._close)
+        with self._queue_lock:
+            if self._threads is not None:
+                self._threads.shutdown(wait=False)
+
+    async def _run_between(self, work: Callable[[], None]) -> None:
+        """Run `work` on the writer between two transactions."""
+        await self._submit(cast("JobKind[Callable[[], None], None]", OUTSIDE), work)
+
+    def _close(self) -> None:
+        with suppress(apsw.Error):  # already closed, or the file is gone
+            self._first_write.end(self._writer)
+        self._ended = True
+        self._readers.close()
+        self._writer.close()
+        self.process.release()
+
+    def _scrub(self) -> None:
+        if self._file.in_memory:
+            return
+        try:
+            answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if answer is not None and answer[0]:
+                raise apsw.BusyError("a reader still uses an older snapshot")
+        except apsw.Error as error:
+            raise StoreUnavailable(
+                f"deleted, but the write-ahead log could not be truncated ({error}): call delete() again"
+            ) from error
+
+    def _backup(self, target: str) -> None:
+        with self._readers.lend() as source:
+            copy_into(target, source)
+
+    # ------------------------------------------------------------------------------------------- leading
+
+    def _start_leader(self) -> None:
+        # A leader checks the queue again after its turn ended, and a starting one has yet to check it.
+        if not self._leader_starting and self._turns.is_free():
+            self._pool().submit(self._lead_in_thread)
+            self._leader_starting = True
+
+    def _lead_in_thread(self) -> None:
+        with self._queue_lock:
+            self._leader_starting = False
+        while self._jobs or self._group:
+            try:
+                self._lead()
+            except BaseException as error:
+                # Raised by a job, not by a signal: those reach the main thread. Retries of its job are limited.
+                kind = type(error).__name__
+                fields = {"event": "write_failed", "error": kind}
+                _log.error("a write raised %s", kind, extra=fields)
+            else:
+                return
+
+    def _lead(self, own: Job | None = None, *, check_lost: bool = False) -> None:
+        """Serve the queue unless another caller does; a blocking caller stops as soon as it has its `own` result."""
+        # The queue is checked again after a turn: a job queued during it started no leader.
+        while self._jobs or self._group:
+            if own is not None and own.notified:
+                self._hand_over()
+                return
+            turn = WriterTurn()
+            try:
+                if not self._turns.take(turn, check_lost=check_lost):
+                    return
+                self._serve()
+            except BaseException:
+                if own is not None:
+                    own.abandoned = True
+                if self._turns.holds(turn):
+                    self._recover()
+                    with suppress(apsw.Error):
+                        self._roll_back()  # at once: an open transaction blocks other processes too
+                raise
+            finally:
+                turn.ended = True
+                turn.frame = None
+
+    def _hand_over(self) -> None:
+        # With many writers the queue is never empty, and a caller that served it until then would never return.
+        with suppress(IndexError):  # the queue is empty
+            if self._jobs[0].waiter is None:
+                wake(self._jobs[0])
+            else:
+                with self._queue_lock:
+                    self._start_leader()
+
+    def _serve(self) -> None:
+        """Serve the jobs at the head of the queue."""
+        self._recover()
+        if self._ended:
+            self._reject_all()
+        elif self._jobs and self._jobs[0].kind is OUTSIDE:
+            self._run_outside()
+        elif self._jobs:
+            self._commit()
+
+    def _recover(self) -> None:
+        """Finish the group of an interrupted leader: notify if its outcome is settled, else roll back and requeue."""
+        group, jobs = self._group, self._jobs
+        if not group:
+            self._decided.clear()
+            return
+        if self._decided:
+            self._notify_group()
+            return
+        with suppress(apsw.Error):  # the next transaction fails with it too, and reports it
+            self._undo()
+        while group:
+            job = group[-1]
+            if not job.notified:
+                job.result, job.failure = None, None
+                job.interrupts += 1
+                if job.kind is ONCE or job.interrupts > _MAX_INTERRUPTS:
+                    job.failure = interrupted_error()
+                    notify([job])
+                elif not jobs or jobs[0] is not job:  # after an interrupt it may be in both
+                    jobs.appendleft(job)
+            group.pop()
+
+    def _notify_group(self) -> None:
+        """Notify the callers of the group, whose outcome is settled."""
+        if not self._first_write.is_done:
+            with suppress(apsw.Error):  # retried at the next commit, or on closing
+                self._first_write.end(self._writer)
+        if not self._ended:
+            check = self._file.check if self._durable is False else self._file.check_now
+            fault = check(self._writer)
+            for job in self._group if fault is not None else ():
+                if not job.notified:
+                    job.failure = job.failure or fault
+        notify(self._group)
+        self._group.clear()  # before `_decided`: a group without a decision would run again
+        self._decided.clear()
+
+    def _take(self) -> None:
+        """Move jobs from the head of the queue into the group, as many as may share its transaction."""
+        jobs, group = self._jobs, self._group
+        while jobs and len(group) < _LARGEST_GROUP:
+            job = jobs[0]
+            if job.kind is OUTSIDE or (job.kind.durable and not self._durable):
+                break  # it runs after this transaction
+            if not job.is_cancelled:
+                group.append(job)
+            jobs.popleft()  # after an interrupt before this it is in both; see `_recover`
+
+    def _reject_all(self) -> None:
+        """Fail all waiting jobs: the store has been closed."""
+        while self._jobs:
+            self._group.append(self._jobs[0])
+            self._jobs.popleft()
+        for job in self._group:
+            job.failure = StoreUnavailable("the store has been closed")
+        self._decided.append(None)
+        self._notify_group()
+
+    def _run_outside(self) -> None:
+        """Run the first job, between two transactions."""
+        job = self._jobs[0]
+        self._group.append(job)
+        self._jobs.popleft()
+        try:
+            self._roll_back()
+            job.result = cast("Callable[[], object]", job.item)()
+        except Exception as error:
+            job.failure = error
+        self._decided.append(None)
+        self._notify_group()
+
+    def _commit(self) -> None:
+        group = self._group
+        committing = False
+        try:
+            # Set before the transaction begins: SQLite applies it only between two.
+            durable = self._jobs[0].kind.durable
+            if durable != self._durable:
+                self._set_durable(durable=durable)
+            if not self._first_write.is_done:
+                self._roll_back()  # an interrupt may have left a transaction open
+                self._first_write.begin(self._writer)
+            self._begin()
+            self._take()  # as late as possible, so that more callers share the commit
+            self._run(group)
+            committing = True
+            if self._writer.in_transaction or any(job.failure is None for job in group):
+                # One call commits and records it, so that no interrupt can come between.
+                self._decided.extend(map(self._writer.execute, _COMMIT))
+                self._version = self._writer.data_version()
+                self.commits += 1
+                self.jobs_done += len(group)
+        except Exception as error:
+            with suppress(apsw.Error):  # the callers are notified in any case
+                self._undo()
+            if not group:
+                self._take()
+            failure = write_error(error, committing=committing)
+            for job in group:
+                job.failure = failure
+        self._decided.append(None)
+        self._notify_group()
+
+    def _read(self, work: Callable[[Connection], Result]) -> Result:
+        try:
+            with self._readers.lend() as connection:
+                if (fault := self._file.check(connection)) is not None:
+                    raise fault
+                connection.execute("BEGIN")
+                try:
+                    return work(connection)
+                finally:
+                    connection.execute("COMMIT")
+        except apsw.Error as error:
+            self._check_open()
+            raise read_error(error) from error
+        except DAMAGE as error:
+            raise damage_error(error) from None
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(4, thread_name_prefix="turnfold-sqlite")
+        return self._threads
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store has been closed")
+        if self._file.fault is not None:
+            raise self._file.fault
+
+
+def sqlite_version() -> str:
+    """Return the version of the SQLite library in use."""
+    return apsw.sqlite_lib_version()

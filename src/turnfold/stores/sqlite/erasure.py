@@ -1,0 +1,231 @@
+"""Deletion of conversations from the SQLite store, long ones in steps between which other writers can work.
+
+A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: its name is
+given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. Then its
+entries (newest first), documents and checkpoints are deleted in bounded steps, each a transaction, and last the row
+under the tenant "". While there is such a row, a deletion is unfinished, and the next process that finds it continues.
+
+Most of the time goes into the search index. FTS5 can remove a place from its lists at once ("secure-delete"), which
+takes 0.7 ms for an entry of 35 terms, or mark it as deleted, which costs almost nothing, and drop it when lists are
+merged. Merging the whole index takes a few microseconds for each place in it. So few places are removed at once, and
+many are marked and then merged away, in steps as well.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from turnfold.stores.protocol import Erasure, Head
+from turnfold.stores.sqlite import documents as doc_sql
+from turnfold.stores.sqlite import index
+from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "continue_erasing",
+    "delete",
+    "erase_some",
+    "erasing_keys",
+    "erasure_warnings",
+    "is_erasing",
+)
+
+
+MOST_ROWS = 500
+"""Rows deleted in one transaction."""
+_MOST_SECURE = 100
+"""The same, if each is removed from the lists of the index at once."""
+_MOST_BYTES = 8 << 20
+_MERGED_PAGES = 64
+"""Pages of the index merged in one transaction."""
+_MERGE_RATIO = 200
+"""Merging is used if more than one place in so many is removed: removing one costs as much as merging that many."""
+_STEPS_AT_OPENING = 4
+_DELETED_TENANT = ""
+_SECURE, _MERGE, _MERGING = "", "merge", "merging"
+# A damaged row can lack a body; it is deleted like any other.
+_ROWS = (
+    ("beside", "id", "0"),
+    ("document", "kind, key", "coalesce(length(body), 0)"),
+    ("checkpoint", "id", "coalesce(length(text), 0)"),
+)
+
+
+class _Erasing(NamedTuple):
+    """A conversation that is being deleted."""
+
+    key: int
+    tenant: str
+    """The tenant it belonged to."""
+    indexed: int
+    """The newest entry that is in the index."""
+    indexed_by: str
+    mode: str
+    """How its places are removed from the index."""
+
+
+def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:
+    """Delete a conversation, or hide it: then `is_erasing` is true until `erase_some` has removed the rest."""
+    record = sql.find_conversation(connection, tenant, name, writing=False)
+    entries = record.head.seq
+    counts = doc_sql.counts(connection, record.key)
+    empty = Head(generation=record.head.generation)
+    if entries + sum(counts) <= MOST_ROWS:
+        index.remove_conversation(connection, tenant, record.key)
+        for table in ("entry", "checkpoint", "document"):
+            sql.delete_from(connection, table, record.key)
+        record.head = empty
+    else:
+        connection.execute(
+            "UPDATE conversation SET tenant = ?, name = key, counter = ?, checkpoint = ?, deleted = 1, unindexed = 0 "
+            "WHERE key = ?",
+            (_DELETED_TENANT, tenant, _choose_mode(connection, record.key), record.key),
+        )
+        record = sql.SqliteConversation(0, empty, deleted=record.deleted)
+    sql.save_head(connection, tenant, name, record, now=now, deleted=True)
+    return Erasure(name, entries, *counts, already=record.deleted)
+
+
+def _choose_mode(connection: Connection, key: int) -> str:
+    places = sql.scalar(
+        connection,
+        "SELECT indexed + (SELECT count(*) FROM beside WHERE conversation = ?1 AND indexed) "
+        "FROM conversation WHERE key = ?1",
+        (key,),
+    )
+    return _MERGE if (places or 0) * _MERGE_RATIO > index.places(connection) else _SECURE
+
+
+def is_erasing(connection: Connection) -> bool:
+    """Return True while a deletion is unfinished."""
+    return _next(connection) is not None
+
+
+def erasing_keys(connection: Connection) -> list[int]:
+    """Return the keys of deleted conversations that may still be in the index."""
+    found = connection.execute("SELECT key FROM conversation WHERE tenant = ?", (_DELETED_TENANT,))
+    return [cast("int", row[0]) for row in found]
+
+
+def continue_erasing(connection: Connection) -> None:
+    """Continue interrupted deletions for a few steps; manages its own transactions."""
+    for _ in range(_STEPS_AT_OPENING):
+        if not is_erasing(connection):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            erase_some(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # a damaged file may have ended it
+                connection.execute("ROLLBACK")
+            raise
+
+
+def erasure_warnings(connection: Connection) -> tuple[str, ...]:
+    """Return a warning for the operator while a deletion is unfinished."""
+    count = len(erasing_keys(connection))
+    if not count:
+        return ()
+    conversations = "1 conversation" if count == 1 else f"{count} conversations"
+    warning = (
+        f"the deletion of {conversations} is unfinished (interrupted, or in progress): nobody can read what is left, "
+        "but its bytes are still in the file; the next delete() or reindex() finishes it"
+    )
+    return (warning,)
+
+
+def _next(connection: Connection) -> _Erasing | None:
+    found = connection.execute(
+        "SELECT key, counter, indexed, indexed_by, checkpoint FROM conversation WHERE tenant = ? LIMIT 1",
+        (_DELETED_TENANT,),
+    ).fetchone()
+    return None if found is None else _Erasing(*cast("tuple[int, str, int, str, str]", found))
+
+
+def erase_some(connection: Connection) -> None:
+    """Execute one step of the unfinished deletions: at most `MOST_ROWS` rows, or some pages of the index."""
+    erasing = _next(connection)
+    if erasing is None or _erase_entries(connection, erasing):
+        return
+    most = _row_limit(erasing)
+    for table, names, size in _ROWS:
+        if _erase_rows(connection, erasing, table, names=names, size=size, most=most):
+            return
+    if erasing.mode != _SECURE and index.merge_some(
+        connection, _MERGED_PAGES, begin=erasing.mode == _MERGE
+    ):
+        connection.execute(
+            "UPDATE conversation SET checkpoint = ? WHERE key = ?", (_MERGING, erasing.key)
+        )
+        return
+    connection.execute("DELETE FROM conversation WHERE key = ?", (erasing.key,))
+
+
+def _row_limit(erasing: _Erasing) -> int:
+    return _MOST_SECURE if erasing.indexed_by and erasing.mode == _SECURE else MOST_ROWS
+
+
+def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
+    """Delete the newest entries; return True if there were any."""
+    # The newest first: the terms of a tool result depend on the call before it, which must still be stored.
+    key = erasing.key
+    newest = connection.execute(
+        "SELECT seq, coalesce(length(body), 0) FROM entry WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT ?",
+        (sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ), _row_limit(erasing)),
+    ).fetchall()
+    if not newest:
+        return False
+    taken = _within_bytes(cast("list[tuple[int, int]]", newest))
+    last, first = cast("int", newest[0][0]), cast("int", newest[taken - 1][0])
+    if erasing.indexed_by and first <= erasing.indexed:
+        index.remove_entries(
+            connection,
+            erasing.tenant,
+            key,
+            (first, min(last, erasing.indexed)),
+            merged=erasing.mode != _SECURE,
+        )
+        connection.execute("UPDATE conversation SET indexed = ? WHERE key = ?", (first - 1, key))
+    connection.execute(
+        "DELETE FROM entry WHERE id >= ? AND id <= ?",
+        (sql.row_id(key, first), sql.row_id(key, last)),
+    )
+    return True
+
+
+def _erase_rows(
+    connection: Connection, erasing: _Erasing, table: str, *, names: str, size: str, most: int
+) -> bool:
+    """Delete some checkpoints, documents or indexed texts; return True if there were any."""
+    found = connection.execute(
+        f"SELECT {size}, {names} FROM {table} WHERE conversation = ? ORDER BY {names} LIMIT ?",  # noqa: S608 (above)
+        (erasing.key, most),
+    ).fetchall()
+    if not found:
+        return False
+    chosen = found[: _within_bytes([(0, cast("int", row[0])) for row in found])]
+    if table == "beside" and erasing.indexed_by:
+        index.remove_texts(
+            connection,
+            erasing.tenant,
+            erasing.key,
+            [cast("int", row[1]) for row in chosen],
+            merged=erasing.mode != _SECURE,
+        )
+    where = " AND ".join(f"{name} = ?" for name in names.split(", "))
+    connection.executemany(
+        f"DELETE FROM {table} WHERE conversation = ? AND {where}",  # noqa: S608 (names of this file)
+        [(erasing.key, *row[1:]) for row in chosen],
+    )
+    return True
+
+
+def _within_bytes(sizes: list[tuple[int, int]]) -> int:
+    """Return how many of these rows to delete in one step: at least one."""
+    total = 0
+    for place, (_, size) in enumerate(sizes):
+        total += size
+        if total > _MOST_BYTES:
+            return max(1, place)
+    return len(sizes)

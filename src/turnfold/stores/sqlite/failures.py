@@ -1,0 +1,77 @@
+"""Errors for SQLite failures: they say whether anything was written and what to do, and never show stored bytes."""
+
+from __future__ import annotations
+
+from turnfold.errors import StoreError, StoreUnavailable, UnsafeStore
+
+__all__ = (
+    "DAMAGE",
+    "caller_error",
+    "damage_error",
+    "interrupted_error",
+    "read_error",
+    "write_error",
+)
+
+
+DAMAGE = (UnicodeDecodeError, OverflowError)
+"""Errors of the driver for text that is not UTF-8, and for a key that leaves no room for a seq."""
+
+
+_OTHER_SCHEMA = (
+    "no such column", "no such table", "has no column named", "NOT NULL constraint failed",
+)  # fmt: skip
+"""Messages of SQLite for statements that were made for other tables."""
+
+
+def _schema_error(error: BaseException) -> UnsafeStore | None:
+    """Return the error for a file whose schema was changed while it was open; None for any other error."""
+    if not any(words in str(error) for words in _OTHER_SCHEMA):
+        return None
+    return UnsafeStore(
+        f"nothing was written: the file's tables are not those of this release ({error}). Another release has upgraded "
+        "it since it was opened: restart this process with the newest turnfold"
+    )
+
+
+def read_error(error: BaseException) -> StoreError:
+    """Return the error for a failed read transaction."""
+    reason = f"nothing was read: {type(error).__name__}: {error}"
+    return _schema_error(error) or StoreUnavailable(reason)
+
+
+def write_error(error: BaseException, *, committing: bool) -> StoreError:
+    """Return the error for a failed write transaction."""
+    if other := _schema_error(error):
+        return other
+    reason = f"{type(error).__name__}: {error}"
+    if not committing:
+        return StoreUnavailable(f"nothing was written: {reason}")
+    # A commit that fails while it syncs may be complete in the log, and reappear when the file is next opened.
+    return StoreUnavailable(
+        f"the commit failed ({reason}), and whether it reached the disk is unknown: it was applied as a whole or not "
+        "at all. Retry, an append with the same client ids"
+    )
+
+
+def interrupted_error() -> StoreUnavailable:
+    """Return the error for a job that was rolled back by an interrupt and is not retried."""
+    return StoreUnavailable(
+        "nothing was written: the writing thread was interrupted (Ctrl-C, or an exception of a signal handler); retry"
+    )
+
+
+def damage_error(error: Exception) -> StoreError:
+    """Return the error for data that no store writes."""
+    # Without the text of the error: that of a decoder shows the bytes.
+    return StoreError(
+        f"the file contains data that no store wrote ({type(error).__name__}): restore it from a backup"
+    )
+
+
+def caller_error(error: Exception) -> Exception:
+    """Return the error of one job as its caller should see it."""
+    if isinstance(error, DAMAGE):
+        return damage_error(error)
+    is_callers = isinstance(error, StoreError | ValueError | LookupError)
+    return error if is_callers else write_error(error, committing=False)

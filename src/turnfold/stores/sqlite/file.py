@@ -1,0 +1,466 @@
+"""Opening a SQLite file safely: whose file it is, whether its log is missing, whether it was replaced while in use.
+
+Another program's file must be refused unchanged, and even the setting that makes a file safe, the write-ahead log, is
+written into its header. So the owner is checked before anything is written. A file is first read without locks, which
+leaves nothing beside it; only if that is inconclusive is it read like any database. This costs as much as opening, so a
+store marks its header (`application_id`): if the mark is there, the connection that will be used checks the owner,
+before it sets anything.
+
+Writes go to the log beside the file (-wal) first, and into the file when the log has grown or the last connection
+closes. A copy of the file alone would look like an empty store. So the tables are moved into the file when it is
+created, and before the first write the header's `user_version` is set to 1, in the file: if it is 1, and there is
+neither a conversation nor a log, the log is missing. A copy without its log of a file that already has conversations is
+an older state of them, and cannot be detected.
+
+SQLite goes on writing to a file that was deleted, moved or replaced while it was open, and those writes are lost. So
+the path is compared with the file that was opened, after each commit before callers are notified, and before a read
+unless that was just done. A copy written over the file keeps its inode. Only checkpoints write to the file itself, so
+if its modification time has changed, its header is read: it must be a store's, and its change counter may only grow.
+Not detected: a copy whose counter is not lower (another store's file, or a state since which the file did not grow),
+and one that is written just before the very commit at which SQLite moves the log into the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Protocol, cast
+
+import apsw
+
+from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
+from turnfold.stores.process import check_not_inherited
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "FIRST_STEP",
+    "MARK",
+    "Connect",
+    "FirstWrite",
+    "SqliteFile",
+    "check_file_owner",
+    "check_owner",
+    "copy_into",
+    "file_address",
+    "is_marked",
+)
+
+
+FIRST_STEP = "0001_log"
+"""The first step of the schema: every store's file has it, and no other file."""
+MARK = 0x74666C64
+"""The `application_id` of a store's file: "tfld"."""
+_MAGIC = b"SQLite format 3\0"
+_MARK_AT = slice(68, 72)
+"""Position of the `application_id` in the header."""
+
+
+class Connect(Protocol):
+    """Opens a connection to check the owner of a file."""
+
+    def __call__(self, address: str, *, only: bool, keep_log: bool) -> Connection:
+        """Connect to a file's URI to read `only`, or to its path; `keep_log`: closing leaves the log."""
+        ...
+
+
+def check_file_owner(path: str, connect: Connect) -> bool:
+    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty one belongs to nobody.
+
+    Return False if only the mark of a store was checked: the caller then calls `check_owner` on its connection.
+    """
+    file = Path(path)
+    if not file.is_file() or not file.stat().st_size:
+        return True
+    if _has_mark(file):
+        return False
+    log = file.with_name(f"{file.name}-wal")
+    logged = log.is_file() and log.stat().st_size > 0
+    # A reader without locks does not see the write-ahead log, and leaves nothing beside the file.
+    address = f"{file.absolute().as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
+    reason, sure = _check_unlocked(address, connect)
+    if not reason and sure:
+        return True
+    if reason and (sure or logged):
+        raise UnsafeStore(reason)
+    with closing(connect(path, only=False, keep_log=logged)) as connection:
+        check_owner(connection)
+    return True
+
+
+def is_marked(header: bytes) -> bool:
+    """Return True if the header of a file has the mark of a store."""
+    return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
+
+
+def _has_mark(file: Path) -> bool:
+    """Return True if the header in the file, without its log, has the mark of a store."""
+    try:
+        with file.open("rb", buffering=0) as opened:
+            header = opened.read(_MARK_AT.stop)
+    except OSError:  # the driver will meet and report it
+        return False
+    return is_marked(header)
+
+
+def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
+    """Return the reason to refuse the file, and whether the check is conclusive: the file may just be written."""
+    try:
+        with closing(connect(address, only=True, keep_log=True)) as connection:
+            reason = _foreign_reason(connection)
+            return reason, not reason or "migration" not in _schema_names(connection)
+    except Exception:  # the check with locks will meet and report it
+        return "", False
+
+
+def check_owner(connection: Connection) -> None:
+    """Raise `UnsafeStore` if the file belongs to another program."""
+    if reason := _foreign_reason(connection):
+        raise UnsafeStore(reason)
+
+
+def _foreign_reason(connection: Connection) -> str:
+    """Return why the file belongs to another program; empty if it is a store's or nobody's."""
+    if connection.in_transaction:
+        return _foreign_reason_now(connection)
+    connection.execute("BEGIN")  # a store that is just being created is seen whole or not at all
+    try:
+        return _foreign_reason_now(connection)
+    finally:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("COMMIT")
+
+
+def _foreign_reason_now(connection: Connection) -> str:
+    names = _schema_names(connection)
+    if "migration" in names:
+        return "" if _steps(connection)[:1] == [FIRST_STEP] else _foreign_schema(names)
+    if names:
+        return _foreign_schema(names)
+    for pragma in ("application_id", "user_version"):
+        row = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if row is not None and row[0]:
+            return f"the file belongs to another program (it has {pragma}={row[0]}): use a separate file"
+    return ""
+
+
+def _foreign_schema(names: set[str]) -> str:
+    shown = ", ".join(sorted(names)[:5])
+    return f"the file belongs to another program (it has {shown}): use a separate file"
+
+
+def _schema_names(connection: Connection) -> set[str]:
+    return {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")}
+
+
+def _steps(connection: Connection) -> list[str]:
+    columns = connection.execute("SELECT name FROM pragma_table_info('migration')").fetchall()
+    if ("name",) not in columns:
+        return []
+    return [str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")]
+
+
+_HEADER = 100
+_VERSION_AT = slice(60, 64)
+"""Position of the `user_version` in the header."""
+
+
+class FirstWrite:
+    """Records the first write to a file in its header; `is_done` is true until `check` was called."""
+
+    def __init__(self) -> None:
+        self.is_done = True
+        self._begun = False
+
+    def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
+        """Raise `UnsafeStore` if the log is missing; `had_log`: there was one when the file was opened."""
+        header = connection.read("main", 0, 0, _HEADER)[1]
+        if not is_marked(header):  # just created: the tables are in the log only
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.is_done = not _is_empty(connection)
+        if self.is_done or not any(header[_VERSION_AT]):
+            return
+        if not had_log:
+            raise UnsafeStore(
+                f"{path!r} is empty, but data was stored in it: its log {path + '-wal'!r} is missing. Copy both "
+                "together, or make copies with backup(); if the data is not needed, delete the file"
+            )
+        _set(connection, written=False)  # the first writer was killed before it wrote
+
+    def begin(self, connection: Connection) -> None:
+        """Record in the file that the first write begins; called outside a transaction until it `is_done`."""
+        self._begun = True
+        _set(connection, written=True)
+
+    def end(self, connection: Connection) -> None:
+        """After the first write: mark it as done, or clear the record because nothing was stored."""
+        if not self._begun:
+            return
+        if _is_empty(connection):
+            _set(connection, written=False)
+        else:
+            self.is_done = True
+        self._begun = False
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Return True if there never was a conversation; a deleted one leaves its row."""
+    return connection.execute("SELECT 1 FROM conversation LIMIT 1").fetchone() is None
+
+
+def _set(connection: Connection, *, written: bool) -> None:
+    connection.execute("PRAGMA user_version=1" if written else "PRAGMA user_version=0")
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+_SETTINGS: dict[str, tuple[str, object]] = {
+    "journal_mode": ("WAL", "wal"),
+    "synchronous": ("FULL", 2),
+    "secure_delete": ("ON", 1),
+    "mmap_size": ("0", 0),
+}
+_BACKUP_PAGES = 1024
+"""Pages a backup copies before it lets others work."""
+_COUNTER_AT = slice(24, 28)
+"""Position of the change counter in the header."""
+_FRESH = 0.02
+"""Seconds for which a check of the file is reused by readers: a check costs a tenth of a read."""
+_IDENTITY = slice(1, 3)
+"""Position of inode and device in the result of `os.stat`."""
+_memory_names = itertools.count()
+
+
+def _stat(path: bytes) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 (as above)
+    except OSError:
+        return None
+
+
+def copy_into(target: str, source: Connection) -> None:
+    """Copy a snapshot of a database into a new file, while it is in use."""
+    if Path(target).exists():
+        raise InvalidOption(f"{target} exists: a backup never overwrites")
+    copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
+    try:
+        # Pinned to one snapshot: otherwise every commit of others would restart the copy.
+        source.execute("BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
+        with copy.backup("main", cast("apsw.Connection", source), "main") as task:
+            while not task.done:
+                task.step(_BACKUP_PAGES)
+        source.execute("COMMIT")
+    finally:
+        copy.close()
+
+
+def file_address(path: str | Path) -> str:
+    """Return the absolute path, which SQLite takes for nothing else and which survives a change of directory."""
+    if str(path) in ("", ":memory:"):
+        raise InvalidOption(
+            f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"
+        )
+    address = str(Path(path).absolute())
+    if "\x00" in address or address != address.encode(errors="replace").decode():
+        raise InvalidOption(
+            f"{address!r} cannot be the path of a store: it contains NUL or is not UTF-8"
+        )
+    return address
+
+
+class SqliteFile:
+    """A database file, or a database in memory if the path is ":memory:"."""
+
+    def __init__(self, path: str, *, busy_seconds: float) -> None:
+        self.path = path
+        self.in_memory = path == ":memory:"
+        self.busy_ms = int(busy_seconds * 1000)
+        self.address = (
+            f"file:/turnfold-{os.getpid()}-{next(_memory_names)}?vfs=memdb"
+            if self.in_memory
+            else path
+        )
+        self._own = self.in_memory  # True once the file is known not to be another program's
+        self.fault: UnsafeStore | None = None
+        """Why the file is no longer used: it is not the one that was opened. The store must be opened anew."""
+        self.had_log = False
+        """True if there was a log with content when the file was opened."""
+        self._name, self._log = os.fsencode(path), b""
+        self._identity: tuple[object, ...] | None = None
+        self._log_identity: tuple[object, ...] | None = None
+        self._touched = -1  # modification time of the file at the last check of its header
+        self._counter = -1
+        self._fresh = 0.0  # time until which a check need not be repeated
+
+    def open(self) -> Connection:
+        """Open a connection that may write."""
+        # Switching a new file to a write-ahead log needs it exclusively, and SQLite reports "busy" to
+        # others at once, whatever the time-out: of two processes that create one file, the loser has to
+        # retry.
+        deadline = time.monotonic() + self.busy_ms / 1000
+        while True:
+            try:
+                return self._open_once()
+            except apsw.BusyError as error:
+                if time.monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"cannot open {self.path!r}: {error} for {self.busy_ms / 1000:g} s; "
+                        "another process has it locked"
+                    ) from error
+            except apsw.Error as error:
+                if self._identity is not None:
+                    self._compare(_stat(self._name))
+                if self.fault is not None:
+                    raise self.fault from error
+                raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (jitter)
+
+    def check(self, connection: Connection) -> UnsafeStore | None:
+        """Return the `fault` of the file, checked at most a few milliseconds ago; for reads, and for notes."""
+        if self._identity is None or time.monotonic() < self._fresh:
+            return self.fault
+        return self.check_now(connection)
+
+    def check_now(self, connection: Connection) -> UnsafeStore | None:
+        """Compare path, log and header with the file that was opened; return its `fault`."""
+        if self._identity is None or self.fault is not None:
+            return self.fault
+        self._fresh = time.monotonic() + _FRESH
+        try:
+            found, log = os.stat(self._name), os.stat(self._log)  # noqa: PTH116 (the fastest there is)
+            if (
+                found[_IDENTITY] == self._identity
+                and log[_IDENTITY] == self._log_identity
+                and found.st_mtime_ns == self._touched
+            ):
+                return None
+        except OSError:
+            found, log = _stat(self._name), _stat(self._log)
+        return self._check_closely(connection, found, log)
+
+    def _check_closely(
+        self, connection: Connection, found: os.stat_result | None, log: os.stat_result | None
+    ) -> UnsafeStore | None:
+        self._compare(found)
+        if self.fault is not None or found is None:
+            return self.fault
+        if self._log_identity is None and log is not None:  # the log of a new file
+            self._log_identity = log[_IDENTITY]
+        if log is None or log[_IDENTITY] != self._log_identity:
+            self._set_fault(
+                f"its log {os.fsdecode(self._log)!r} was {'deleted' if log is None else 'replaced'}"
+            )
+        elif found.st_mtime_ns != self._touched:
+            self._touched = found.st_mtime_ns
+            self._check_header(connection)
+        return self.fault
+
+    def _compare(self, found: os.stat_result | None) -> None:
+        if found is None:
+            self._set_fault("it was deleted or moved away")
+        elif found[_IDENTITY] != self._identity and self.fault is None:
+            self._set_fault(f"another file was put in its place{self._rename_stale_log()}")
+
+    def _rename_stale_log(self) -> str:
+        """Rename the log of the former file, so that nobody opens the new file with it; return a text about it."""
+        # SQLite takes any log at the path for the file's own, and would write its pages into the new file.
+        log = _stat(self._log)
+        if log is None or log[_IDENTITY] != self._log_identity:
+            return ""
+        aside = self._log + b".left-%d" % log.st_ino
+        try:
+            os.rename(self._log, aside)  # noqa: PTH104 (bytes)
+            with suppress(OSError):
+                index = os.fsencode(f"{os.fsdecode(self._log).removesuffix('-wal')}-shm")
+                os.rename(index, index + b".left-%d" % log.st_ino)  # noqa: PTH104 (bytes)
+        except OSError:
+            return f" (delete {os.fsdecode(self._log)!r}, the log of the former file, before it is opened again)"
+        return f" (the log of the former file is now {os.fsdecode(aside)!r})"
+
+    def _check_header(self, connection: Connection) -> None:
+        known = self._counter  # before the header is read: another thread may read a later one
+        header = connection.read("main", 0, 0, _HEADER)[1]
+        if not is_marked(header):
+            if known >= 0:
+                self._set_fault("other data was written over it")
+            return  # the mark of a new file may still be in the log only
+        counter = int.from_bytes(header[_COUNTER_AT], "big")
+        if counter < known:
+            self._set_fault("an older copy was written over it")
+        self._counter = max(counter, self._counter)
+
+    def _set_fault(self, reason: str) -> None:
+        self.fault = UnsafeStore(
+            f"{self.path!r} is no longer the file that was opened: {reason} while it was in use. The write is not "
+            "acknowledged, and this store accepts no more: close it in every process, make sure that the right file "
+            "(with its -wal, if it has one) is at the path, and open it again"
+        )
+
+    def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
+        """Remember the file of the first connection, or compare a later one's; return False to open it again."""
+        found = _stat(self._name)
+        if self._identity is not None:
+            self._compare(found)
+            return True
+        if found is None:
+            raise apsw.CantOpenError("the file is gone")
+        if before is not None and before[_IDENTITY] != found[_IDENTITY]:
+            return False  # replaced while it was opened
+        self._log = os.fsencode(driver.filename_wal)
+        log = _stat(self._log)
+        self._log_identity = None if log is None else log[_IDENTITY]
+        self._identity = found[_IDENTITY]
+        return True
+
+    def _open_once(self) -> Connection:
+        check_not_inherited(self.address)
+        is_checked = self._own or check_file_owner(self.path, self._open_for_check)
+        flags = apsw.SQLITE_OPEN_READWRITE
+        if self._identity is None:  # a later connection never creates the file again
+            flags |= apsw.SQLITE_OPEN_CREATE
+        if self.in_memory:  # the one address that is not a path
+            flags |= apsw.SQLITE_OPEN_URI
+        before = None if self.in_memory else _stat(self._name)
+        if self._identity is None and not self.in_memory:
+            log = _stat(os.path.realpath(self._name) + b"-wal")
+            self.had_log = log is not None and log.st_size > 0
+        driver = apsw.Connection(self.address, flags=flags)
+        connection = cast("Connection", driver)
+        try:
+            driver.set_busy_timeout(self.busy_ms)
+            if not is_checked:
+                check_owner(connection)
+            self._own = True  # before any setting: those are written into the file
+            if driver.readonly("main"):
+                raise apsw.ReadOnlyError("this process may not write it")  # noqa: TRY301 (handled like the others)
+            for name, (value, expected) in _SETTINGS.items():
+                connection.execute(f"PRAGMA {name}={value}").fetchall()
+                self._assert_setting(connection, name, expected)
+            if not self.in_memory and not self._identify(driver, before):
+                raise apsw.BusyError("the file was replaced while it was opened")  # noqa: TRY301 (it is opened again)
+            if self.fault is not None:
+                raise self.fault  # noqa: TRY301 (handled like the others)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_for_check(self, address: str, *, only: bool, keep_log: bool) -> Connection:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        driver = apsw.Connection(address, flags=flags if only else apsw.SQLITE_OPEN_READWRITE)
+        driver.set_busy_timeout(self.busy_ms)
+        driver.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep_log))
+        return cast("Connection", driver)
+
+    def _assert_setting(self, connection: Connection, name: str, expected: object) -> None:
+        if self.in_memory and name == "journal_mode":
+            return  # a database in memory has no log
+        row = connection.execute(f"PRAGMA {name}").fetchone()
+        if row is not None and row[0] != expected:
+            connection.close()
+            raise UnsafeStore(
+                f"{self.path!r} runs with {name}={row[0]!r} where {expected!r} is needed for acknowledged entries to "
+                "survive: use a file on a local disk that this process may write"
+            )

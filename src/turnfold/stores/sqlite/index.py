@@ -1,0 +1,666 @@
+"""The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
+
+Entries, and the texts of checkpoints and documents (table `beside`), are indexed when somebody searches, not when they
+are written. A search indexes what it asks about and no more: its conversation, or its scope. Each step is a commit, so
+a killed process continues where it was, and writers never wait for more than a step. If very much is waiting (an
+imported log, or one that was never searched), a search indexes some of it and answers; later searches and a background
+thread, which rests half of the time, index the rest.
+
+The index stores digests instead of words, because deletion must be complete: where one of its pages ends and the next
+begins, FTS5 keeps the beginning of a term for as long as the page lasts, whoever the term belonged to. A few letters of
+a digest reveal nothing. A digest is made of the term and its tenant, so the list of a term holds one tenant's places
+only. A second table holds the number of places per term, so that a search need not walk a list to know it.
+
+To remove a place, FTS5 must be given its terms again, and only the same rules make the same terms. So each conversation
+records the rules it was indexed by. An index made by other rules is retired as a whole when the file is opened (or when
+a place must be removed whose terms cannot be made again): searches fill a new one in steps, and the old one is removed
+in steps as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from turnfold.errors import InvalidRecord, StoreError
+from turnfold.records import Message, decode_message
+from turnfold.search import CALL_REACH, Findable, ToolNames, findable, marks_of_text
+from turnfold.stores.checksums import is_sound_text
+from turnfold.stores.ledger import Row
+from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.queue import Connection
+from turnfold.text import TERMS_MADE_BY, distinct_terms
+
+__all__ = (
+    "JOIN_TEXTS",
+    "IndexBackfill",
+    "IndexTables",
+    "TermDigests",
+    "add_text",
+    "count_unindexed",
+    "findable_entries",
+    "index_some",
+    "index_warnings",
+    "live_index",
+    "log_incomplete",
+    "merge_some",
+    "places",
+    "prepare_index",
+    "remove_conversation",
+    "remove_entries",
+    "remove_retired",
+    "remove_text",
+    "remove_texts",
+)
+
+
+_log = logging.getLogger(__name__)
+_DIGEST_BYTES = 7
+"""With a hundred million different terms, one in a billion searches would count another term's places as well."""
+_ALL = ""
+"""The total number of places is stored under this term, which no text has."""
+_MIXED = "mixed"
+MANY_WAITING = 20_000
+"""Up to this many waiting entries, a search indexes all of them before it answers."""
+_REMOVED_BLOCKS = 500
+_REMOVED_AT_ONCE = 8
+"""Steps of removing a retired index when the file is opened: enough for that of a new file."""
+_WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
+JOIN_TEXTS = """
+LEFT JOIN document ON document.conversation = beside.conversation
+    AND document.kind = beside.kind AND document.key = beside.key
+LEFT JOIN checkpoint ON beside.kind = 'checkpoint'
+    AND checkpoint.conversation = beside.conversation AND checkpoint.id = beside.key
+"""
+_TEXTS = (
+    "SELECT beside.id, coalesce(document.text, checkpoint.text, ''), "  # noqa: S608 (constants)
+    f"iif(document.text IS NULL, checkpoint.checksum, document.checksum) FROM beside {JOIN_TEXTS} "
+    "WHERE beside.conversation = ?"
+)
+
+_Place: TypeAlias = tuple[int, Findable | None]
+"""The number of a place, and its searchable text; None if that cannot be read."""
+
+
+class IndexTables(NamedTuple):
+    """The names of the tables of an index."""
+
+    postings: str
+    """FTS5 table: under each term, the places that contain it."""
+    counts: str
+    """Number of places per term: of entries, and of texts of checkpoints and documents."""
+
+
+class TermDigests:
+    """The terms of a tenant as stored in the index."""
+
+    def __init__(self, tenant: str) -> None:
+        self._key = blake2b(tenant.encode(), digest_size=32).digest()
+        self._known: dict[str, str] = {}
+
+    def of(self, term: str) -> str:
+        """Return the digest of a term or mark: letters and digits, so nothing of it can be query syntax."""
+        return self._known.get(term) or self._known.setdefault(term, _digest(term, self._key))
+
+    def number(self, term: str) -> int:
+        """Return the key of a term in the table of counts."""
+        return _number(self.of(term))
+
+    @property
+    def all_places(self) -> int:
+        """The key of the total number of places in the table of counts."""
+        return self.number(_ALL)
+
+
+def _digest(term: str, key: bytes) -> str:
+    return blake2b(term.encode(), key=key, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _number(digest: str) -> int:
+    return int(digest, 16)
+
+
+class _IndexWriter:
+    """Adds places to an index or removes them; `finish` writes the counts of all their terms at once."""
+
+    def __init__(self, connection: Connection, index: IndexTables, tenant: str) -> None:
+        self._connection, self._index = connection, index
+        self._digests = TermDigests(tenant)
+        self._entries: Counter[int] = Counter()
+        self._texts: Counter[int] = Counter()
+
+    def add(self, places: Iterable[_Place]) -> int:
+        """Add places to the index; return their number."""
+        rows = [(place, self._terms(place, found, 1)) for place, found in places]
+        self._connection.executemany(
+            f"INSERT INTO {self._index.postings} (rowid, terms) VALUES (?, ?)",  # noqa: S608 (a table's name)
+            rows,
+        )
+        return len(rows)
+
+    def remove(self, places: Iterable[_Place]) -> None:
+        """Remove places from the index; their terms must be those they were added with."""
+        table = self._index.postings
+        self._connection.executemany(
+            f"INSERT INTO {table} ({table}, rowid, terms) VALUES ('delete', ?, ?)",  # noqa: S608 (a table's name)
+            [(place, self._terms(place, found, -1)) for place, found in places],
+        )
+
+    def finish(self) -> None:
+        """Write the changed counts."""
+        table = self._index.counts
+        changed = [
+            (term, self._entries[term], self._texts[term])
+            for term in sorted({*self._entries, *self._texts})
+        ]
+        self._connection.executemany(
+            f"INSERT INTO {table} (term, entries, beside) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "  # noqa: S608 (a table's name)
+            "entries = entries + excluded.entries, beside = beside + excluded.beside",
+            changed,
+        )
+        self._connection.executemany(
+            f"DELETE FROM {table} WHERE term = ? AND entries <= 0 AND beside <= 0",  # noqa: S608 (a table's name)
+            [(term,) for term, entries, texts in changed if entries < 0 or texts < 0],
+        )
+
+    def _terms(self, place: int, found: Findable | None, change: int) -> str:
+        """Return the digests to index a place under, and count them."""
+        terms = distinct_terms(found.text) if found is not None else set[str]()
+        counts = self._entries if place > 0 else self._texts
+        counts[self._digests.all_places] += change
+        of = self._digests.of
+        digests = [of(term) for term in terms]
+        for number in map(_number, digests):
+            counts[number] += change
+        if found is not None:
+            digests += map(of, found.marks)
+        return " ".join(digests)
+
+
+# ------------------------------------------------------------------------------------ current and retired
+
+
+def prepare_index(connection: Connection) -> None:
+    """Start a new index if there is none made by the current rules; manages its own transaction."""
+    if _is_current(connection):
+        return  # without waiting for another writer
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        current = _is_current(connection)
+        if not current:
+            _start_new_index(connection)
+        if current is None:  # a new file, or one of a release that had a single index
+            for _ in range(_REMOVED_AT_ONCE):
+                remove_retired(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_current(connection: Connection) -> bool | None:
+    """Return True if the live index was made by the current rules; None if there is no index."""
+    made_by = sql.scalar(connection, "SELECT made_by FROM search_index WHERE NOT retired")
+    return None if made_by is None else made_by == TERMS_MADE_BY
+
+
+def live_index(connection: Connection) -> IndexTables:
+    """Return the index that is searched and filled."""
+    return _tables(sql.scalar(connection, "SELECT number FROM search_index WHERE NOT retired") or 0)
+
+
+def _tables(number: int) -> IndexTables:
+    return IndexTables(f"found_{number:d}", f"held_{number:d}")
+
+
+def _start_new_index(connection: Connection) -> None:
+    """Retire the live index and create an empty one, which later searches fill."""
+    connection.execute("UPDATE search_index SET retired = 1")
+    connection.execute(
+        "INSERT INTO search_index (made_by, retired) VALUES (?, 0)", (TERMS_MADE_BY,)
+    )
+    postings, counts = _tables(connection.last_insert_rowid())
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {postings} USING fts5 "  # noqa: S608 (tables named here)
+        "(terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii');"
+        f"INSERT INTO {postings} ({postings}, rank) VALUES ('secure-delete', 1);"
+        f"CREATE TABLE {counts} "
+        "(term INTEGER PRIMARY KEY, entries INTEGER NOT NULL, beside INTEGER NOT NULL) STRICT"
+    )
+    connection.execute(
+        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = NOT deleted WHERE indexed_by <> ''"
+    )
+    connection.execute("UPDATE beside SET indexed = 0 WHERE indexed")
+
+
+def index_warnings(connection: Connection) -> tuple[str, ...]:
+    """Return warnings for the operator while an index is incomplete or being rebuilt."""
+    waiting: int = sql.scalar(
+        connection,
+        "SELECT coalesce(sum(newest - indexed), 0) FROM (SELECT coalesce(last.seq, 0) AS newest, indexed "  # noqa: S608 (constants)
+        f"FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE unindexed AND indexed_by <> '' LIMIT 1000)",
+    )
+    warnings: list[str] = []
+    if waiting > MANY_WAITING:
+        warnings.append(
+            f"{waiting} entries wait to be indexed: until then searches cover what is indexed and the newest of the "
+            "others; reindex() does it now"
+        )
+    if _oldest_retired(connection) is not None:
+        stale = sql.scalar(connection, "SELECT count(*) FROM conversation WHERE unindexed")
+        warnings.append(
+            f"the search index was made by other rules and is being rebuilt: {stale} conversations wait for their "
+            "first search; reindex() does it now"
+        )
+    return tuple(warnings)
+
+
+def _oldest_retired(connection: Connection) -> int | None:
+    return sql.scalar(
+        connection, "SELECT number FROM search_index WHERE retired ORDER BY number LIMIT 1"
+    )
+
+
+def remove_retired(connection: Connection) -> None:
+    """Remove a part of a retired index, if there is one."""
+    number = _oldest_retired(connection)
+    if number is None:
+        return
+    # Number 0 is the index of releases that had a single one.
+    postings = _tables(number).postings if number else "entry_terms"
+    leftovers = (f"retired_{number:d}_data", f"retired_{number:d}_docsize", _tables(number).counts)
+    if _exists(connection, postings):
+        # The large tables are renamed first: an FTS5 table that lacks a part of itself would look damaged.
+        for part in ("data", "docsize"):
+            if _exists(connection, f"{postings}_{part}"):
+                connection.execute(
+                    f"ALTER TABLE {postings}_{part} RENAME TO retired_{number:d}_{part}"
+                )
+        connection.execute(f"DROP TABLE {postings}")
+        return
+    for table in leftovers:
+        if _exists(connection, table):
+            if not _delete_some(connection, table):
+                connection.execute(f"DROP TABLE {table}")
+            return
+    connection.execute("DELETE FROM search_index WHERE number = ?", (number,))
+
+
+def _exists(connection: Connection, table: str) -> bool:
+    found = sql.scalar(connection, "SELECT 1 FROM sqlite_schema WHERE name = ?", (table,))
+    return found is not None
+
+
+def _delete_some(connection: Connection, table: str) -> int:
+    before = connection.total_changes()
+    connection.execute(
+        f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} LIMIT ?)",  # noqa: S608 (a table named here)
+        (_REMOVED_BLOCKS,),
+    )
+    return connection.total_changes() - before
+
+
+# ------------------------------------------------------------------------------------------- indexing
+
+
+def count_unindexed(connection: Connection, tenant: str, conversation: str | None) -> int:
+    """Return the number of entries of the scope, or of one conversation, that wait to be indexed."""
+    return sql.scalar(
+        connection,
+        f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE {_WAITING}",  # noqa: S608 (constants)
+        (tenant, conversation),
+    )
+
+
+def _has_unindexed(connection: Connection, tenant: str, conversation: str | None) -> bool:
+    found = sql.scalar(
+        connection,
+        f"SELECT 1 FROM conversation WHERE {_WAITING} LIMIT 1",  # noqa: S608 (constants)
+        (tenant, conversation),
+    )
+    return found is not None
+
+
+def _tenant_unindexed(connection: Connection) -> str | None:
+    """Return a tenant that has something to index; None if there is none."""
+    return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
+
+
+def index_some(connection: Connection, tenant: str, conversation: str | None, *, most: int) -> int:
+    """Index at most `most` waiting places; return how many were indexed."""
+    pending = connection.execute(
+        f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
+        (tenant, conversation, most),
+    ).fetchall()
+    writer = _IndexWriter(connection, live_index(connection), tenant)
+    done = 0
+    for key, indexed in cast("list[tuple[int, int]]", pending):
+        # Texts first: meanwhile a search can scan the newest entries, but not the texts.
+        texts = list(_texts(connection, key, "AND NOT beside.indexed LIMIT ?", most - done))
+        done += writer.add(texts)
+        entries = writer.add(_entries(connection, key, after=indexed, limit=most - done))
+        done += entries
+        connection.executemany(
+            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place, _ in texts]
+        )
+        connection.execute(
+            "UPDATE conversation SET indexed = ?, unindexed = ?, "
+            "indexed_by = iif(indexed_by IN ('', ?), ?, ?) WHERE key = ?",
+            (indexed + entries, int(done >= most), TERMS_MADE_BY, TERMS_MADE_BY, _MIXED, key),
+        )
+        if done >= most:
+            break
+    writer.finish()
+    return done
+
+
+def _entries(
+    connection: Connection, key: int, *, after: int = 0, limit: int = -1, upto: int = sql.LAST_SEQ
+) -> Iterator[_Place]:
+    """Yield entries with their searchable text; a damaged one has none."""
+    raw = sql.raw_rows(connection, key, after=after, upto=upto, limit=limit)
+    for seq, _, found in findable_entries(connection, key, raw, after=after):
+        if found is None:
+            # One damaged entry must not fail all searches of its scope; reading the entry raises.
+            _log.warning(
+                "entry %d cannot be read and is not indexed",
+                seq,
+                extra={"event": "unreadable_entry", "seq": seq},
+            )
+        yield sql.row_id(key, seq), found
+
+
+def findable_entries(
+    connection: Connection, key: int, raw: Iterable[tuple[object, ...]], *, after: int
+) -> Iterator[tuple[int, Row | None, Findable | None]]:
+    """Yield seq, row and searchable text of the entries that follow `after`; None, None for a damaged one."""
+
+    def earlier() -> list[Message | None]:
+        before = sql.raw_rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
+        return [_decode(connection, key, columns)[1] for columns in before]
+
+    tools = ToolNames(after=after, earlier=earlier)
+    for columns in raw:
+        row, message = _decode(connection, key, columns)
+        if message is None:
+            tools.skip()
+        found = None if message is None else findable(message, tools.of(message))
+        yield cast("int", columns[0]), row, found
+
+
+def _decode(
+    connection: Connection, key: int, columns: tuple[object, ...]
+) -> tuple[Row, Message] | tuple[None, None]:
+    try:
+        row = sql.to_row(connection, key, columns)
+        return row, decode_message(row.body)
+    except InvalidRecord:
+        return None, None
+
+
+# ------------------------------------------------------------------- texts of checkpoints and documents
+
+
+def _texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[_Place]:
+    for row in connection.execute(f"{_TEXTS} {which}", (key, *values)):
+        place, text, checksum = cast("tuple[int, str, int | None]", row)
+        sound = is_sound_text(text, checksum)
+        yield place, Findable(text, marks_of_text(text)) if sound else None
+
+
+def add_text(connection: Connection, key: int, kind: str, name: str) -> None:
+    """Register the text of a checkpoint or document; the next search indexes it."""
+    connection.execute(
+        "INSERT INTO beside (id, kind, key, indexed) VALUES ((SELECT coalesce(min(id), -(?1 << 32)) - 1 FROM beside "
+        "WHERE id < -(?1 << 32) AND id >= -(?1 << 32 | 4294967295)), ?2, ?3, 0)",
+        (key, kind, name),
+    )
+    connection.execute("UPDATE conversation SET unindexed = 1 WHERE key = ?", (key,))
+
+
+def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: str) -> None:
+    """Remove the text of a checkpoint or document from the index; it must still be stored."""
+    which = "AND beside.indexed AND beside.kind = ? AND beside.key = ?"
+    _remove(connection, tenant, key, list(_texts(connection, key, which, kind, name)))
+    connection.execute(
+        "DELETE FROM beside WHERE conversation = ? AND kind = ? AND key = ?", (key, kind, name)
+    )
+
+
+# ------------------------------------------------------------------------------------------- removing
+
+
+def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
+    """Remove a whole conversation from the index; it must still be stored."""
+    found = connection.execute(
+        "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
+    ).fetchone()
+    indexed, made_by = cast("tuple[int, str]", found) if found is not None else (0, "")
+    if made_by:
+        entries = _entries(connection, key, upto=indexed) if indexed else ()
+        texts = _texts(connection, key, "AND beside.indexed")
+        _remove(connection, tenant, key, [*entries, *texts])
+    connection.execute("DELETE FROM beside WHERE conversation = ?", (key,))
+    connection.execute(
+        "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 0 WHERE key = ?", (key,)
+    )
+
+
+def remove_entries(
+    connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
+) -> None:
+    """Remove the entries from the first to the second seq from the index; they must still be stored."""
+    found = list(_entries(connection, key, after=span[0] - 1, upto=span[1]))
+    _remove(connection, tenant, key, found, merged=merged)
+
+
+def remove_texts(
+    connection: Connection, tenant: str, key: int, ids: Sequence[int], *, merged: bool
+) -> None:
+    """Remove texts of checkpoints and documents from the index; they must still be stored."""
+    which = "AND beside.indexed AND beside.id IN (SELECT value FROM json_each(?))"
+    found = list(_texts(connection, key, which, msgspec.json.encode(ids).decode()))
+    _remove(connection, tenant, key, found, merged=merged)
+
+
+def _remove(
+    connection: Connection,
+    tenant: str,
+    key: int,
+    places: Sequence[_Place],
+    *,
+    merged: bool = False,
+) -> None:
+    """Remove places at once; with `merged`, mark them as deleted until their lists are merged."""
+    if not places:
+        return
+    made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
+    damaged = any(found is None for _, found in places)  # perhaps since it was indexed
+    if damaged or made_by != TERMS_MADE_BY:
+        _start_new_index(connection)
+        return
+    live = live_index(connection)
+    writer = _IndexWriter(connection, live, tenant)
+    if merged:
+        _configure(connection, live.postings, "secure-delete", 0)
+    writer.remove(places)
+    if merged:
+        connection.execute("SAVEPOINT noted; RELEASE noted")  # FTS5 writes its lists at a savepoint
+        _configure(connection, live.postings, "secure-delete", 1)
+    writer.finish()
+
+
+def places(connection: Connection) -> int:
+    """Return the number of places in the index, of all tenants."""
+    # FTS5 stores the number of rows at the beginning of its first block; counting them would read the whole index.
+    block: bytes = sql.scalar(
+        connection,
+        f"SELECT block FROM {live_index(connection).postings}_data WHERE id = 1",  # noqa: S608 (a table's name)
+    )
+    number = 0
+    for byte in block or b"":
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return number
+
+
+def merge_some(connection: Connection, pages: int, *, begin: bool) -> bool:
+    """Merge some pages of the index, which drops deleted places for good; return True if there was anything to do."""
+    table = live_index(connection).postings
+    if begin:
+        _configure(connection, table, "usermerge", 2)
+    before = connection.total_changes()
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",  # noqa: S608 (a table's name)
+        (-pages if begin else pages,),  # below 0: all lists are to be merged into one
+    )
+    return connection.total_changes() - before > 1  # as FTS5 documents it
+
+
+def _configure(connection: Connection, table: str, option: str, value: int) -> None:
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)",  # noqa: S608 (a table's name)
+        (option, value),
+    )
+
+
+# ------------------------------------------------------------------------------------------- backfill
+
+_STEP = 2000
+"""Places indexed in one transaction."""
+_LONG = MANY_WAITING
+_AT_ONCE = 2 * _STEP
+"""Places that a search indexes before it answers, if more than `_LONG` wait."""
+_BACKGROUND_STEP = 250
+"""Places indexed in one transaction in the background, for which writers have to wait."""
+
+
+class IndexBackfill:
+    """Brings the index up to date when it is needed; `on_progress` is called with the numbers done and total."""
+
+    def __init__(
+        self, engine: SqliteEngine, on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._engine = engine
+        self._on_progress = on_progress
+        self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
+        self._worker: threading.Thread | None = None
+
+    async def for_search(self, tenant: str, conversation: str | None) -> int:
+        """Index entries written since the last search, or some of many; return the number that still waits.
+
+        Also removes a part of a retired index.
+        """
+        _, left = await self._index(tenant, conversation, bounded=True)
+        if await self._engine.read(_oldest_retired) is not None:
+            await self._engine.write(remove_retired)
+        if left:
+            self._continue_in_background((tenant, conversation))
+        return left
+
+    async def everything(self) -> int:
+        """Index everything that waits, of all tenants, and remove retired indexes; return the places indexed."""
+        done = 0
+        while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
+            done += (await self._index(tenant, None, bounded=False))[0]
+        await self.remove_retired()
+        return done
+
+    async def remove_retired(self) -> None:
+        """Remove all retired indexes."""
+        while await self._engine.read(_oldest_retired) is not None:
+            await self._engine.write(remove_retired)
+
+    async def _index(
+        self, tenant: str, conversation: str | None, *, bounded: bool
+    ) -> tuple[int, int]:
+        """Index what waits, all of it unless `bounded`; return the places indexed and the entries that still wait."""
+        done, total = 0, 0
+
+        def has_more(connection: Connection) -> bool:
+            return _has_unindexed(connection, tenant, conversation)
+
+        def count(connection: Connection) -> int:
+            return count_unindexed(connection, tenant, conversation)
+
+        def step(connection: Connection) -> int:
+            return index_some(connection, tenant, conversation, most=_STEP)
+
+        while await self._engine.read(has_more):
+            if not done:
+                total = await self._engine.read(count)
+                _log_long(total)
+            elif bounded and done >= _AT_ONCE and total > _LONG:
+                self._report(done, total)
+                return done, await self._engine.read(count)
+            self._report(done, total)
+            done += await self._engine.write(step)
+        self._report(done, total)
+        return done, 0
+
+    def _report(self, done: int, total: int) -> None:
+        # A single step is not reported. Others may append meanwhile, so there may be more than was counted.
+        if self._on_progress is not None and total > _STEP:
+            self._on_progress(done, max(done, total))
+
+    def _continue_in_background(self, waiting: tuple[str, str | None]) -> None:
+        if waiting not in self._backlog:
+            self._backlog.append(waiting)
+        if self._worker is None or not self._worker.is_alive():
+            # A daemon: each step is a commit, so the program may end between any two.
+            self._worker = threading.Thread(
+                target=self._work, name="turnfold-sqlite-index", daemon=True
+            )
+            self._worker.start()
+
+    def _work(self) -> None:
+        try:
+            while self._backlog:
+                tenant, conversation = self._backlog[0]
+                while self._work_some(tenant, conversation):
+                    pass
+                self._backlog.pop(0)
+        except StoreError as error:  # most likely closed; a later search continues
+            kind = type(error).__name__
+            _log.info("background indexing stopped: %s", kind, extra={"event": "indexing"})
+
+    def _work_some(self, tenant: str, conversation: str | None) -> bool:
+        """Execute a step and pause as long as it took; return False if there was nothing to do."""
+        started = time.monotonic()
+        if not self._engine.read_here(
+            lambda connection: _has_unindexed(connection, tenant, conversation)
+        ):
+            return False
+        self._engine.write_here(
+            lambda connection: index_some(connection, tenant, conversation, most=_BACKGROUND_STEP)
+        )
+        time.sleep(time.monotonic() - started)
+        return True
+
+
+def log_incomplete(unsearched: int) -> None:
+    """Log that a search did not cover everything."""
+    _log.warning(
+        "a search does not cover %d entries that are not indexed yet; reindex() does it now",
+        unsearched,
+        extra={"event": "search_incomplete", "entries": unsearched},
+    )
+
+
+def _log_long(total: int) -> None:
+    if total >= _LONG:
+        _log.info(
+            "indexing %d entries for the first search since they were written",
+            total,
+            extra={"event": "indexing", "entries": total},
+        )

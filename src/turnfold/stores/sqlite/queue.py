@@ -1,0 +1,258 @@
+"""The job queue of the SQLite engine, without the driver: jobs, leadership of the writer, notification of callers.
+
+Notification is most of the cost of a shared commit if every caller has a lock or future of the standard library and a
+wake-up of its own. So a blocking caller waits at a bare lock, and an event loop is woken once for all its callers.
+
+An exception of a signal handler (Ctrl-C, an alarm) can end a blocking caller between any two instructions, so nothing
+here depends on a lock being released. Leadership is a chain of turns that is extended by one atomic call; the turn of a
+leader whose function is no longer on its thread's stack can be taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Protocol, TypeVar, cast
+
+__all__ = (
+    "ONCE",
+    "OUTSIDE",
+    "SINGLE",
+    "Connection",
+    "Cursor",
+    "Job",
+    "JobKind",
+    "TryAlone",
+    "WriterTurn",
+    "WriterTurns",
+    "notify",
+    "split_by_kind",
+    "wake",
+)
+
+
+ItemOf_contra = TypeVar("ItemOf_contra", contravariant=True)
+ResultOf_co = TypeVar("ResultOf_co", covariant=True)
+
+
+class Cursor(Protocol):
+    """The rows of a statement."""
+
+    def __iter__(self) -> Iterator[tuple[object, ...]]: ...
+
+    def fetchone(self) -> tuple[object, ...] | None:
+        """Return the next row, or None."""
+        ...
+
+    def fetchall(self) -> list[tuple[object, ...]]:
+        """Return all remaining rows."""
+        ...
+
+
+class Connection(Protocol):
+    """The part of a connection that the rest of the package uses: the driver itself stays in the engine."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """True while a transaction is open."""
+        ...
+
+    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor:
+        """Run statements with every value bound."""
+        ...
+
+    def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> Cursor:
+        """Run a statement once per set of values."""
+        ...
+
+    def last_insert_rowid(self) -> int:
+        """Return the key of the row inserted last."""
+        ...
+
+    def data_version(self) -> int:
+        """Return a number that changes with commits: one's own at once, others' at the next transaction."""
+        ...
+
+    def total_changes(self) -> int:
+        """Return the number of rows changed since the connection was opened."""
+        ...
+
+    def read(self, schema: str, which: int, offset: int, amount: int, /) -> tuple[bool, bytes]:
+        """Return bytes of the database file itself (`which` 0)."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class TryAlone(Exception):
+    """Raised by jobs that ran together and must run one by one; never leaves the engine."""
+
+
+class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
+    """A kind of jobs that can be executed together. A job may run twice: together with others, and then alone."""
+
+    @property
+    def durable(self) -> bool:
+        """True if the writes must be on disk before the callers are notified."""
+        ...
+
+    def together(
+        self, connection: Connection, items: Sequence[ItemOf_contra], /
+    ) -> Sequence[ResultOf_co]:
+        """Execute all items in order; after any exception they are rolled back and each runs `alone`."""
+        ...
+
+    def alone(self, connection: Connection, item: ItemOf_contra, /) -> ResultOf_co:
+        """Execute one item."""
+        ...
+
+
+class _Single:
+    """Jobs that are never executed together; each runs once, or again if an interrupt rolled it back."""
+
+    durable = True
+
+    def together(
+        self, connection: Connection, items: Sequence[Callable[[Connection], object]], /
+    ) -> Sequence[object]:
+        return [item(connection) for item in items]
+
+    def alone(self, connection: Connection, item: Callable[[Connection], object], /) -> object:
+        return item(connection)
+
+
+SINGLE = cast("JobKind[object, object]", _Single())
+ONCE = cast("JobKind[object, object]", _Single())
+"""Like `SINGLE`, for jobs that cannot run twice because they consume a stream."""
+OUTSIDE = cast("JobKind[object, object]", _Single())
+"""Functions without arguments that the leader runs between two transactions."""
+
+
+class Job:
+    """A queued job and its waiting caller: at a gate (a lock), or in an event loop.
+
+    The gate opens when the job is `notified`, and also when its caller should become the leader.
+    """
+
+    __slots__ = (
+        "abandoned", "failure", "gate", "interrupts", "item", "kind", "notified", "result", "waiter",
+    )  # fmt: skip
+
+    def __init__(
+        self, kind: JobKind[object, object], item: object, waiter: asyncio.Future[object] | None
+    ) -> None:
+        self.kind = kind
+        self.item = item
+        self.waiter = waiter
+        self.result: object = None
+        self.failure: BaseException | None = None
+        self.notified = False
+        self.abandoned = False
+        self.interrupts = 0
+        self.gate = threading.Lock()
+        if waiter is None:
+            self.gate.acquire()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if the caller no longer waits, because it was interrupted or cancelled."""
+        return self.abandoned or (self.waiter is not None and self.waiter.cancelled())
+
+
+class WriterTurn:
+    """The leadership of one function call; created in the function that leads, and `ended` before that returns."""
+
+    __slots__ = ("ended", "following", "frame", "thread")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.following: dict[str, WriterTurn] = {}
+        self.thread = threading.get_ident()
+        self.frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (names a call)
+
+    def is_lost(self) -> bool:
+        """Return True if the call has left its thread's stack: an interrupt ended it before it could set `ended`."""
+        frame = sys._current_frames().get(self.thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (shows a stack)
+        while frame is not None and frame is not self.frame:
+            frame = frame.f_back
+        return frame is None
+
+
+class WriterTurns:
+    """The chain of leaders, one at a time: the next turn begins when the last one has ended or is lost."""
+
+    def __init__(self) -> None:
+        self._known = WriterTurn()
+        self._known.ended = True
+        self._known.frame = None
+
+    def take(self, turn: WriterTurn, *, check_lost: bool) -> bool:
+        """Begin a turn unless another is active; with `check_lost`, take over a turn that is lost."""
+        last = self._last()
+        if not last.ended and not (check_lost and last.is_lost()):
+            return False
+        if last.following.setdefault("turn", turn) is not turn:  # one atomic call
+            return False
+        self._known = turn
+        return True
+
+    def holds(self, turn: WriterTurn) -> bool:
+        """Return True if this turn is the last one."""
+        return self._last() is turn
+
+    def is_free(self) -> bool:
+        """Return True if there is no leader."""
+        return self._last().ended
+
+    def _last(self) -> WriterTurn:
+        last = self._known
+        while (following := last.following.get("turn")) is not None:
+            last = following
+        return last
+
+
+def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
+    """Split a group into the leading jobs of one kind, which need no savepoint, and the rest."""
+    kind = group[0].kind if group else SINGLE
+    if isinstance(kind, _Single):
+        return [], group
+    count = next((place for place, job in enumerate(group) if job.kind is not kind), len(group))
+    return group[:count], group[count:]
+
+
+def notify(group: Iterable[Job]) -> None:
+    """Open the gates of blocking callers, and wake each event loop once for all its callers. May be repeated."""
+    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in group:
+        job.notified = True
+        if job.waiter is None:
+            wake(job)
+        else:
+            loops.setdefault(job.waiter.get_loop(), []).append(job)
+    for loop, jobs in loops.items():
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits there
+            loop.call_soon_threadsafe(_resolve, jobs)
+
+
+def wake(job: Job) -> None:
+    """Open the gate of a blocking caller."""
+    with suppress(RuntimeError):  # already open
+        job.gate.release()
+
+
+def _resolve(jobs: Iterable[Job]) -> None:
+    """Resolve the futures of the callers; runs in their event loop."""
+    for job in jobs:
+        waiter = job.waiter
+        if waiter is None or waiter.done():  # done: the caller was cancelled
+            continue
+        if job.failure is None:
+            waiter.set_result(job.result)
+        else:
+            waiter.set_exception(job.failure)

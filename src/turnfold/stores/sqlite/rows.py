@@ -1,0 +1,363 @@
+"""SQL statements of the SQLite store for conversations and entries: small functions that run inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain
+from typing import Any, cast
+
+from turnfold.errors import ConversationDeleted, UnsafeStore
+from turnfold.records import Checkpoint, Document
+from turnfold.stores import ledger
+from turnfold.stores.checksums import (
+    LogMark,
+    checked_checkpoint,
+    checked_columns,
+    checked_document,
+    checked_row,
+    damaged,
+    entry_checksum,
+)
+from turnfold.stores.ledger import Columns, Row, Stored, log_mark
+from turnfold.stores.protocol import ConversationInfo, Head
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "CONVERSATIONS_WITH_HEAD",
+    "HEAD_COLUMNS",
+    "LAST_SEQ",
+    "TIMES",
+    "SqliteConversation",
+    "checkpoints",
+    "delete_from",
+    "document_version",
+    "entries",
+    "entry_epoch",
+    "find_conversation",
+    "first_of_turn",
+    "insert_entries",
+    "known_ids",
+    "live_checkpoint",
+    "new_epoch",
+    "new_row",
+    "newest_entries",
+    "raw_rows",
+    "row_id",
+    "rows",
+    "save_generation",
+    "save_head",
+    "scalar",
+    "to_document",
+    "to_info",
+    "to_row",
+)
+
+
+_CHECKPOINTS = (
+    "SELECT id, previous, upto, text, digest, model, trust, fidelity, created, checksum FROM checkpoint "
+    "WHERE conversation = ?"
+)
+_ROW_COLUMNS = (
+    "seq, coalesce(client_id, ''), created, turn, tokens, running, body, revision >> 32, checksum"
+)
+HEAD_COLUMNS = (
+    "coalesce(last.seq, 0), coalesce(last.running, 0), coalesce(last.turn, 0), "
+    "checkpoint, conversation.revision, coalesce(last.revision, 0), counter"
+)
+TIMES = (
+    "conversation.created, iif(last.revision & 4294967295 > conversation.revision & 4294967295, "
+    "last.created, updated)"
+)
+CONVERSATIONS_WITH_HEAD = (
+    "conversation LEFT JOIN entry AS last ON last.id = (SELECT max(id) FROM entry "
+    "WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295)"
+)
+"""Conversations joined with their newest entry: the two together are the head."""
+
+LAST_SEQ = 0xFFFFFFFF
+_LAST_GENERATION = 0xFFFFFFFF
+_INSERT_ENTRY = "INSERT OR FAIL INTO entry (id, revision, client_id, created, turn, tokens, running, body, checksum)"
+_MOST_ROWS = 128
+
+
+@dataclass(slots=True)
+class SqliteConversation:
+    """A conversation's row and its head."""
+
+    key: int
+    """0 until it is first written."""
+    head: Head
+    deleted: bool = False
+    unindexed: bool = False
+    """True if the row already says that entries wait to be indexed."""
+    dropped: int = 0
+    """The highest version of any dropped document."""
+
+
+def scalar(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401 (as stored)
+    """Return the first value of the first row, or None without a row."""
+    row = connection.execute(statement, values).fetchone()
+    return None if row is None else row[0]
+
+
+def find_conversation(
+    connection: Connection, tenant: str, name: str, *, writing: bool
+) -> SqliteConversation:
+    """Return a conversation's row; with `writing`, raise `ConversationDeleted` for a deleted one."""
+    found = connection.execute(
+        f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {CONVERSATIONS_WITH_HEAD} "  # noqa: S608 (constants)
+        "WHERE tenant = ? AND name = ?",
+        (tenant, name),
+    ).fetchone()
+    if found is None:
+        return SqliteConversation(0, Head())
+    key, deleted, unindexed, dropped = cast("tuple[int, int, int, int]", found[:4])
+    head = _head(found[4:], partial(log_mark, tenant, name))
+    record = SqliteConversation(key, head, bool(deleted), bool(unindexed), dropped)
+    if record.deleted and writing:
+        raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
+    return record
+
+
+def save_head(
+    connection: Connection,
+    tenant: str,
+    name: str,
+    record: SqliteConversation,
+    *,
+    now: int,
+    deleted: bool = False,
+    epoch: int = 0,
+) -> None:
+    """Write a conversation's row with the next generation and the epoch of this write; entries are written separately.
+
+    An append passes the `epoch` of its entries; for other writes one is drawn.
+    """
+    head, epoch = record.head, epoch or new_epoch()
+    generation, place = head.generation + 1, (head.seq, head.tokens, head.turns, head.checkpoint)
+    record.head = Head(*place, generation, head.counter, epoch)
+    values = (head.checkpoint, revision(generation, epoch), head.counter, now, int(deleted))
+    if record.key:
+        connection.execute(
+            "UPDATE conversation SET checkpoint = ?, revision = ?, counter = ?, updated = ?, deleted = ?, "
+            "unindexed = unindexed OR ? > indexed WHERE key = ?",
+            (*values, head.seq, record.key),
+        )
+    else:
+        connection.execute(
+            "INSERT INTO conversation (tenant, name, checkpoint, revision, counter, updated, deleted, created, "
+            "unindexed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (tenant, name, *values, now, int(head.seq > 0)),
+        )
+        record.key = connection.last_insert_rowid()
+
+
+def new_epoch() -> int:
+    """Return a random epoch of 31 bits, as many as a revision has room for."""
+    return ledger.new_epoch() >> 32 or 1
+
+
+def revision(generation: int, epoch: int) -> int:
+    """Return a generation and its epoch as one number."""
+    if generation > _LAST_GENERATION:
+        raise UnsafeStore(
+            f"the conversation has changed {_LAST_GENERATION:,} times, which is all a SQLite store can count: export "
+            "it and import it under another id"
+        )
+    return (epoch & 0x7FFFFFFF) << 32 | generation
+
+
+def save_generation(connection: Connection, record: SqliteConversation, *, now: int) -> None:
+    """Increment the generation for a change outside the log."""
+    head = record.head
+    generation, epoch = head.generation + 1, new_epoch()
+    record.head = Head(
+        head.seq, head.tokens, head.turns, head.checkpoint, generation, head.counter, epoch
+    )
+    connection.execute(
+        "UPDATE conversation SET revision = ?, updated = ? WHERE key = ?",
+        (revision(generation, epoch), now, record.key),
+    )
+
+
+def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> dict[str, Stored]:
+    """Return the stored entries of those ids that the conversation has."""
+    known: dict[str, Stored] = {}
+    for client_id in client_ids:
+        found = connection.execute(
+            f"SELECT {_ROW_COLUMNS} FROM entry WHERE conversation = ? AND client_id = ?",  # noqa: S608 (constants)
+            (key, client_id),
+        ).fetchone()
+        if found is not None:
+            row = to_row(connection, key, found)
+            known[client_id] = Stored(row.seq, row.body)
+    return known
+
+
+def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
+    """Return the columns of an entry; `generation` is the conversation's after the write."""
+    seq, client_id, created, turn, tokens, running, body, epoch = row
+    place = key << 32 | seq
+    checksum = entry_checksum(place, (client_id, created, turn, body))
+    written, name = revision(generation, epoch), client_id or None
+    return (place, written, name, created, turn, tokens, running, body, checksum)
+
+
+def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) -> None:
+    """Insert entries made by `new_row`; searches index them later.
+
+    If one cannot be inserted, those before it remain until the caller's job is rolled back: without OR FAIL, SQLite
+    would copy every page beforehand to undo the statement.
+    """
+    start = 0
+    while start < len(new):
+        many = min(1 << (len(new) - start).bit_length() - 1, _MOST_ROWS)
+        values = tuple(chain.from_iterable(new[start : start + many]))
+        connection.execute(_insert_statement(many), values)
+        start += many
+
+
+@cache
+def _insert_statement(many: int) -> str:
+    """Return one statement for many rows: another thread may take the interpreter lock after each single one."""
+    return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
+
+
+def entries(
+    connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ, limit: int = -1
+) -> Iterator[Columns]:
+    """Return the verified entries with `after < seq <= upto`, at most `limit`; a missing one raises."""
+    found = raw_rows(connection, key, after=after, upto=upto, limit=limit)
+    mark = partial(_log_mark_of, connection, key)
+    return checked_columns(found, key << 32, mark, first=min(after, LAST_SEQ) + 1, step=1)
+
+
+def newest_entries(connection: Connection, key: int) -> Iterator[Columns]:
+    """Yield the verified entries, newest first; a missing one raises."""
+    found, seq = raw_rows(connection, key, newest_first=True), 1
+    mark = partial(_log_mark_of, connection, key)
+    for columns in checked_columns(found, key << 32, mark, step=-1):
+        seq = columns[0]
+        yield columns
+    if seq != 1:
+        raise damaged(f"the entry before {seq}", mark)
+
+
+def rows(
+    connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ
+) -> Iterator[Row]:
+    """Yield the verified entries with `after < seq <= upto` as `Row`; a missing one raises."""
+    return (Row(*each[:8]) for each in entries(connection, key, after=after, upto=upto))
+
+
+def raw_rows(
+    connection: Connection,
+    key: int,
+    *,
+    after: int = 0,
+    upto: int = LAST_SEQ,
+    limit: int = -1,
+    newest_first: bool = False,
+) -> Iterator[tuple[object, ...]]:
+    """Yield entries as unverified columns, for callers that skip damaged ones; `to_row` verifies."""
+    order = "DESC" if newest_first else "ASC"
+    statement = (
+        f"SELECT {_ROW_COLUMNS} FROM entry WHERE id > ? AND id <= ? ORDER BY id {order} LIMIT ?"  # noqa: S608 (constants)
+    )
+    span = (row_id(key, min(after, LAST_SEQ)), row_id(key, min(upto, LAST_SEQ)))
+    return iter(connection.execute(statement, (*span, limit)))
+
+
+def to_row(connection: Connection, key: int, columns: tuple[object, ...]) -> Row:
+    """Return the verified row of an entry."""
+    return checked_row(columns, key << 32, partial(_log_mark_of, connection, key))
+
+
+def _log_mark_of(connection: Connection, key: int) -> str:
+    """Return the log mark of a conversation."""
+    found = connection.execute(
+        "SELECT tenant, name FROM conversation WHERE key = ?", (key,)
+    ).fetchone()
+    return log_mark(str(found[0]), str(found[1])) if found is not None else f"number {key}"
+
+
+def checkpoints(connection: Connection, key: int) -> list[Checkpoint]:
+    """Return a conversation's checkpoints, oldest first."""
+    found = connection.execute(f"{_CHECKPOINTS} ORDER BY upto", (key,))
+    return [checked_checkpoint(row, partial(_log_mark_of, connection, key)) for row in found]
+
+
+def live_checkpoint(connection: Connection, key: int) -> Checkpoint | None:
+    """Return a conversation's newest checkpoint, or None."""
+    row = connection.execute(f"{_CHECKPOINTS} ORDER BY upto DESC LIMIT 1", (key,)).fetchone()
+    return None if row is None else checked_checkpoint(row, partial(_log_mark_of, connection, key))
+
+
+def to_document(connection: Connection, key: int, row: tuple[object, ...]) -> Document:
+    """Return the verified document of a row: kind, key, body, version, created, text, checksum."""
+    return checked_document(row, partial(_log_mark_of, connection, key))
+
+
+def to_info(tenant: str, row: tuple[object, ...]) -> ConversationInfo:
+    """Return a line of a listing from its row: name, created, updated, head columns."""
+    name, created, updated = cast("tuple[str, int, int]", row[:3])
+    return ConversationInfo(name, _head(row[3:], partial(log_mark, tenant, name)), created, updated)
+
+
+def _head(values: tuple[object, ...], mark: LogMark) -> Head:
+    """Return a head from its columns; the later one of the conversation's revision and its newest entry's counts."""
+    seq, tokens, turns, checkpoint, own, newest, counter = cast(
+        "tuple[int, int, int, str, int, int, str]", values
+    )
+    try:
+        _ = tokens + turns  # raises unless both are numbers
+        later = newest if newest & _LAST_GENERATION > own & _LAST_GENERATION else own
+        generation, epoch = later & _LAST_GENERATION, later >> 32
+    except TypeError:
+        raise damaged("the head", mark) from None
+    return Head(seq, tokens, turns, checkpoint, generation, counter, epoch)
+
+
+def first_of_turn(connection: Connection, record: SqliteConversation, turn: int) -> int:
+    """Return the first seq whose turn is at least `turn`, by binary search; one past the newest if there is none."""
+    low, high = 1, record.head.seq + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.execute(
+            "SELECT turn FROM entry WHERE id = ?", (row_id(record.key, middle),)
+        ).fetchone()
+        if found is not None and type(found[0]) is not int:
+            raise damaged(f"entry {middle}", partial(_log_mark_of, connection, record.key))
+        if found is not None and cast("int", found[0]) >= turn:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def entry_epoch(connection: Connection, key: int, seq: int) -> int:
+    """Return the epoch of an entry, or -1."""
+    epoch = scalar(connection, "SELECT revision >> 32 FROM entry WHERE id = ?", (row_id(key, seq),))
+    return -1 if epoch is None else epoch
+
+
+def document_version(connection: Connection, key: int, kind: str, name: str) -> int:
+    """Return the version of a document, or 0."""
+    statement = "SELECT version FROM document WHERE conversation = ? AND kind = ? AND key = ?"
+    return scalar(connection, statement, (key, kind, name)) or 0
+
+
+def delete_from(connection: Connection, table: str, key: int) -> None:
+    """Delete a conversation's rows from a table."""
+    if table == "entry":
+        span = (row_id(key, 0), row_id(key, LAST_SEQ))
+        connection.execute("DELETE FROM entry WHERE id > ? AND id <= ?", span)
+    else:
+        connection.execute(f"DELETE FROM {table} WHERE conversation = ?", (key,))  # noqa: S608 (a table named in this file)
+
+
+def row_id(key: int, seq: int) -> int:
+    """Return the key of an entry, in its table and in the search index."""
+    return key << 32 | seq

@@ -1,0 +1,289 @@
+"""The tables of a SQLite store: an append-only list of named migrations, each applied once in a transaction.
+
+A process of an earlier release may be running meanwhile. If it must stop, the step renames a column that its statements
+use: they fail, and its callers get `UnsafeStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from turnfold.errors import UnsafeStore
+from turnfold.stores.sqlite.file import FIRST_STEP, MARK, check_owner
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "MIGRATIONS",
+    "migrate",
+)
+
+
+_MIGRATION = "CREATE TABLE IF NOT EXISTS migration (name TEXT PRIMARY KEY) STRICT"
+_STRICT = (
+    "beside", "checkpoint", "conversation", "document", "entry", "migration", "search_index",
+)  # fmt: skip
+
+MIGRATIONS: tuple[tuple[str, str], ...] = (
+    (
+        FIRST_STEP,
+        """
+        CREATE TABLE conversation (
+            key INTEGER PRIMARY KEY,
+            tenant TEXT NOT NULL,
+            name TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            turns INTEGER NOT NULL,
+            checkpoint TEXT NOT NULL,
+            generation INTEGER NOT NULL,
+            counter TEXT NOT NULL,
+            created INTEGER NOT NULL,
+            updated INTEGER NOT NULL,
+            deleted INTEGER NOT NULL DEFAULT 0,
+            indexed INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (tenant, name)
+        ) STRICT;
+        CREATE INDEX conversation_unindexed ON conversation (tenant) WHERE indexed < seq;
+        CREATE TABLE entry (
+            conversation INTEGER NOT NULL REFERENCES conversation (key),
+            seq INTEGER NOT NULL,
+            client_id TEXT,
+            created INTEGER NOT NULL,
+            turn INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            running INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (conversation, seq)
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX entry_client_id ON entry (conversation, client_id) WHERE client_id IS NOT NULL;
+        CREATE TABLE checkpoint (
+            conversation INTEGER NOT NULL REFERENCES conversation (key),
+            upto INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            previous TEXT NOT NULL,
+            text TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            model TEXT NOT NULL,
+            trust TEXT NOT NULL,
+            fidelity REAL NOT NULL,
+            created INTEGER NOT NULL,
+            PRIMARY KEY (conversation, upto),
+            UNIQUE (conversation, id)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE document (
+            conversation INTEGER NOT NULL REFERENCES conversation (key),
+            kind TEXT NOT NULL,
+            key TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            created INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (conversation, kind, key)
+        ) STRICT, WITHOUT ROWID;
+        """,
+    ),
+    (
+        "0002_search",
+        """
+        CREATE VIRTUAL TABLE entry_terms USING fts5 (
+            scope, terms, content = '', detail = column, tokenize = "unicode61 remove_diacritics 0"
+        );
+        INSERT INTO entry_terms (entry_terms, rank) VALUES ('secure-delete', 1);
+        """,
+    ),
+    (
+        # An append touches as few pages as possible, because each is logged and synced. The head of a conversation is
+        # in its newest entry, so no other row is rewritten (the newer of the two generations counts); and entries are
+        # stored in the order of their key, in full pages and without an index.
+        "0003_lean_log",
+        """
+        DROP INDEX conversation_unindexed;
+        ALTER TABLE conversation ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0;
+        UPDATE conversation SET unindexed = indexed < seq;
+        ALTER TABLE conversation DROP COLUMN seq;
+        ALTER TABLE conversation DROP COLUMN tokens;
+        ALTER TABLE conversation DROP COLUMN turns;
+        DROP INDEX entry_client_id;
+        ALTER TABLE entry RENAME TO old_entry;
+        CREATE TABLE entry (
+            conversation INTEGER NOT NULL GENERATED ALWAYS AS (id >> 32) VIRTUAL,
+            seq INTEGER NOT NULL GENERATED ALWAYS AS (id & 4294967295) VIRTUAL,
+            id INTEGER PRIMARY KEY,
+            generation INTEGER NOT NULL,
+            client_id TEXT,
+            created INTEGER NOT NULL,
+            turn INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            running INTEGER NOT NULL,
+            body BLOB NOT NULL
+        ) STRICT;
+        INSERT INTO entry (id, generation, client_id, created, turn, tokens, running, body)
+            SELECT conversation << 32 | seq, 0, client_id, created, turn, tokens, running, body FROM old_entry
+            ORDER BY conversation, seq;
+        DROP TABLE old_entry;
+        CREATE UNIQUE INDEX entry_client_id ON entry (conversation, client_id) WHERE client_id IS NOT NULL;
+        CREATE INDEX conversation_unindexed ON conversation (tenant) WHERE unindexed;
+        """,
+    ),
+    (
+        # Terms are stored as digests from here on, and each conversation records the rules they were made by: see
+        # index.py. The next search indexes everything again.
+        "0004_digests",
+        """
+        DROP TABLE entry_terms;
+        CREATE VIRTUAL TABLE entry_terms USING fts5 (
+            scope, terms, content = '', detail = column, tokenize = 'ascii'
+        );
+        INSERT INTO entry_terms (entry_terms, rank) VALUES ('secure-delete', 1);
+        ALTER TABLE conversation ADD COLUMN indexed_by TEXT NOT NULL DEFAULT '';
+        UPDATE conversation SET unindexed = 1 WHERE indexed;
+        UPDATE conversation SET indexed = 0;
+        """,
+    ),
+    (
+        # The highest version of any dropped document, so that no version is used twice.
+        "0005_dropped_versions",
+        "ALTER TABLE conversation ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        # Checkpoints and documents can be searched too; each has a number in the index, below 0. An index records the
+        # rules it was made by; the existing one becomes number 0 and is removed step by step: see index.py.
+        "0006_beside",
+        """
+        ALTER TABLE document ADD COLUMN text TEXT NOT NULL DEFAULT '';
+        CREATE TABLE beside (
+            conversation INTEGER NOT NULL GENERATED ALWAYS AS (-id >> 32) VIRTUAL,
+            id INTEGER PRIMARY KEY,
+            kind TEXT NOT NULL,
+            key TEXT NOT NULL,
+            indexed INTEGER NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX beside_place ON beside (conversation, kind, key);
+        INSERT INTO beside (id, kind, key, indexed)
+            SELECT -(conversation << 32 | row_number() OVER (PARTITION BY conversation ORDER BY upto)),
+                'checkpoint', id, 0 FROM checkpoint WHERE text <> '';
+        CREATE TABLE search_index (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            made_by TEXT NOT NULL,
+            retired INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO search_index (number, made_by, retired) VALUES (0, '', 1);
+        UPDATE conversation SET unindexed = 1
+            WHERE indexed OR EXISTS (SELECT 1 FROM checkpoint WHERE conversation = conversation.key AND text <> '');
+        UPDATE conversation SET indexed = 0, indexed_by = '' WHERE indexed;
+        """,
+    ),
+    (
+        # Each generation has a random number, drawn by the write that made it, to tell histories apart (see
+        # Head.epoch). `generation` is renamed, because a running process of an earlier release would write without
+        # epochs: every statement by which it reads or writes a conversation names that column, and fails.
+        "0007_epochs",
+        """
+        ALTER TABLE conversation RENAME COLUMN generation TO revision;
+        ALTER TABLE conversation ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE entry RENAME COLUMN generation TO revision;
+        ALTER TABLE entry ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+        """,
+    ),
+    (
+        # `entry.epoch` is stored after the body, so reading a head reads the newest body. The epoch moves into the
+        # upper 31 bits of `revision`, which is stored before it; only conversations whose newest entry has one are
+        # updated. Dropping the column would rewrite every log, so it becomes the checksum (see checksums.py), where 0
+        # means none. Existing rows get none: they may be damaged. Statements of the previous step name `epoch`, and
+        # fail.
+        "0008_checksums",
+        """
+        UPDATE entry SET revision = (entry.epoch & 2147483647) << 32 | entry.revision, epoch = 0
+            FROM conversation JOIN entry AS last ON last.id = (SELECT max(id) FROM entry
+                WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295)
+            WHERE last.epoch AND entry.epoch
+                AND entry.id > conversation.key << 32 AND entry.id <= conversation.key << 32 | 4294967295;
+        UPDATE conversation SET revision = (epoch & 2147483647) << 32 | revision WHERE epoch;
+        ALTER TABLE conversation DROP COLUMN epoch;
+        ALTER TABLE entry RENAME COLUMN epoch TO checksum;
+        ALTER TABLE checkpoint ADD COLUMN checksum INTEGER;
+        ALTER TABLE document ADD COLUMN checksum INTEGER;
+        """,
+    ),
+)
+
+
+def migrate(connection: Connection) -> None:
+    """Apply the missing migrations; safe to run in many processes at once."""
+    if _is_newest(connection):
+        return  # without waiting for another writer
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        check_owner(connection)
+        connection.execute(_MIGRATION)
+        applied = _applied(connection)
+        _check_known(applied)
+        for name, script in MIGRATIONS[len(applied) :]:
+            connection.execute(script)
+            connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+        _check_unaltered(connection)
+        connection.execute(f"PRAGMA application_id={MARK:d}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_newest(connection: Connection) -> bool:
+    """Return True if the file certainly needs no migration and is unaltered; otherwise `migrate` checks with a lock."""
+    with _snapshot(connection):
+        found = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+        made = {str(name): str(text) for kind, name, text in found if kind == "table"}
+        return (
+            made.get("migration") == _MIGRATION.replace("IF NOT EXISTS ", "")
+            and all(kind != "trigger" for kind, _, _ in found)
+            and all(_is_strict(made.get(table, "")) for table in _STRICT)
+            and _applied(connection) == [name for name, _ in MIGRATIONS]
+            and connection.execute("PRAGMA application_id").fetchall() == [(MARK,)]
+        )
+
+
+@contextmanager
+def _snapshot(connection: Connection) -> Generator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # a damaged file may have ended it
+            connection.execute("COMMIT")
+
+
+def _is_strict(made: str) -> bool:
+    """Return True if a table made by this statement is certainly strict: it ends so, outside of a comment."""
+    return made.endswith((") STRICT", ") STRICT, WITHOUT ROWID")) and not (
+        "--" in made or "/*" in made
+    )
+
+
+def _applied(connection: Connection) -> list[str]:
+    return [str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")]
+
+
+def _check_known(applied: list[str]) -> None:
+    known = [name for name, _ in MIGRATIONS]
+    if applied != known[: len(applied)]:
+        raise UnsafeStore(
+            f"the file was written by another release (its schema has {', '.join(applied)}; this release knows "
+            f"{', '.join(known)}): upgrade turnfold"
+        )
+
+
+def _check_unaltered(connection: Connection) -> None:
+    """Raise `UnsafeStore` for tables that are not strict, and for triggers."""
+    found = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict"
+    ).fetchall()
+    altered = [row for row in found if row[0] in _STRICT] + connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
+    ).fetchall()
+    if altered:
+        raise UnsafeStore(
+            f"the file was altered by another program ({', '.join(sorted(str(row[0]) for row in altered))}): "
+            "restore it from a backup"
+        )

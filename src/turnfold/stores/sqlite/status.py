@@ -1,0 +1,91 @@
+"""The status of a SQLite file: size, settings, schema steps and counts, read without upgrading the file.
+
+Opening a store applies the schema steps that are missing; this shows them beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnfold.errors import StoreUnavailable
+from turnfold.stores.sqlite.engine import SqliteEngine, sqlite_version
+from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.rows import scalar
+from turnfold.stores.sqlite.schema import MIGRATIONS
+
+__all__ = (
+    "SqliteStatus",
+    "sqlite_status",
+)
+
+
+_MAGIC = b"SQLite format 3\0"
+_TENANTS = "SELECT count(DISTINCT tenant) FROM conversation WHERE NOT deleted"
+_CONVERSATIONS = "SELECT count(*) FROM conversation WHERE NOT deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteStatus:
+    """Size, settings, schema steps and counts of a file."""
+
+    path: str
+    size: int
+    """Bytes of the file, without its log."""
+    log_size: int
+    """Bytes of the write-ahead log."""
+    free_pages: int
+    pages: int
+    sqlite: str
+    journal_mode: str
+    synchronous: int
+    applied: tuple[str, ...]
+    """Schema steps that the file has."""
+    missing: tuple[str, ...]
+    """Schema steps that this release would apply when it opens the file."""
+    unknown: tuple[str, ...]
+    """Schema steps of a newer release: this one does not open the file."""
+    tenants: int
+    conversations: int
+    entries: int
+
+
+async def sqlite_status(path: Path) -> SqliteStatus:
+    """Read the status of a file."""
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise StoreUnavailable(f"{path} is not a SQLite file")
+    engine = SqliteEngine(str(path), blocking=True)
+    try:
+        return await engine.read(lambda connection: _read_status(connection, path))
+    finally:
+        await engine.close()
+
+
+def _read_status(connection: Connection, path: Path) -> SqliteStatus:
+    tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")}
+    applied = (
+        [str(row[0]) for row in connection.execute("SELECT name FROM migration ORDER BY name")]
+        if "migration" in tables
+        else []
+    )
+    known = [name for name, _ in MIGRATIONS]
+    log = path.with_name(f"{path.name}-wal")
+
+    is_store = "conversation" in tables and "entry" in tables
+    return SqliteStatus(
+        path=str(path),
+        size=path.stat().st_size,
+        log_size=log.stat().st_size if log.exists() else 0,
+        free_pages=scalar(connection, "PRAGMA freelist_count"),
+        pages=scalar(connection, "PRAGMA page_count"),
+        sqlite=sqlite_version(),
+        journal_mode=str(scalar(connection, "PRAGMA journal_mode")),
+        synchronous=scalar(connection, "PRAGMA synchronous"),
+        applied=tuple(applied),
+        missing=tuple(name for name in known if name not in applied),
+        unknown=tuple(name for name in applied if name not in known),
+        tenants=scalar(connection, _TENANTS) if is_store else 0,
+        conversations=scalar(connection, _CONVERSATIONS) if is_store else 0,
+        entries=scalar(connection, "SELECT count(*) FROM entry") if is_store else 0,
+    )

@@ -1,0 +1,32 @@
+"""Metrics of a memory, a store that is timed, and exporters to Prometheus and OpenTelemetry.
+
+The exporters are loaded when they are first used: each needs a package of its own.
+"""
+
+from __future__ import annotations
+
+from turnfold._late_names import late_names
+from turnfold.telemetry.metrics import METRICS, Distribution, Meter
+from turnfold.telemetry.timed_store import MeteredStore, redis_listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.telemetry.otel import export_to_otel
+    from turnfold.telemetry.prometheus import export_to_prometheus
+
+__all__ = (
+    "METRICS",
+    "Distribution",
+    "Meter",
+    "MeteredStore",
+    "export_to_otel",
+    "export_to_prometheus",
+    "redis_listener",
+)
+
+_HOMES = {
+    "turnfold.telemetry.otel": "export_to_otel",
+    "turnfold.telemetry.prometheus": "export_to_prometheus",
+}
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

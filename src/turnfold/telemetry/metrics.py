@@ -1,0 +1,211 @@
+"""Metrics of a memory: cheap counters and distributions in a `Meter`, and the list of all of them.
+
+The list has name, unit, meaning and buckets of each metric; the meter, the exporters and the documentation read it. A
+meter knows nothing of any monitoring system: exporters subscribe or take a snapshot. No name or value ever has content.
+A listener that raises does not break a call: it is removed, with a warning in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+__all__ = (
+    "METRICS",
+    "Distribution",
+    "Meter",
+    "Metric",
+)
+
+
+_SECONDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
+)  # fmt: skip
+_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+_RATIOS: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
+_TOKENS: Final = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+_ENTRIES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric."""
+
+    name: str
+    kind: Literal["count", "distribution"]
+    unit: str
+    """In the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable things."""
+    description: str
+    bounds: tuple[float, ...] = ()
+    """Upper bounds of the buckets of a distribution; one more bucket is for larger values."""
+
+
+METRICS: Final = (
+    Metric("contexts", "count", "{context}", "Contexts assembled for a model call"),
+    Metric("entries", "count", "{entry}", "Entries appended to a log"),
+    Metric("checkpoints", "count", "{checkpoint}", "Checkpoints stored"),
+    Metric("fold_failures", "count", "{attempt}", "Attempts to fold that failed"),
+    Metric(
+        "folds_lost", "count", "{fold}", "Folds dropped because another one was faster or running"
+    ),
+    Metric("meaning_entries", "count", "{entry}", "Entries whose vectors were computed"),
+    Metric("meaning_failures", "count", "{attempt}", "Recalls by meaning whose embedder failed"),
+    Metric("database_errors", "count", "{call}", "Calls of the durable store that failed"),
+    Metric("redis_failures", "count", "{call}", "Redis requests that failed"),
+    Metric(
+        "token_ratio",
+        "distribution",
+        "1",
+        "Tokens of a context as a share of its budget",
+        _SHARES,
+    ),
+    Metric(
+        "prefix_share",
+        "distribution",
+        "1",
+        "Share of the previous prompt that a context begins with",
+        _SHARES,
+    ),
+    Metric(
+        "count_ratio",
+        "distribution",
+        "1",
+        "Tokens a provider reported for a prompt, over the tokens counted",
+        _RATIOS,
+    ),
+    Metric(
+        "checkpoint_entries", "distribution", "{entry}", "Entries one checkpoint folded", _ENTRIES
+    ),
+    Metric(
+        "summary_tokens", "distribution", "{token}", "Length of a checkpoint's summary", _TOKENS
+    ),
+    Metric(
+        "summary_fidelity",
+        "distribution",
+        "1",
+        "Share of the hard facts of what was folded that the summary states",
+        _SHARES,
+    ),
+    Metric(
+        "database_read_seconds",
+        "distribution",
+        "s",
+        "Time of a read from the durable store",
+        _SECONDS,
+    ),
+    Metric(
+        "database_write_seconds",
+        "distribution",
+        "s",
+        "Time of a write to the durable store",
+        _SECONDS,
+    ),
+    Metric("redis_seconds", "distribution", "s", "Time of a Redis request", _SECONDS),
+)
+
+
+_Listener = Callable[[str, float], None]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Distribution:
+    """A histogram of values."""
+
+    bounds: tuple[float, ...] = ()
+    """Upper bounds of the buckets."""
+    count: int = 0
+    total: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
+    buckets: list[int] = field(default_factory=list[int])
+    """Number of values up to each bound and above the one before; the last bucket has no bound."""
+
+    def __post_init__(self) -> None:
+        self.buckets = list(self.buckets) or [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Add a value."""
+        self.least = value if self.count == 0 else min(self.least, value)
+        self.most = value if self.count == 0 else max(self.most, value)
+        self.count += 1
+        self.total += value
+        self.buckets[bisect_left(self.bounds, value)] += 1
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values; 0 if there are none."""
+        return self.total / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _MeterReading:
+    """All metrics at one moment."""
+
+    counts: dict[str, int]
+    values: dict[str, Distribution]
+
+
+class Meter:
+    """Counts events and collects values by the names in `METRICS`. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.counts = {metric.name: 0 for metric in METRICS if metric.kind == "count"}
+        self.values = {
+            metric.name: Distribution(metric.bounds)
+            for metric in METRICS
+            if metric.kind == "distribution"
+        }
+        self._lock = threading.Lock()
+        self._count_listeners: tuple[_Listener, ...] = ()
+        self._value_listeners: tuple[_Listener, ...] = ()
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Add `amount` to the count `name`."""
+        with self._lock:
+            self.counts[name] += amount
+        for listener in self._count_listeners:
+            self._notify(listener, name, amount)
+
+    def observe(self, name: str, value: float) -> None:
+        """Add a value to the distribution `name`."""
+        with self._lock:
+            self.values[name].add(value)
+        for listener in self._value_listeners:
+            self._notify(listener, name, value)
+
+    def subscribe(self, *, counts: _Listener, values: _Listener) -> None:
+        """Call `counts(name, amount)` and `values(name, value)` for everything from now on."""
+        with self._lock:
+            self._count_listeners += (counts,)
+            self._value_listeners += (values,)
+
+    def snapshot(self) -> _MeterReading:
+        """Return a consistent copy of all metrics."""
+        with self._lock:
+            return _MeterReading(
+                dict(self.counts), {name: replace(each) for name, each in self.values.items()}
+            )
+
+    def _notify(self, listener: _Listener, name: str, value: float) -> None:
+        try:
+            listener(name, value)
+        except Exception as error:
+            kind = type(error).__name__
+            with self._lock:
+                self._count_listeners = tuple(
+                    each for each in self._count_listeners if each is not listener
+                )
+                self._value_listeners = tuple(
+                    each for each in self._value_listeners if each is not listener
+                )
+            _log.warning(
+                "a metrics listener raised %s and was removed",
+                kind,
+                extra={"event": "listener_failed", "error": kind, "metric": name},
+            )

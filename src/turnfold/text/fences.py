@@ -1,0 +1,121 @@
+"""Fences: tags around stored text, so that a model reads it as data.
+
+Users, tools and models wrote what a summary or a recalled passage says; without a boundary it could read as a system
+message. The tags carry a mark derived from the text, lengthened until the text does not contain it, so nothing inside
+can close the fence. It is derived and not random so that the prompt, and with it the provider's cache, stays the same.
+
+Several texts in one fence are separated by indentation: the first line of a message, an item or a section begins at the
+margin, and every further line of it is indented by one space. A line break is anything `str.splitlines` breaks at,
+because a model may read any of them as one. Removing the space gives the text back exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+
+__all__ = (
+    "Fenced",
+    "fence",
+    "fence_mark",
+    "fenced_blocks",
+    "indented",
+    "indented_whole",
+    "one_line",
+    "plain_name",
+    "with_continuation_note",
+)
+
+
+_INDENT = " "
+"""Before every line of a text but its first. One space: on most texts it costs no token."""
+_BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_LINE_START = re.compile(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
+"""The beginning of a line that is not empty and not the first."""
+_INDENTED_LINE = re.compile(f"[{_BREAKS}]{_INDENT}")
+_BREAK_RUN = re.compile(f"[{_BREAKS}]+")
+_NOT_IN_NAMES = frozenset("():：（）[]<>")
+_LONGEST_NAME = 64
+_OPENING = re.compile(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
+_GAP = "\n\n"
+_CONTINUATION_NOTE = "An indented line belongs to the line above it."
+
+
+def fence_mark(text: str) -> str:
+    """Return a short mark that does not occur in `text`; the same text always gets the same mark."""
+    digest = blake2b(text.encode("utf-8"), digest_size=32).hexdigest()
+    for length in range(8, len(digest) + 1):
+        if digest[:length] not in text:
+            return digest[:length]
+    # The text contains its own digest: a mark for a longer text that contains it serves too.
+    return fence_mark(text + digest)
+
+
+def fence(text: str, *, label: str, note: str) -> str:
+    """Return `text` between a pair of tags it cannot forge, after `note`."""
+    mark = fence_mark(text)
+    return f"{note}\n<{label} {mark}>\n{text}\n</{label} {mark}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A text with the label and the note of its fence."""
+
+    note: str
+    label: str
+    text: str
+
+    def __str__(self) -> str:
+        return fence(self.text, label=self.label, note=self.note)
+
+
+def fenced_blocks(text: str) -> list[Fenced] | None:
+    """Parse `text` as fenced texts with a blank line between them; None if it holds anything else."""
+    blocks: list[Fenced] = []
+    at = 0
+    while opening := _OPENING.match(text, at):
+        closing = f"\n</{opening['label']} {opening['mark']}>"
+        end = text.find(closing, opening.end())
+        if end < 0:
+            return None
+        blocks.append(Fenced(opening["note"], opening["label"], text[opening.end() + 1 : end]))
+        at = end + len(closing)
+        if at == len(text):
+            return blocks
+        if not text.startswith(_GAP, at):
+            return None
+        at += len(_GAP)
+    return None
+
+
+def indented(text: str) -> str:
+    """Return `text` with every line but the first indented, to follow a label at the margin; empty lines stay empty."""
+    return _LINE_START.sub(_INDENT, text)
+
+
+def indented_whole(text: str) -> str:
+    """Return `text` with every line indented, to go below a heading; empty lines stay empty."""
+    first = "" if not text or _BREAK_RUN.match(text) else _INDENT
+    return first + indented(text)
+
+
+def with_continuation_note(note: str, text: str) -> str:
+    """Return the note of a fence; if `text` has an indented line, with a sentence on what that means."""
+    return f"{note} {_CONTINUATION_NOTE}" if _INDENTED_LINE.search(text) else note
+
+
+def one_line(text: str) -> str:
+    """Return `text` with each run of line breaks made one space, to use in a heading."""
+    return _BREAK_RUN.sub(" ", text)
+
+
+def plain_name(name: str) -> str:
+    """Return a name without line breaks, colons and brackets, to put before a message; may be empty.
+
+    Users choose their names: what is left cannot look like the end of the name and the start of a message.
+    """
+    kept = "".join(
+        letter if letter.isprintable() and letter not in _NOT_IN_NAMES else " " for letter in name
+    )
+    return " ".join(kept.split())[:_LONGEST_NAME].rstrip()

@@ -1,0 +1,168 @@
+"""Cut text to a token limit, with any counter.
+
+Works on characters, so it needs no token ids of a tokenizer and never splits a character. Token counts neither add up
+(two lines joined may cost more or less than the lines alone) nor grow steadily with length (one more character can
+merge two tokens into one). Everything here therefore counts the very text it returns and drops parts until it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from turnfold.errors import InvalidOption
+
+__all__ = (
+    "best_that_fit",
+    "clip",
+    "clip_end",
+    "count_upto",
+    "cut_to_fit",
+    "joint_cost",
+    "require_limit",
+    "splits_word",
+)
+
+
+_CHARACTERS_PER_TOKEN = 16
+_SLACK = 8
+
+Counter = Callable[[str], int]
+
+
+def count_upto(text: str, limit: int, count: Counter) -> int:
+    """Return the tokens of `text`; if it is clearly over `limit`, only those of its beginning, which is over it too.
+
+    A beginning that ends inside a token may cost a few tokens more than it does within the whole text, so it is
+    returned only if it costs twice the limit.
+    """
+    enough = max(limit, 0) + _SLACK
+    head = _CHARACTERS_PER_TOKEN * enough
+    if len(text) > 2 * head and (least := count(text[:head])) > 2 * enough:
+        return least
+    return count(text)
+
+
+def clip(text: str, limit: int, count: Counter) -> str:
+    """Return a beginning of `text` that costs at most `limit` tokens, nearly the longest."""
+    return text[: _fit(len(text), limit, lambda length: count(text[:length]))]
+
+
+def clip_end(text: str, limit: int, count: Counter, *, start: int = 0) -> str:
+    """Return an ending of `text[start:]` that costs at most `limit` tokens, nearly the longest."""
+    end = len(text)
+    length = _fit(max(0, end - start), limit, lambda length: count(text[end - length :]))
+    return text[end - length :]
+
+
+def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
+    """Return the greatest length found, up to `longest`, whose cost is at most `limit`."""
+    if limit < 0:
+        raise InvalidOption(f"cannot clip to {limit} tokens")
+    if limit == 0 or not longest:
+        return 0
+
+    # Grow from a short length by the cost of the last one, so that a huge text is never counted whole.
+    low = low_cost = 0
+    high = min(longest, 2 * limit + 64)
+    while (high_cost := cost_of(high)) <= limit:
+        if high == longest:
+            return high
+        low, low_cost = high, high_cost
+        wanted = high * limit * 9 // (8 * max(1, high_cost))
+        high = min(longest, max(high * 5 // 4, min(high * 4, wanted)) + 64)
+    return _close_in(cost_of, limit, (low, low_cost), (high, high_cost))
+
+
+def _close_in(
+    cost_of: Callable[[int], int], limit: int, fits: tuple[int, int], exceeds: tuple[int, int]
+) -> int:
+    """Return the greatest length found that fits, between one that does and one that does not, each with its cost.
+
+    Cost grows about evenly with length, so the next length to try is interpolated. The aim is a little past the limit,
+    and further past it after each miss, so that both bounds soon lie close together; from then on, and after six
+    interpolations, the interval is halved.
+    """
+    (low, low_cost), (high, high_cost) = fits, exceeds
+    aim, past, tries = limit, 2, 0
+    while high - low > 1:
+        if high - low <= 16 or high_cost - low_cost <= 2 or tries == 6:
+            middle = (low + high) // 2
+        else:
+            middle = low + (high - low) * (aim - low_cost) // (high_cost - low_cost)
+            middle = min(max(middle, low + 1), high - 1)
+            tries += 1
+        cost = cost_of(middle)
+        crossed = (cost <= limit) == (aim <= limit)
+        past = 2 + abs(cost - limit) // 8 if crossed else 4 * past
+        if cost <= limit:
+            low, low_cost, aim = middle, cost, limit + past
+        else:
+            high, high_cost, aim = middle, cost, limit - past
+    return low
+
+
+def require_limit(limit: int) -> None:
+    """Raise `InvalidOption` if no text can be within the limit."""
+    if limit <= 0:
+        raise InvalidOption(
+            f"limit must be at least 1 token, got {limit}. Give the summary a positive limit."
+        )
+
+
+def joint_cost(count: Counter) -> int:
+    """Return the tokens a line break between two lines adds with this counter."""
+    return max(0, count("a\nb") - count("a") - count("b"))
+
+
+def best_that_fit(
+    ranked: Sequence[int], render: Callable[[Sequence[int]], str], *, limit: int, count: Counter
+) -> str:
+    """Render as many of the first of `ranked` as cost at most `limit`; "" if not even one fits.
+
+    Bisection finds the most if every line adds cost. A counter need not behave like that, so only a rendering that was
+    itself counted is returned.
+    """
+    if not ranked:
+        return ""
+    everything = render(ranked)
+    if count(everything) <= limit:
+        return everything
+    fitting, low, high = "", 0, len(ranked) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        text = render(ranked[:middle])
+        if count(text) <= limit:
+            fitting, low = text, middle
+        else:
+            high = middle - 1
+    return fitting
+
+
+def cut_to_fit(text: str, *, limit: int, count: Counter) -> str:
+    """Return the longest beginning of `text` that costs at most `limit`; between words if any such one fits."""
+    if count(text) <= limit:
+        return text
+    high = min(len(text), max(16, limit))
+    while high < len(text) and count(text[:high]) <= limit:
+        high = min(len(text), high * 2)
+    low = 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    whole = low
+    while 0 < whole < len(text) and splits_word(text, whole):
+        whole -= 1
+    for end in (whole, *range(low, 0, -1)):
+        head = text[:end].rstrip()
+        if head and count(head) <= limit:
+            return head
+    return ""
+
+
+def splits_word(text: str, at: int) -> bool:
+    """Return True if cutting before index `at` would split an ASCII word or number."""
+    before, after = text[at - 1], text[at]
+    return before.isascii() and after.isascii() and not before.isspace() and not after.isspace()

@@ -1,0 +1,85 @@
+r"""Find the paths a text mentions, so that a search can be limited to a file or a folder.
+
+A path is found by itself and by every folder it lies in. `.\src\app.py:42` is the same as `src/app.py`. A name alone
+counts if it has an extension (`main.py`). Chinese is written without spaces, so where it touches a path, the part in
+Latin letters is a path as well: 看src/app.py文件.
+
+Texts hold anything, so the scan goes from run to run of path characters and never backtracks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = (
+    "paths_in",
+    "plain_path",
+)
+
+
+_MOST_FOLDERS = 16
+"""A deeper path is found by this many of its outermost folders, and by itself."""
+_LONGEST = 1024
+"""Longer runs are data, not paths."""
+_LONGEST_ENDING = 8
+_MAY_BE_PATH = re.compile(r"[\\/.]")
+_RUN = re.compile(r"[\w.+@~\\/:-]+")
+_LATIN = re.compile(r"[A-Za-z0-9_.+@~\\/:-]+")
+_SLASHES = re.compile(r"[\\/]+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*://")
+_SENTENCE_END = ".:-"
+
+
+def paths_in(text: str) -> frozenset[str]:
+    """Return the paths mentioned and the folders they lie in, each as `plain_path`."""
+    if not _MAY_BE_PATH.search(text):
+        return frozenset()
+    return frozenset(
+        place
+        for run in _RUN.findall(text)
+        if len(run) <= _LONGEST and _MAY_BE_PATH.search(run)
+        for part in ((run,) if run.isascii() else (run, *_LATIN.findall(run)))
+        for place in _places(part)
+    )
+
+
+def plain_path(path: str) -> str:
+    """Return a path in the form used for comparing: forward slashes, none at the end, no leading `./`."""
+    plain = _SLASHES.sub("/", path.strip())
+    while plain.startswith("./"):
+        plain = plain[2:]
+    return plain.rstrip("/")
+
+
+def _places(run: str) -> Iterator[str]:
+    for written in _between_colons(_SCHEME.sub("", run).rstrip(_SENTENCE_END)):
+        plain = plain_path(written)
+        if not _is_path(written, plain):
+            continue
+        yield plain
+        at = plain.find("/", 1)
+        for _ in range(_MOST_FOLDERS):
+            if at < 0:
+                break
+            yield plain[:at]
+            at = plain.find("/", at + 1)
+
+
+def _between_colons(run: str) -> list[str]:
+    """Split at colons (`file:src/app.py:42`); the colon after a drive letter belongs to the path."""
+    parts = run.split(":")
+    if len(parts) > 1 and len(parts[0]) == 1 and parts[1][:1] in ("\\", "/"):
+        return [":".join(parts[:2]), *parts[2:]]
+    return parts
+
+
+def _is_path(written: str, plain: str) -> bool:
+    if not plain.strip("./"):
+        return False
+    if "/" in plain or "\\" in written or "/" in written:
+        return True
+    name, _, ending = plain.rpartition(".")
+    return bool(
+        name and ending.isalnum() and ending[0].isalpha() and len(ending) <= _LONGEST_ENDING
+    )

@@ -1,0 +1,260 @@
+"""Split a text into sentences: the smallest pieces that still mean something alone.
+
+The summariser keeps or drops whole pieces, so a piece must never end inside a number, a version or an abbreviation, and
+tool output (tables, code, JSON) must be cut between rows, lines and values rather than at full stops. Every piece is a
+slice of the cleaned source with runs of white space made one space: nothing is rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from turnfold.text.cjk import CJK_TEXT
+
+__all__ = (
+    "LONGEST_SENTENCE",
+    "Sentence",
+    "SentenceKind",
+    "clean_text",
+    "single_line",
+    "split_sentences",
+)
+
+
+SentenceKind = Literal["prose", "code", "row", "json"]
+LONGEST_SENTENCE = 400
+"""Characters above which a sentence is cut at a comma or a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One piece of a message: a sentence, a line of code, a table row or neighbouring leaves of a JSON value."""
+
+    text: str
+    kind: SentenceKind
+
+
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+_CLOSERS = "[\"'”’」』）)\\]】》]*"
+# A run of signs is tried from its first sign only: if that is no boundary, none of the others is.
+_BOUNDARY = re.compile(
+    rf"(?<![.!?])[.!?]+{_CLOSERS}(?=\s|$)"
+    rf"|[。！？；]+{_CLOSERS}|…{{2,}}{_CLOSERS}|…(?=\s|$)"
+    rf"|(?<=[{CJK_TEXT}])[.!?;]+(?=[{CJK_TEXT}])|(?<![!?])[!?]+(?=[{CJK_TEXT}])"
+)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'“])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Sen|St|Mt|Ave|Blvd|Fig|Eq|Sec|Vol|"
+    r"Jr|Sr|Inc|Ltd|Co|Corp|vs|cf|al|approx|dept|est|min|max|ext|tel|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$",
+    re.IGNORECASE,
+)
+_MAY_END_SENTENCE = re.compile(
+    r"(?:etc|inc|ltd|co|corp|jr|sr|[ap]\.m|al|min|max|sec|est|ext|tel)$", re.IGNORECASE
+)
+_NUMBER_SIGN = re.compile(r"(?:^|\s)(?:No|Nos|Art|p|pp)$", re.IGNORECASE)
+_LIST_NUMBER = re.compile(r"(?:^|[:：;；。，,(（]\s*)\d{1,2}$")
+_SOFT_BREAK = re.compile(rf"(?<=[,，、;；])(?!\d)\s*|(?<!\d)\s+|(?<=[{CJK_TEXT}])(?=[{CJK_TEXT}])")
+
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_RULE = re.compile(r"[\s|:+=_*#>-]+$")
+_LINE_NUMBER = re.compile(r"\s*\d{1,6}(?:→|\t)")
+_MARKER = re.compile(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
+_TABLE_ROW = re.compile(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
+_CODE_LINE = re.compile(
+    r"(?:import|from)\s+[\w.]+(?:\s+import\b.*)?$"
+    r"|(?:def|class|return|const|let|var|function|public|private|static|fn|func|elif|if|for|while)\b[^.?!。？！]*[(){}=:;]$"
+    r"|[\w.\[\]\"']+\s*(?:=|\+=|:=)\s*\S|[@$<]\w|//|/\*|#include\b"
+)
+_CODE_ENDS = ("{", "}", ";", "};", "})", "=>", "->", "\\", "):", "else:", "try:")
+_JSON_START = re.compile(r"\s*(?:\{\s*\"|\[\s*(?:\{|\[|\"|-?\d))")
+_JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|[{}\[\],:\"]|[^\s\"{}\[\],:]++", re.DOTALL)
+_JSON_TOKEN_AFTER_OPEN_TEXT = re.compile(r"[{}\[\],:\"]|[^\s\"{}\[\],:]++")
+_JSON_ESCAPED_BREAK = re.compile(r"(?:\\[nrt])+")
+_JSON_ROW_ENOUGH = 60
+_JSON_ROW_FULL = 140
+_WRAPPED_LINE = 50
+
+
+def clean_text(text: str) -> str:
+    """Return `text` without control, bidirectional, tag and other invisible characters; line breaks become newlines."""
+    if "\x1b" in text:
+        text = _TERMINAL_CODES.sub("", text)
+    return _INVISIBLE.sub("", _LINE_BREAKS.sub("\n", text))
+
+
+def single_line(text: str) -> str:
+    """Return `text` with every run of white space made one space and none at the ends."""
+    return " ".join(text.split())
+
+
+def split_sentences(text: str, *, gap: str = "") -> list[Sentence]:
+    """Return the pieces of `text` in order; at least one unless the cleaned text is blank.
+
+    `gap` is a line of the text that marks a part left out of it; it becomes a piece of its own.
+    """
+    cleaned = clean_text(text)
+    is_json = _JSON_START.match(cleaned) is not None and cleaned.rstrip()[-1:] in "}]"
+    if not gap:
+        return _split_cleaned(cleaned, is_json=is_json)
+    before, _, after = cleaned.partition(f"\n{gap}\n")
+    return [
+        *_split_cleaned(before, is_json=is_json),
+        Sentence(gap, "prose"),
+        *_split_cleaned(after, is_json=is_json),
+    ]
+
+
+def _split_cleaned(cleaned: str, *, is_json: bool) -> list[Sentence]:
+    if is_json:
+        pieces = list(_split_line(cleaned, "json"))
+    else:
+        pieces = [piece for line, kind in _lines(cleaned) for piece in _split_line(line, kind)]
+    sentences = [Sentence(flat, kind) for piece, kind in pieces if (flat := single_line(piece))]
+    if not sentences and (flat := single_line(cleaned)):
+        return [Sentence(part, "prose") for part in _split_long(flat)]
+    return sentences
+
+
+def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
+    """Yield lines with their kind; prose lines that were wrapped at a column are joined again."""
+    fenced = False
+    wrapped: list[str] = []
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+            kind, content = "code", ""
+        else:
+            kind, content = _classified(line, fenced=fenced)
+        continues = kind == "prose" and content[:1].islower() and content[:1].isascii()
+        if wrapped and not continues:
+            yield "\n".join(wrapped), "prose"
+            wrapped = []
+        if kind != "prose":
+            yield content, kind
+            continue
+        wrapped.append(content)
+        if len(line) < _WRAPPED_LINE or content[-1:] in ".!?:;。！？；：…":
+            yield "\n".join(wrapped), "prose"
+            wrapped = []
+    yield "\n".join(wrapped), "prose"
+
+
+def _classified(line: str, *, fenced: bool) -> tuple[SentenceKind, str]:
+    numbered = _LINE_NUMBER.match(line)
+    if numbered:
+        return "code", line[numbered.end() :]
+    if fenced:
+        return "code", line
+    if _RULE.match(line):
+        return "row", ""
+    content = line.strip()
+    marker = _MARKER.match(content)
+    if marker:
+        content = content[marker.end() :]
+    if _JSON_START.match(content) and content[-1:] in "}]":
+        return "json", content
+    if _TABLE_ROW.match(content):
+        return "row", content
+    is_code = content.endswith(_CODE_ENDS) or _CODE_LINE.match(content[:LONGEST_SENTENCE])
+    return ("code" if is_code else "prose"), content
+
+
+def _split_line(line: str, kind: SentenceKind) -> Iterator[tuple[str, SentenceKind]]:
+    if kind == "json":
+        pieces: Iterator[str] = _json_rows(line)
+    elif kind == "prose":
+        pieces = _split_prose(line)
+    else:
+        pieces = _split_long(line)
+    for piece in pieces:
+        yield piece, kind
+
+
+def _split_prose(line: str) -> Iterator[str]:
+    start = 0
+    for match in _BOUNDARY.finditer(line):
+        if not _is_false_stop(line, start, match):
+            yield from _split_long(line[start : match.end()])
+            start = match.end()
+    yield from _split_long(line[start:])
+
+
+def _is_false_stop(line: str, start: int, match: re.Match[str]) -> bool:
+    """Return True if a full stop belongs to a list number, an initial or an abbreviation and ends no sentence."""
+    if match[0] != ".":
+        return False
+    before = line[max(start, match.start() - 14) : match.start()].lstrip()
+    after = line[match.end() : match.end() + 3].lstrip()[:1]
+    if _LIST_NUMBER.search(before) and after:
+        return True
+    if _NUMBER_SIGN.search(before):
+        return after.isdigit()
+    if not _ABBREVIATION.search(before):
+        return False
+    return not (_MAY_END_SENTENCE.search(before) and (after.isupper() or not after))
+
+
+def _split_long(piece: str) -> Iterator[str]:
+    """Yield `piece` in parts of about LONGEST_SENTENCE, cut at commas, else spaces, else between CJK characters.
+
+    A run with none of these, such as a long number or a token, stays whole however long it is.
+    """
+    if len(piece) <= LONGEST_SENTENCE:
+        yield piece
+        return
+    start = comma = soft = 0
+    for match in _SOFT_BREAK.finditer(piece):
+        if match.end() - start > LONGEST_SENTENCE and soft > start:
+            cut = comma if comma - start > LONGEST_SENTENCE // 4 else soft
+            yield piece[start:cut]
+            start = cut
+        soft = match.end()
+        if piece[match.start() - 1 : match.start()] in (",", "，", "、", ";", "；"):
+            comma = soft
+    yield piece[start:]
+
+
+def _json_rows(text: str) -> Iterator[str]:
+    """Yield slices of JSON with neighbouring values and their keys, cut where a container ends or a row is full."""
+    start, end = -1, 0
+    for token in _json_tokens(text):
+        mark = token[0]
+        closes = mark in ("}", "]") and end - start >= _JSON_ROW_ENOUGH
+        full = mark == "," and end - start >= _JSON_ROW_FULL
+        if start >= 0 and (closes or full):
+            yield from _split_leaf(text[start:end])
+            start = -1
+        elif mark not in ("{", "}", "[", "]", ",", ":"):
+            start = token.start() if start < 0 else start
+            end = token.end()
+    if start >= 0:
+        yield from _split_leaf(text[start:end])
+
+
+def _json_tokens(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of JSON; after a quotation mark that is never closed, none of the rest is read as a string.
+
+    No later mark can be closed either, and each would cost a search to the end of the text.
+    """
+    for token in _JSON_TOKEN.finditer(text):
+        if token[0] == '"':
+            yield from _JSON_TOKEN_AFTER_OPEN_TEXT.finditer(text, token.start())
+            return
+        yield token
+
+
+def _split_leaf(row: str) -> Iterator[str]:
+    """Yield a row as it is or, if it holds a long text, the sentences of that text."""
+    if len(row) <= LONGEST_SENTENCE:
+        yield row
+        return
+    for part in _JSON_ESCAPED_BREAK.split(row):
+        yield from _split_prose(part)

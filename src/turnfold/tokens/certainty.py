@@ -1,0 +1,63 @@
+"""The certainty of token counts, and the protocol of a text counter.
+
+`EXACT` is the count of the model's own tokenizer. `BOUND` is not exact but never too low: framing the provider does not
+publish is taken at its upper bound. `ESTIMATE` may err either way, though turnfold's own estimates are built to err
+upward. A sum is only as certain as its weakest term.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+__all__ = (
+    "Certainty",
+    "Count",
+    "TextCounter",
+    "weakest",
+)
+
+
+class Certainty(StrEnum):
+    """How certain a count is, best first."""
+
+    EXACT = "exact"
+    BOUND = "bound"
+    ESTIMATE = "estimate"
+
+
+_RANK = {Certainty.EXACT: 0, Certainty.BOUND: 1, Certainty.ESTIMATE: 2}
+
+
+def weakest(*certainties: Certainty) -> Certainty:
+    """Return the certainty of a sum of counts of these certainties."""
+    return max(certainties, key=_RANK.__getitem__, default=Certainty.EXACT)
+
+
+class Count(NamedTuple):
+    """A number of tokens and its certainty."""
+
+    tokens: int
+    certainty: Certainty
+
+    def __str__(self) -> str:
+        mark = {Certainty.EXACT: "", Certainty.BOUND: "at most ", Certainty.ESTIMATE: "about "}
+        return f"{mark[self.certainty]}{self.tokens:,} tokens"
+
+
+class TextCounter(Protocol):
+    """Counts the tokens of a text."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the counter. Counters that may disagree on any text have different names."""
+        ...
+
+    @property
+    def certainty(self) -> Certainty:
+        """Certainty of its counts."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the tokens of `text`; spellings of special tokens count as plain text."""
+        ...

@@ -1,0 +1,496 @@
+"""The parts all four formats share: residues of wire messages, who may receive a part, and texts for other providers.
+
+A reader takes what it understands out of a provider's message. Writing the result again and comparing it with the
+original finds whatever was not understood, so that losing nothing does not depend on having thought of every field.
+Only the difference (content as text or as a list of one block, an id beside a call, an unmodelled field) is stored, as
+a residue, so the original can be restored to the last field without storing everything twice.
+
+A residue is an object with one or more of:
+
+    {"=": value}            written as this value instead
+    {"text": true}          written as the bare text of the only block
+    {"wrap": {fields}}      written as a list of one block with these fields beside its text
+    {"at": {key: residue}}  differs under these keys, or at these indexes of a list
+    {"add": {key: value}}   has these fields too
+    {"del": [keys]}         lacks these fields
+
+A signature, an encrypted thought or a provider's own block means something only to the provider and the model that
+wrote it; anywhere else it is refused, or worse, believed. One rule for all formats: the same provider and the same
+model get it back as it came; where the model was never named, or is not named now, the provider alone decides.
+
+Text is never lost for being in an unusual block: documents, search results, compaction summaries, code and its output
+become text. What is not text (an image for a model without vision, a file kept at another provider) is replaced by a
+short note, so that the model knows something was there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+from turnfold.errors import InvalidRecord
+from turnfold.records import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Origin,
+    Part,
+    ThinkingPart,
+    freeze_object,
+    thaw_object,
+)
+from turnfold.window import Context
+from turnfold.wire.request import ChangeNotes
+from turnfold.wire.values import (
+    JsonObject,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    plain,
+    plain_object,
+    text_at,
+    texts_in,
+)
+
+__all__ = (
+    "RESTORE_FAULTS",
+    "Recipient",
+    "arguments_object",
+    "as_items",
+    "as_object",
+    "bare_content",
+    "block_text",
+    "data_of",
+    "difference",
+    "in_original_form",
+    "leading_system",
+    "media_note",
+    "messages_of",
+    "restored",
+    "same_model",
+    "unreadable_form",
+    "with_form",
+    "with_origin",
+    "with_provider",
+)
+
+
+RESTORE_FAULTS: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
+"""Errors that a framework or Python raises over a stored form that turnfold did not write."""
+
+
+def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
+    """Return the error for a record whose form cannot be restored as a message of the framework it names."""
+    if isinstance(error, InvalidRecord):
+        return error
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return InvalidRecord(
+        f"the form stored beside a message is not one of {framework}: {reason}",
+        path="origin.form",
+        remedy="It was damaged or forged; the parts of the message can still be read with session.history()",
+    )
+
+
+def difference(base: object, raw: object) -> JsonObject:
+    """Return the residue that turns `base` into `raw`; empty when they are the same."""
+    if _same(base, raw):
+        return {}
+    if isinstance(raw, str) and _only_text(base) == raw:
+        return {"text": True}
+    if isinstance(base, str):
+        block = _only_block(raw)
+        if block.get("text") == base:
+            return {"wrap": {key: value for key, value in block.items() if key != "text"}}
+    ours, theirs = object_of(base), object_of(raw)
+    if ours is not None and theirs is not None:
+        return _object_difference(ours, theirs)
+    mine, other = list_of(base), list_of(raw)
+    if mine is not None and other is not None and len(mine) == len(other):
+        pairs = enumerate(zip(mine, other, strict=True))
+        found = {str(index): difference(a, b) for index, (a, b) in pairs}
+        return {"at": {index: residue for index, residue in found.items() if residue}}
+    return {"=": raw}
+
+
+def restored(base: object, residue: JsonObject) -> object:
+    """Return the value that `residue` was taken from; ValueError when it does not fit `base`."""
+    if not residue:
+        return base
+    if "=" in residue:
+        return residue["="]
+    if "text" in residue:
+        text = _only_text(base)
+        if text is None:
+            raise ValueError("no single text to unwrap")
+        return text
+    if "wrap" in residue:
+        return [{**object_at(residue, "wrap"), "text": base}]
+    mine = list_of(base)
+    if mine is not None:
+        return _restored_list(mine, object_at(residue, "at"))
+    ours = object_of(base)
+    if ours is None:
+        raise ValueError("neither list nor object")
+    inner = object_at(residue, "at")
+    if not inner.keys() <= ours.keys():
+        raise ValueError("a field is not there")
+    gone = list_at(residue, "del")
+    kept = {
+        key: restored(value, object_at(inner, key)) if key in inner else value
+        for key, value in ours.items()
+        if key not in gone
+    }
+    return {**kept, **object_at(residue, "add")}
+
+
+def _object_difference(base: JsonObject, raw: JsonObject) -> JsonObject:
+    inner = {key: difference(base[key], raw[key]) for key in base if key in raw}
+    found: JsonObject = {
+        "at": {key: residue for key, residue in inner.items() if residue},
+        "add": {key: value for key, value in raw.items() if key not in base},
+        "del": [key for key in base if key not in raw],
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
+    result = list(base)
+    for key in inner:
+        index = int(key)
+        if index >= len(result):
+            raise ValueError("an element is not there")
+        result[index] = restored(result[index], object_at(inner, key))
+    return result
+
+
+def _same(one: object, other: object) -> bool:
+    """Return True if equal as JSON: Python takes 1, 1.0 and True for the same."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        ours, theirs = cast("JsonObject", one), cast("JsonObject", other)
+        return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in ours)
+    if isinstance(one, list):
+        mine, others = cast("list[object]", one), cast("list[object]", other)
+        return len(mine) == len(others) and all(map(_same, mine, others))
+    return one == other
+
+
+def _only_block(value: object) -> JsonObject:
+    blocks = list_of(value)
+    return (object_of(blocks[0]) or {}) if blocks is not None and len(blocks) == 1 else {}
+
+
+def _only_text(value: object) -> object:
+    """Return the text of the only block in a list, or in the parts of an object."""
+    fields = object_of(value)
+    return _only_block(fields.get("parts") if fields is not None else value).get("text")
+
+
+_SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{3,8})$")
+_SHAPE = frozenset({"type"})
+"""Fields for the form of a block, not its content."""
+_ANTHROPIC_BLOCKS = re.compile(
+    r"document|search_result|compaction|container_upload|server_tool_use|mcp_tool_use|tool_reference|\w+_tool_result"
+)
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return True if two names are the same model; an alias equals its dated snapshot, no name is any model."""
+    one, other = _bare(one), _bare(other)
+    if not one or not other or one == other:
+        return True
+    return _SNAPSHOT.sub("", one) == other or _SNAPSHOT.sub("", other) == one
+
+
+def _bare(model: str) -> str:
+    return model.rsplit("/", 1)[-1].removesuffix("-latest")
+
+
+class Recipient(ChangeNotes):
+    """The provider and model a request is written for, and the changes made for them."""
+
+    __slots__ = ("_own", "model", "provider")
+
+    def __init__(self, provider: str, model: str, *, own: bool = False) -> None:
+        super().__init__()
+        self.provider = provider
+        self.model = model
+        self._own = own
+        """True if everything is its own: a message just read is written back to be compared."""
+
+    def owns(self, message: Message) -> bool:
+        """Return True if the message was written by this provider and model, or for this provider."""
+        origin = message.origin
+        return self._own or (
+            origin is not None
+            and origin.provider == self.provider
+            and same_model(origin.model, self.model)
+        )
+
+    def may_receive(self, part: ThinkingPart | OpaquePart, message: Message) -> bool:
+        """Return True if a signed or unmodelled part may be sent."""
+        if self._own:
+            return True
+        origin = message.origin
+        provider = part.provider or (origin.provider if origin else _guess_provider(part))
+        model = part.model or (origin.model if origin else _response_model(message))
+        return provider == self.provider and same_model(model, self.model)
+
+    def foreign_text(self, block: JsonObject, path: str) -> str:
+        """Return the text of another provider's block and note the conversion; empty where it has none."""
+        text = block_text(block)
+        if text:
+            self.converted(path, f"a {block.get('type')} block of another provider, as text")
+        else:
+            self.left_out(path, f"a {block.get('type')} block only its own provider understands")
+        return text
+
+    def media_note(self, part: ImagePart | AudioPart | FilePart, why: str, path: str) -> str:
+        """Return the note in place of media that cannot be sent, and record the conversion."""
+        self.converted(path, f"not sent, a note stands for it: {why}")
+        return media_note(part, why)
+
+    def has_no_owner(self, part: OpaquePart, message: Message) -> bool:
+        """Return True if no provider is known for the block, and it does not look like one in particular."""
+        return not part.provider and message.origin is None and not _guess_provider(part)
+
+    def extra_fields(
+        self, extra: str, *, message: Message, known: frozenset[str] | None, path: str
+    ) -> JsonObject:
+        """Return the unmodelled fields that may be sent; of a message without origin, only `known` ones (None: all).
+
+        A field that is null, false or empty says nothing, and is not noted as left out.
+        """
+        fields = thaw_object(extra)
+        if not fields or self.owns(message):
+            return fields
+        if message.origin is not None:
+            known = frozenset()
+        kept = fields if known is None else {key: fields[key] for key in fields if key in known}
+        dropped = sorted(key for key in fields.keys() - kept.keys() - _SHAPE if fields[key])
+        if dropped:
+            self.left_out(path, f"{self.provider} does not know the fields {', '.join(dropped)}")
+        return kept
+
+
+def _guess_provider(part: ThinkingPart | OpaquePart) -> str:
+    """Guess the provider of a block: signed thoughts and a few block types are Anthropic's alone."""
+    if isinstance(part, ThinkingPart):
+        return "anthropic"
+    kind = text_at(thaw_object(part.json), "type")
+    if kind == "refusal":
+        return "openai_chat"
+    return "anthropic" if _ANTHROPIC_BLOCKS.fullmatch(kind) else ""
+
+
+def _response_model(message: Message) -> str:
+    """Return the model named in a response that was kept whole."""
+    return text_at(thaw_object(message.extra), "model")
+
+
+Write = Callable[[Message, Recipient, str], object]
+
+
+def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Part, ...]:
+    """Return the parts, naming who wrote those that only their writer understands."""
+    return tuple(
+        msgspec.structs.replace(part, provider=provider, model=model)
+        if isinstance(part, ThinkingPart | OpaquePart)
+        else part
+        for part in parts
+    )
+
+
+def with_origin(
+    message: Message, raw: object, write: Write, *, origin: Origin, envelope: JsonObject
+) -> Message:
+    """Return the message with the residue of how `raw` was written; `write` writes it as usual."""
+    base = write(message, Recipient(origin.provider, origin.model, own=True), "")
+    form = freeze_object(difference(base, raw), path="origin.form")
+    whole = freeze_object(envelope, path="origin.envelope")
+    return _replaced(message, msgspec.structs.replace(origin, form=form, envelope=whole))
+
+
+def with_form(message: Message, form: JsonObject) -> Message:
+    """Return the message with another residue."""
+    if message.origin is None:
+        return message
+    text = freeze_object(form, path="origin.form")
+    return _replaced(message, msgspec.structs.replace(message.origin, form=text))
+
+
+def in_original_form(message: Message, base: object, recipient: Recipient) -> object:
+    """Return what was written for the message in its original form, if the recipient may have it."""
+    origin = message.origin
+    if origin is None or not origin.form or not recipient.owns(message):
+        return base
+    try:
+        return restored(base, thaw_object(origin.form))
+    except ValueError:  # the parts were changed since: their old form no longer fits
+        return base
+
+
+def bare_content(blocks: list[JsonObject]) -> object:
+    """Return the blocks as a `content` field: the bare text where a single plain text is all there is."""
+    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        return blocks[0]["text"]
+    return blocks
+
+
+def leading_system(messages: Sequence[Message]) -> int:
+    """Return how many system messages stand before the conversation."""
+    others = (index for index, message in enumerate(messages) if message.role != "system")
+    return next(others, len(messages))
+
+
+def as_object(given: object) -> JsonObject | None:
+    """Return tool arguments of an unknown form as an object: parsed if possible, else wrapped; None for None."""
+    if isinstance(given, str):
+        found, sound = arguments_object(given)
+        if sound and given:
+            return found
+    return None if given is None else {"input": given}
+
+
+def as_items(history: object, *keys: str) -> list[object]:
+    """Return the messages in a history: a list of them, or the arguments or the response that hold one."""
+    if isinstance(history, list | tuple):
+        elements = enumerate(cast("Sequence[object]", history))
+        return [plain(item, f"[{index}]") for index, item in elements]
+    if isinstance(history, str):
+        raise InvalidRecord("text, not a history", remedy="Give a list of messages")
+    found = plain_object(history)
+    for key in keys:
+        if key in found:
+            return as_items(found[key])
+    return [found]
+
+
+def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
+    """Return the messages of a context, or the messages themselves."""
+    messages = context.messages if isinstance(context, Context) else context
+    for index, message in enumerate(cast("Sequence[object]", messages)):
+        if not isinstance(message, Message):
+            raise InvalidRecord(
+                f"{type(message).__name__}, not a Message",
+                path=f"messages[{index}]",
+                remedy="Convert it with accept_all(...) or as_messages(...) first",
+            )
+    return messages
+
+
+def _replaced(message: Message, origin: Origin) -> Message:
+    return Message.of(
+        message.role,
+        message.parts,
+        name=message.name,
+        extra=message.extra,
+        labels=message.labels,
+        origin=origin,
+    )
+
+
+class MediaData(NamedTuple):
+    """The content of a `data:` URL."""
+
+    media_type: str
+    base64: str
+
+
+def data_of(url: str) -> MediaData | None:
+    """Return the content of a base64 `data:` URL; None for any other URL."""
+    head, comma, body = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return MediaData(head.removeprefix("data:").removesuffix(";base64").split(";", 1)[0], body)
+
+
+def media_note(part: ImagePart | AudioPart | FilePart, why: str) -> str:
+    """Return the note in place of an image, audio or file that could not be sent."""
+    kind = type(part).__name__.removesuffix("Part").lower()
+    name = getattr(part, "filename", "") or getattr(part, "url", "")
+    named = f" {name}" if name and not name.startswith("data:") else ""
+    return f"[{kind}{named} not shown: {why}]"
+
+
+def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
+    """Return arguments as the object some providers ask for, and True if the text was one already, or empty."""
+    if not arguments:
+        return {}, True
+    try:
+        found = object_of(json.loads(arguments, parse_constant=_refuse))
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        found = None
+    return (found, True) if found is not None else ({"input": arguments}, False)
+
+
+def block_text(block: JsonObject) -> str:
+    """Return the text in a block that no other provider knows; empty when there is none to be shown."""
+    match text_at(block, "type"):
+        case "refusal":
+            return text_at(block, "refusal")
+        case "document":
+            return "\n".join(
+                [*_title(block), *texts_in(_document_text(object_at(block, "source")))]
+            )
+        case "search_result":
+            blocks = (object_of(each) or {} for each in list_at(block, "content"))
+            return "\n".join([*_title(block), *(text_at(each, "text") for each in blocks)])
+        case "compaction":
+            return text_at(block, "content")
+        case "gemini":
+            return _gemini_text(object_at(block, "part"))
+        case kind if kind.endswith("_output"):
+            return _output_text(block)
+        case _:
+            return ""
+
+
+def _title(block: JsonObject) -> list[str]:
+    return [text for key in ("title", "source", "context") if (text := text_at(block, key))]
+
+
+def _document_text(source: JsonObject) -> object:
+    if source.get("type") == "text":
+        return source.get("data")
+    content = source.get("content")
+    if isinstance(content, str):
+        return content
+    return [(object_of(each) or {}).get("text") for each in list_at(source, "content")]
+
+
+def _output_text(item: JsonObject) -> str:
+    """Return what a shell, a patch or a program answered; a screenshot has no text."""
+    said: list[str] = []
+    for key in ("output", "result"):
+        given = item.get(key)
+        said += [given] if isinstance(given, str) else []
+        for each in map(object_of, list_at(item, key)):
+            said += [text_at(each or {}, name) for name in ("stdout", "stderr", "text")]
+    return "\n".join(text for text in said if text)
+
+
+def _gemini_text(part: JsonObject) -> str:
+    code = object_at(part, "executableCode") or object_at(part, "executable_code")
+    result = object_at(part, "codeExecutionResult") or object_at(part, "code_execution_result")
+    return text_at(code, "code") or text_at(result, "output")
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} has no JSON form")

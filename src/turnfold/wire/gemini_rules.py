@@ -1,0 +1,387 @@
+"""Lint and repair payloads of Google's Gemini API, changing as little as possible."""
+
+from __future__ import annotations
+
+import re
+
+from turnfold.wire.codec import as_object
+from turnfold.wire.gemini_parts import (
+    SIGNATURE,
+    camel,
+    function_call,
+    function_response,
+    generated_id,
+)
+from turnfold.wire.request import ChangeNotes
+from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
+from turnfold.wire.turns import (
+    NOT_SHOWN,
+    Atom,
+    AtomKind,
+    Speaker,
+    WireTurn,
+    pair,
+    sendable_name,
+    split_turns,
+)
+from turnfold.wire.values import (
+    JsonObject,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    shown,
+    text_at,
+    texts_in,
+)
+
+__all__ = (
+    "lint_gemini",
+    "repair_gemini",
+)
+
+
+_DATA_FIELDS = frozenset(
+    "text inlineData fileData functionCall functionResponse executableCode codeExecutionResult "
+    "toolCall toolResponse".split()
+)
+"""The fields of a part, of which it holds exactly one."""
+_MEDIA_FIELDS = {"inlineData": "data", "fileData": "fileUri"}
+_IDS = id_rule("gemini")
+_STRICT = re.compile(r"gemini-(\d+)")
+
+
+def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
+    """Find every fault of a payload."""
+    if isinstance(payload.fields.get("contents"), str):
+        return
+    if payload.items is None:
+        faults.add("shape", "contents", "neither text nor a list")
+        return
+    if not payload.items:
+        faults.add("some-message", "contents", "empty")
+    contents = [object_of(item) or {} for item in payload.items]
+    for index, content in enumerate(contents):
+        before = contents[index - 1] if index else {}
+        after = contents[index + 1] if index + 1 < len(contents) else {}
+        path = f"contents[{index}]"
+        _content(content, path, faults)
+        _pairing(content, before, after, path, faults)
+    if contents and contents[0].get("role") == "model":
+        faults.add("first-role", "contents[0]", "the first content is the model's")
+    if _needs_signatures(payload.fields):
+        for index, place in _unsigned(contents):
+            faults.add("signature", f"contents[{index}].parts[{place}]", "a call without it")
+
+
+def _needs_signatures(fields: JsonObject) -> bool:
+    """Return True if the model refuses unsigned calls: Gemini 3 and later."""
+    found = _STRICT.search(text_at(fields, "model"))
+    return found is not None and int(found[1]) >= 3
+
+
+def _unsigned(contents: list[JsonObject]) -> list[tuple[int, int]]:
+    """Return the calls of the current turn that need a signature and have none: the first of each step."""
+    start = 0
+    for index, content in enumerate(contents):
+        parts = _parts(content)
+        asks = content.get("role") != "model" and any("text" in part for part in parts)
+        start = index if asks and not any(map(function_response, parts)) else start
+    found: list[tuple[int, int]] = []
+    for index in range(start, len(contents)):
+        raw = list_at(contents[index], "parts")
+        calls = [place for place, part in enumerate(raw) if function_call(object_of(part) or {})]
+        if calls and not text_at(camel(object_of(raw[calls[0]]) or {}), SIGNATURE):
+            found.append((index, calls[0]))
+    return found
+
+
+def _parts(content: JsonObject) -> list[JsonObject]:
+    return [object_of(part) or {} for part in list_at(content, "parts")]
+
+
+def _content(content: JsonObject, path: str, faults: FaultCollector) -> None:
+    if content.get("role") not in (None, "user", "model"):
+        faults.add("role", path, f"role {content.get('role')!r}")
+    parts = list_of(content.get("parts"))
+    if parts is None:
+        faults.add("shape", path, "parts is no list")
+        return
+    if not parts:
+        faults.add("empty-content", path, "no parts")
+    for index, part in enumerate(parts):
+        _part(camel(object_of(part) or {}), f"{path}.parts[{index}]", faults)
+
+
+def _part(part: JsonObject, path: str, faults: FaultCollector) -> None:
+    data = [key for key in part if key in _DATA_FIELDS and part[key] is not None]
+    if len(data) != 1:
+        faults.add("part-data", path, f"fields of data: {', '.join(data) or 'none'}")
+        return
+    value = part[data[0]]
+    if data[0] == "text":
+        if not isinstance(value, str):
+            faults.add("shape", path, "text that is no text")
+    elif object_of(value) is None:
+        faults.add("shape", path, f"{data[0]} is no object")
+    elif data[0] in ("functionCall", "functionResponse"):
+        _function(object_of(value) or {}, data[0], path, faults)
+    elif (key := _MEDIA_FIELDS.get(data[0])) and not text_at(camel(object_of(value) or {}), key):
+        faults.add("media-source", path, f"{data[0]} without what it shows")
+
+
+def _function(fields: JsonObject, kind: str, path: str, faults: FaultCollector) -> None:
+    if _IDS.name.fullmatch(text_at(fields, "name")) is None:
+        faults.add("call-name", path, f"name {fields.get('name')!r}")
+    if kind == "functionResponse":
+        if object_of(fields.get("response")) is None:
+            faults.add("result-object", path, "response is no object")
+    elif fields.get("args") is not None and object_of(fields["args"]) is None:
+        faults.add("call-input", path, "args is no object")
+
+
+def _pairing(
+    content: JsonObject, before: JsonObject, after: JsonObject, path: str, faults: FaultCollector
+) -> None:
+    calls = _names(content, "functionCall")
+    answers = _names(content, "functionResponse")
+    if calls:
+        if content.get("role") != "model":
+            faults.add("call-place", path, "a call that is not the model's")
+        if before.get("role") == "model":
+            faults.add("call-place", path, "a call behind another content of the model")
+        if not _match(calls, _names(after, "functionResponse")):
+            faults.add(
+                "call-answered", path, f"{len(calls)} calls, not as many results behind them"
+            )
+    if answers:
+        if content.get("role") == "model":
+            faults.add("result-called", path, "a result from the model")
+        if not _match(_names(before, "functionCall"), answers):
+            faults.add("result-called", path, f"{len(answers)} results without as many calls")
+        if any("text" in part for part in _parts(content)):
+            faults.add("result-alone", path, "text beside results")
+
+
+def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool:
+    """Return True if each call has its result: by name, and by id where every one has an id."""
+    named = sorted(name for name, _ in calls) == sorted(name for name, _ in answers)
+    if not named or not all(found for _, found in (*calls, *answers)):
+        return named
+    return sorted(calls) == sorted(answers)
+
+
+def _names(content: JsonObject, kind: str) -> list[tuple[str, str]]:
+    """Return the name, and the id where there is one, of each call or result."""
+    found = [object_at(part, kind) for part in map(camel, _parts(content)) if kind in part]
+    return [(text_at(each, "name"), text_at(each, "id")) for each in found]
+
+
+UNSIGNED = "skip_thought_signature_validator"
+"""The signature Google documents for calls that another model made."""
+_CALL, _RESPONSE = "functionCall", "functionResponse"
+
+
+class _Gemini:
+    adjacent = True
+    together = True
+    ids = _IDS
+
+    def said(self, text: str, path: str) -> Atom:
+        return Atom(AtomKind.SAID, {"text": text}, path)
+
+    def result_for(self, call: Atom, text: str) -> Atom:
+        given = object_at(camel(call.value), _CALL)
+        fields: JsonObject = {"name": given.get("name"), "response": {"output": text}}
+        fields = {"id": given["id"], **fields} if given.get("id") else fields
+        return Atom(AtomKind.RESULT, {_RESPONSE: fields}, call.path, call.id, call.name)
+
+    def result_text(self, result: Atom) -> str:
+        fields = object_at(camel(result.value), _RESPONSE)
+        said = {key: fields[key] for key in fields if key not in ("id", "name")}
+        return "\n".join(texts_in(said))
+
+    def with_id(self, atom: Atom, new_id: str) -> Atom:
+        return Atom(atom.kind, atom.value, atom.path, new_id, atom.name)
+
+
+_DIALECT = _Gemini()
+
+
+class _Reader:
+    """Reads contents in order, because a result without an id is matched with the calls before it."""
+
+    __slots__ = ("_notes", "_open", "_step")
+
+    def __init__(self, notes: ChangeNotes) -> None:
+        self._notes = notes
+        self._open: list[Atom] = []
+        """Unanswered calls of the last content that made any."""
+        self._step = 0
+
+    def read(self, value: object, index: int) -> list[WireTurn]:
+        path = f"contents[{index}]"
+        content = object_of(value)
+        if content is None:
+            self._notes.left_out(path, "not a content", shown(value))
+            return []
+        role = content.get("role")
+        if role not in (None, "user", "model"):
+            self._notes.converted(path, f"the role {role!r}, as the user's")
+        raw = list_of(content.get("parts"))
+        speaker = Speaker.ASSISTANT if role == "model" else Speaker.USER
+        atoms = [
+            atom
+            for place, part in enumerate(raw or [])
+            for atom in self._atoms(part, speaker, f"{path}.parts[{place}]")
+        ]
+        if not atoms:
+            self._notes.left_out(path, "a content without parts that can be sent", shown(content))
+        calls = [atom for atom in atoms if atom.kind is AtomKind.CALL]
+        if calls:
+            self._open, self._step = calls, index
+        results = [atom for atom in atoms if atom.kind is AtomKind.RESULT]
+        others = [atom for atom in atoms if atom.kind is not AtomKind.RESULT]
+        for result in results:
+            self._match(result)
+        if results and any("text" in atom.value for atom in others):
+            self._notes.moved(path, "what is said beside results, into a content of its own")
+        return split_turns(speaker, others, results, home=index, path=path)
+
+    def _atoms(self, value: object, speaker: Speaker, path: str) -> list[Atom]:
+        part = object_of(value) or {}
+        fields = camel(part)
+        data = [key for key in fields if key in _DATA_FIELDS and fields[key] is not None]
+        if len(data) > 1:
+            self._notes.converted(path, f"{len(data)} parts in one: {', '.join(data)}")
+            others = {key: fields[key] for key in fields if key not in _DATA_FIELDS}
+            split = [{**(others if key == data[0] else {}), key: fields[key]} for key in data]
+            return [atom for each in split for atom in self._atoms(each, speaker, path)]
+        if not data:
+            self._notes.left_out(path, "a part that holds nothing", shown(value))
+            return []
+        atom = self._atom(part, fields, data[0], speaker, path)
+        return [] if atom is None else [atom]
+
+    def _atom(
+        self, part: JsonObject, fields: JsonObject, kind: str, speaker: Speaker, path: str
+    ) -> Atom | None:
+        value = fields[kind]
+        if kind == "text":
+            if isinstance(value, str):
+                return Atom(AtomKind.SAID, part, path)
+            self._notes.converted(path, "text that is no text")
+            return Atom(AtomKind.SAID, {**part, "text": shown(value)}, path)
+        inner = object_of(value)
+        if inner is None:
+            self._notes.left_out(path, f"{kind} that is no object", shown(value))
+            return None
+        if kind in _MEDIA_FIELDS and not text_at(camel(inner), _MEDIA_FIELDS[kind]):
+            self._notes.left_out(path, f"{kind} without what it shows", shown(part))
+            return None
+        if kind == _CALL and speaker is not Speaker.ASSISTANT:
+            self._notes.converted(path, "a call that is not the model's, as text")
+            return _DIALECT.said("\n".join(texts_in(inner)) or "call", path)
+        if kind not in (_CALL, _RESPONSE):
+            return Atom(AtomKind.SAID, part, path)
+        fixed = self._function(inner, kind, path)
+        whole = part if fixed == inner else {**fields, kind: fixed}
+        atom_kind = AtomKind.CALL if kind == _CALL else AtomKind.RESULT
+        call_id, name = text_at(fixed, "id"), text_at(fixed, "name")
+        return Atom(atom_kind, whole, path, call_id or self._unnamed(name, path), name)
+
+    def _unnamed(self, name: str, path: str) -> str:
+        """Return an id for a call without one: no other atom has it, and no caller ever sees it."""
+        return f"{generated_id(name, self._step)} {path}"
+
+    def _function(self, inner: JsonObject, kind: str, path: str) -> JsonObject:
+        fixed = {**inner, "name": sendable_name(text_at(inner, "name"), _DIALECT.ids, 128)}
+        if fixed["name"] != inner.get("name"):
+            self._notes.converted(path, f"the name {inner.get('name')!r}, which cannot be sent")
+        key = "args" if kind == _CALL else "response"
+        given = inner.get(key)
+        if object_of(given) is None and (kind == _RESPONSE or given is not None):
+            fixed[key] = as_object(given) if kind == _CALL else {"output": given}
+            self._notes.converted(path, f"{key} that is no object, put into one")
+        if "id" in inner and inner["id"] is not None and not isinstance(inner["id"], str):
+            del fixed["id"]
+            self._notes.left_out(path, "an id that is no text", shown(inner["id"]))
+        return fixed
+
+    def _match(self, result: Atom) -> None:
+        """Give a result the id of the call it answers: the one it names by id, else the first of its name."""
+        fields = object_at(camel(result.value), _RESPONSE)
+        given = text_at(fields, "id")
+        mine = [call for call in self._open if given and _own_id(call) == given]
+        named = [call for call in self._open if call.name == result.name]
+        free = [call for call in named if not given or not _own_id(call)]
+        found = next(iter((*mine, *free)), None)
+        if found is None:
+            result.id = f"{result.path} answers nothing"
+            return
+        self._open = [each for each in self._open if each is not found]
+        result.id = found.id
+        if result.name != found.name:
+            self._notes.converted(result.path, f"the name {result.name!r}, as that of its call")
+            result.name = found.name
+            result.value = {**camel(result.value), _RESPONSE: {**fields, "name": found.name}}
+
+
+def _own_id(call: Atom) -> str:
+    return text_at(object_at(camel(call.value), _CALL), "id")
+
+
+def repair_gemini(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
+    """Return the arguments with every fault repaired."""
+    items = payload.items or []
+    if payload.items is None:
+        notes.left_out("contents", "no list of contents", shown(payload.fields.get("contents")))
+    reader = _Reader(notes)
+    turns: list[WireTurn] = []
+    for index, item in enumerate(items):
+        turns += reader.read(item, index)
+    contents = _written(pair(turns, _DIALECT, notes), items, notes)
+    if _needs_signatures(payload.fields):
+        for index, place in _unsigned(contents):
+            parts = list_at(contents[index], "parts")
+            signed: JsonObject = {**camel(object_of(parts[place]) or {}), SIGNATURE: UNSIGNED}
+            parts = [*parts[:place], signed, *parts[place + 1 :]]
+            contents[index] = {**contents[index], "parts": parts}
+            path = f"contents[{index}].parts[{place}]"
+            notes.added(path, "the documented stand-in for the signature of a call made elsewhere")
+    return {**payload.fields, "contents": contents}
+
+
+def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
+    contents: list[JsonObject] = []
+    homes: list[int] = []
+    for turn in turns:
+        role = "model" if turn.speaker is Speaker.ASSISTANT else "user"
+        parts: list[object] = [atom.value for atom in turn.atoms]
+        calls = any(atom.kind is AtomKind.CALL for atom in turn.atoms)
+        same_message = bool(homes) and homes[-1] == turn.home >= 0 and role == "user"
+        texts = any("text" in atom.value for atom in turn.atoms)
+        if contents and contents[-1]["role"] == role == "model" and calls:
+            notes.moved(turn.path, "a call, into the content of the model before it")
+            while len(contents) > 1 and contents[-2]["role"] == "model":
+                parts = [*list_at(contents.pop(), "parts"), *parts]
+                homes.pop()
+            contents[-1] = _with_parts(contents[-1], parts)
+        elif same_message and not texts and contents[-1]["role"] == "user":
+            contents[-1] = _with_parts(contents[-1], parts)
+        else:
+            if not contents and role == "model":
+                notes.added(turn.path, "a user content before the model's first")
+                contents.append({"role": "user", "parts": [{"text": NOT_SHOWN}]})
+                homes.append(-1)
+            raw = (object_of(items[turn.home]) or {}) if turn.home >= 0 else {}
+            contents.append({**raw, "role": role, "parts": parts})
+            homes.append(turn.home)
+    if not contents:
+        notes.added("contents", "a content, where there was none")
+        contents.append({"role": "user", "parts": [{"text": NOT_SHOWN}]})
+    return contents
+
+
+def _with_parts(content: JsonObject, parts: list[object]) -> JsonObject:
+    return {**content, "parts": [*list_at(content, "parts"), *parts]}

@@ -1,0 +1,104 @@
+"""Lint and repair payloads of any of the four providers, and guess whose format a history is in.
+
+Conversations break in the middle: a tool that never answered, a message edited by hand, an id another provider made.
+The provider refuses all of it from then on. Repair changes only what a rule forbids, and nothing at all where no rule
+does; text that can be sent nowhere is listed as lost, never dropped silently.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from turnfold.wire.anthropic_rules import lint_anthropic, repair_anthropic
+from turnfold.wire.codec import Recipient
+from turnfold.wire.gemini_rules import lint_gemini, repair_gemini
+from turnfold.wire.openai_chat_rules import lint_openai_chat, repair_openai_chat
+from turnfold.wire.openai_responses_rules import lint_openai_responses, repair_openai_responses
+from turnfold.wire.request import Change, ChangeNotes, Request
+from turnfold.wire.rules import KEYS, Fault, FaultCollector, open_payload
+from turnfold.wire.values import JsonObject, object_of, objects_of
+
+__all__ = (
+    "Repaired",
+    "finish_request",
+    "guess_provider",
+    "lint",
+    "repair",
+)
+
+
+_LINTS = {
+    "anthropic": lint_anthropic,
+    "gemini": lint_gemini,
+    "openai_chat": lint_openai_chat,
+    "openai_responses": lint_openai_responses,
+}
+
+
+def lint(payload: object, provider: str) -> tuple[Fault, ...]:
+    """Return every rule of `provider` that the payload breaks: the arguments of a call, or its list of messages alone.
+
+    No faults means nothing known to be refused; what only the provider can judge (a forged signature, a model's own
+    limits) is not among the rules.
+    """
+    opened = open_payload(payload, provider)
+    faults = FaultCollector(provider)
+    _LINTS[provider](opened, faults)
+    return tuple(faults.found)
+
+
+_REPAIRS = {
+    "anthropic": repair_anthropic,
+    "gemini": repair_gemini,
+    "openai_chat": repair_openai_chat,
+    "openai_responses": repair_openai_responses,
+}
+
+
+class Repaired(NamedTuple):
+    """A payload without faults, and what was changed for it."""
+
+    payload: object
+    """The very payload that was given, when nothing was wrong with it."""
+    changes: tuple[Change, ...]
+
+
+def repair(payload: object, provider: str) -> Repaired:
+    """Return the payload with every fault that `lint` finds repaired; the given one is not changed."""
+    if not lint(payload, provider):
+        return Repaired(payload, ())
+    opened = open_payload(payload, provider)
+    notes = ChangeNotes()
+    fields = _REPAIRS[provider](opened, notes)
+    fixed: object = fields[KEYS[provider]] if opened.bare else fields
+    return Repaired(fixed, tuple(notes.changes))
+
+
+def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
+    """Return the finished request, repaired where the conversation itself was broken."""
+    provider = recipient.provider
+    if repair and lint(kwargs, provider):
+        kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)
+    return Request(provider, kwargs, tuple(recipient.changes))
+
+
+def guess_provider(payload: object) -> str:
+    """Guess the provider of a payload by what only that one writes; OpenAI's chat format where nothing tells."""
+    if (fields := object_of(payload)) is not None:
+        if "contents" in fields:
+            return "gemini"
+        if "input" in fields:
+            return "openai_responses"
+        if "system" in fields:
+            return "anthropic"
+        payload = fields.get("messages", ())
+    items = objects_of(payload)
+    kinds = {str(item.get("type", "")) for item in items}
+    if kinds & {"function_call", "function_call_output", "reasoning", "message"}:
+        return "openai_responses"
+    if any("parts" in item for item in items):
+        return "gemini"
+    blocks = [block for item in items for block in objects_of(item.get("content"))]
+    if {str(block.get("type", "")) for block in blocks} & {"tool_use", "tool_result", "thinking"}:
+        return "anthropic"
+    return "openai_chat"
