@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 import apsw
@@ -100,6 +101,22 @@ def test_who_was_killed_before_the_first_write_may_open_again(tmp_path: Path) ->
         assert seq(left) == 0
     settled(store.close())
     assert seq(path) == 0
+
+
+def test_the_first_write_of_another_process_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    first = opened(path)
+    writer = first._engine._writer
+    first._engine._first_write.begin(writer)
+    writer.execute(
+        "PRAGMA wal_checkpoint(TRUNCATE)"
+    ).fetchall()  # as a third process that opens the file does
+    writing = threading.Timer(0.3, lambda: settled(first.append(ALICE, "talk", SAID)))
+    writing.start()
+    assert seq(path) in (0, 1)  # refused as a copy without its log if nobody waits
+    writing.join()
+    settled(first.close())
+    assert seq(path) == 1
 
 
 def test_an_interrupt_of_the_first_write_leaves_a_store_that_opens(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ def _steps(connection: Connection) -> list[str]:
 _HEADER = 100
 _VERSION_AT = slice(60, 64)
 """Position of the `user_version` in the header."""
+_FIRST_WRITE_SECONDS = 1.0
+"""How long the first write of another process is waited for before its log is considered missing."""
 
 
 class FirstWrite:
@@ -177,12 +179,20 @@ class FirstWrite:
 
     def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
         """Raise `UnsafeStore` if the log is missing; `had_log`: there was one when the file was opened."""
-        header = connection.read("main", 0, 0, _HEADER)[1]
+        header = _header(connection)
         if not is_marked(header):  # just created: the tables are in the log only
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self.is_done = not _is_empty(connection)
-        if self.is_done or not any(header[_VERSION_AT]):
-            return
+        deadline = time.monotonic() + _FIRST_WRITE_SECONDS
+        while True:
+            self.is_done = not _is_empty(connection)
+            if self.is_done or not any(header[_VERSION_AT]):
+                return
+            if had_log or time.monotonic() > deadline:
+                break
+            time.sleep(
+                0.01
+            )  # another process may have recorded its first write and not yet written
+            header = _header(connection)
         if not had_log:
             raise UnsafeStore(
                 f"{path!r} is empty, but data was stored in it: its log {path + '-wal'!r} is missing. Copy both "
@@ -204,6 +214,11 @@ class FirstWrite:
         else:
             self.is_done = True
         self._begun = False
+
+
+def _header(connection: Connection) -> bytes:
+    """Return the header in the file itself, whatever the log says."""
+    return connection.read("main", 0, 0, _HEADER)[1]
 
 
 def _is_empty(connection: Connection) -> bool:
@@ -381,7 +396,7 @@ class SqliteFile:
 
     def _check_header(self, connection: Connection) -> None:
         known = self._counter  # before the header is read: another thread may read a later one
-        header = connection.read("main", 0, 0, _HEADER)[1]
+        header = _header(connection)
         if not is_marked(header):
             if known >= 0:
                 self._set_fault("other data was written over it")
