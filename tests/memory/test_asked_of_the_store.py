@@ -15,6 +15,7 @@ from turnfold.stores import MemoryStore
 
 _VERBS = (
     "append", "documents", "find", "get_document", "head", "live_checkpoint", "note", "put_document", "read", "tail",
+    "view",
 )  # fmt: skip
 
 

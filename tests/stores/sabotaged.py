@@ -23,6 +23,7 @@ from turnfold.stores import (
     Scope,
     SqliteStore,
     Store,
+    View,
     Written,
 )
 from turnfold.stores.ledger import Row, check_version
@@ -369,6 +370,16 @@ class TestGenerationStandsStill(Sabotaged):
         "test_it_grows_with_every_change[put_document]",
         "test_it_never_returns_to_an_earlier_value",
     )
+
+
+class TestViewsTwoMoments(Sabotaged):
+    class Broken(MemoryStore):
+        async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+            head = await self.head(scope, conversation)
+            await asyncio.sleep(0)
+            return replace(await super().view(scope, conversation, kinds), head=head)
+
+    bitten_by = ("test_a_view_is_of_one_moment",)
 
 
 class TestServesAfterClosing(Sabotaged):

@@ -33,6 +33,7 @@ Outcome = tuple[str, object]
 
 READS: dict[str, Read] = {
     "head": lambda store: store.head(*PLACE),
+    "view": lambda store: store.view(*PLACE, ["note"]),
     "read": lambda store: store.read(*PLACE),
     "read_turn": lambda store: store.read_turn(*PLACE, 1),
     "find": lambda store: store.find(*PLACE, ["id 1", "id 2"]),

@@ -72,6 +72,8 @@ _ENTRY_SHARE = 8
 shortened, and one huge tool result must not push everything else out."""
 _BACKWARD_PAGE = 64
 """Entries read at a time from the end of the log backwards."""
+_VIEWED = (FINDING, PIN, SESSION, WINDOW)
+"""Kinds of the documents that are read together with the head."""
 _UNKNOWN: State = (-1, 0)
 _MAX_PENDING = 256
 """Own writes that wait to be applied; after more than that between two contexts, the conversation is read again."""
@@ -158,6 +160,8 @@ class ConversationCache:
     newest: tuple[int, int] = (0, 0)
     """Seq and epoch of the newest known entry; (0, 0) if none is known."""
     _windows: dict[str, _OpenWindow] = field(default_factory=dict[str, _OpenWindow])
+    _window_notes: dict[str, Document] = field(default_factory=dict[str, Document])
+    """By window key: where the windows of all budgets begin, as stored."""
     _key: tuple[Budget | None, str] = (None, "")
     """The budget used last, and the key of its window."""
     _pending: deque[_Write] = field(default_factory=lambda: deque[_Write](maxlen=_MAX_PENDING))
@@ -183,7 +187,7 @@ class ConversationCache:
         """Drop all cached state; the next `refresh()` reads everything."""
         self._state, self.newest = _UNKNOWN, (0, 0)
         self._windows.clear()
-        self._key = (None, "")
+        self._window_notes, self._key = {}, (None, "")
         self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
         self.system, self.pins = (), ()
         self.state, self.findings = StateNote(), FindingCache()
@@ -204,21 +208,21 @@ class ConversationCache:
 
     async def _refresh(self) -> None:
         self._apply_own_writes()
-        head = await self.store.head(self.scope, self.conversation)
+        if self._state != _UNKNOWN:
+            head = await self.store.head(self.scope, self.conversation)
+            if head.state == self._state:
+                self.confirmed, self.head = True, head
+                return
+            self._state = _UNKNOWN  # if a read below fails, the next refresh reads everything again
+        # At one moment: after a failover the notes of a lost state must not be used with the head of another.
+        view = await self.store.view(self.scope, self.conversation, _VIEWED)
         self.confirmed = True
-        if head.state == self._state:
-            self.head = head
-            return
-        self._state = _UNKNOWN  # if a read below fails, the next refresh reads everything again
-        if not await self._is_same_history(head) or head.counter != self.head.counter:
+        if not await self._is_same_history(view.head) or view.head.counter != self.head.counter:
             self._windows.clear()
-            # Another history may give the same checkpoint id to another summary.
-            self.system, self.checkpoint = (), None
-        if (self.checkpoint.id if self.checkpoint else "") != head.checkpoint:
-            self.checkpoint = await self.store.live_checkpoint(self.scope, self.conversation)
-        self.head = head
-        await self._read_notes()
-        self._state = head.state
+            self.system, self.stand_in = (), None
+        self.head, self.checkpoint = view.head, view.checkpoint
+        await self._apply_notes(view.documents)
+        self._state = view.head.state
 
     async def _is_same_history(self, head: Head) -> bool:
         """Return True if the cached entries are still those of the store; remembers the store's newest entry."""
@@ -386,23 +390,31 @@ class ConversationCache:
         )
         self.wrote(written)
         opened.stored, opened.version = note, written.document.version
+        self._window_notes[key] = written.document
 
-    async def _read_notes(self) -> None:
-        notes = {note.key: note for note in await self._documents(SESSION)}
+    async def _apply_notes(self, documents: Sequence[Document]) -> None:
+        by_kind: dict[str, dict[str, Document]] = {kind: {} for kind in _VIEWED}
+        for document in documents:
+            by_kind[document.kind][document.key] = document
+        notes = by_kind[SESSION]
         self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
         self.state = read_note(notes.get(STATE), StateNote)
         await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))
         found = notes.get(FINDINGS)
-        self.findings = FindingCache.of(found, await self._documents(FINDING) if found else ())
+        self.findings = FindingCache.of(found, by_kind[FINDING].values() if found else ())
         noted = notes.get(SYSTEM)
         await self._read_system(read_note(noted, SystemNote).seqs if noted else None)
-        pins = [(pin.key, read_note(pin, PinNote)) for pin in await self._documents(PIN)]
+        pins = [(pin.key, read_note(pin, PinNote)) for pin in by_kind[PIN].values()]
         self.pins = tuple(sorted(pins, key=lambda pair: (pair[1].order, pair[0])))
+        self._window_notes = by_kind[WINDOW]
         for key, opened in list(self._windows.items()):
-            stored = await self.document(WINDOW, key)
-            version = stored.version if stored else 0
-            if version != opened.version or read_note(stored, WindowNote) != opened.stored:
+            if self._stored_window(key) != (opened.stored, opened.version):
                 del self._windows[key]
+
+    def _stored_window(self, key: str) -> tuple[WindowNote, int]:
+        """Return where the window of a budget begins, as stored, and the version of that note."""
+        document = self._window_notes.get(key)
+        return read_note(document, WindowNote), document.version if document else 0
 
     async def _read_stand_in(self, note: StandInNote) -> None:
         if note.upto <= self.folded:
@@ -415,36 +427,18 @@ class ConversationCache:
         """Read one document of the conversation."""
         return await self.store.get_document(self.scope, self.conversation, kind, key)
 
-    async def _documents(self, kind: str) -> list[Document]:
-        found: list[Document] = []
-        while page := await self.store.documents(
-            self.scope, self.conversation, kind, after=found[-1].key if found else "", limit=_PAGE
-        ):
-            found.extend(page)
-            if len(page) < _PAGE:
-                break
-        return found
-
     async def _read_system(self, seqs: tuple[int, ...] | None) -> None:
         if seqs is None:
             leading = await self._messages(0, min(self.head.seq, _LEADING_ENTRIES))
             self.system = tuple(takewhile(lambda entry: entry.message.role == "system", leading))
         elif seqs != tuple(entry.seq for entry in self.system):
-            found = [entry for seq in seqs for entry in await self._messages(seq - 1, seq)]
-            self.system = tuple(found)
+            self.system = tuple([self.stored_message(await self._entry(seq)) for seq in seqs])
 
     async def _open_window(self, key: str, budget: Budget) -> _OpenWindow:
-        for _ in range(_MAX_TRIES):
-            document = await self.document(WINDOW, key)
-            stored = read_note(document, WindowNote)
-            if max(stored.anchor - 1, *(seq for seq, _ in stored.caps), 0) <= self.head.seq:
-                break
-            await self.refresh()  # the note refers to entries appended after the head was read
-        else:  # or to entries that a restored store has lost
-            document = await self.document(WINDOW, key)
-            stored = WindowNote()
+        stored, version = self._stored_window(key)
+        if max(stored.anchor - 1, *(seq for seq, _ in stored.caps), 0) > self.head.seq:
+            stored = WindowNote()  # it refers to entries that a restored store has lost
         first = max(stored.anchor, self.covered + 1)
-        version = document.version if document else 0
         if await self._tokens_after(first - 1) > _MAX_UNREAD_BUDGETS * budget.tokens:
             window = await self._newest_window(budget, first)
             if window is not None:

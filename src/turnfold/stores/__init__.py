@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Scope,
         State,
         Store,
+        View,
         Written,
         check_name,
     )
@@ -59,6 +60,7 @@ __all__ = (
     "State",
     "Store",
     "Transferred",
+    "View",
     "Written",
     "check_name",
     "digest",
@@ -80,7 +82,7 @@ _HOMES = {
     "turnfold.stores.ledger": "log_mark",
     "turnfold.stores.memory": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "
-    "Piece Restored Scope State Store Written check_name",
+    "Piece Restored Scope State Store View Written check_name",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
     "turnfold.stores.sqlite.status": "SqliteStatus sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",

@@ -63,9 +63,11 @@ from turnfold.stores.protocol import (
     Restored,
     Scope,
     State,
+    View,
     Written,
     check_budget,
     check_document_name,
+    check_kinds,
     check_name,
     check_page,
     check_range,
@@ -132,6 +134,14 @@ class MemoryStore:
     async def head(self, scope: Scope, conversation: str) -> Head:
         with self._lock:
             return self._find(scope, conversation).head
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        check_kinds(kinds)
+        with self._lock:
+            record = self._find(scope, conversation)
+            live = record.checkpoints[-1] if record.checkpoints else None
+            places = sorted(place for place in record.documents if place[0] in kinds)
+            return View(record.head, live, tuple(record.documents[place] for place in places))
 
     async def read(
         self,

@@ -32,9 +32,11 @@ __all__ = (
     "Scope",
     "State",
     "Store",
+    "View",
     "Written",
     "check_budget",
     "check_document_name",
+    "check_kinds",
     "check_name",
     "check_page",
     "check_range",
@@ -65,6 +67,12 @@ def check_document_name(kind: str, key: str) -> None:
     """Raise `InvalidOption` for a kind or key that some backend could not store exactly."""
     check_name(kind, "document kind")
     check_name(key, "document key")
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise `InvalidOption` for a kind of documents that some backend could not store exactly."""
+    for kind in kinds:
+        check_name(kind, "document kind")
 
 
 def check_range(after: int, upto: int | None, limit: int) -> None:
@@ -179,6 +187,16 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A conversation at one moment: its head, its live checkpoint and its documents of some kinds."""
+
+    head: Head = field(default_factory=Head)
+    checkpoint: Checkpoint | None = None
+    documents: tuple[Document, ...] = ()
+    """By kind and key."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationInfo:
     """One row of a listing."""
 
@@ -267,6 +285,10 @@ class Store(Protocol):
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         """Return the head of a conversation; that of an unknown one has seq 0."""
+        ...
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        """Return the head, the live checkpoint and all documents of these kinds as they are at one moment."""
         ...
 
     async def read(

@@ -25,6 +25,7 @@ from turnfold.stores import (
     Scope,
     State,
     Store,
+    View,
     Written,
 )
 from turnfold.telemetry.metrics import Meter
@@ -79,6 +80,9 @@ class MeteredStore:
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         return await self._timed(_READ, self._inner.head(scope, conversation))
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        return await self._timed(_READ, self._inner.view(scope, conversation, kinds))
 
     async def read(
         self,

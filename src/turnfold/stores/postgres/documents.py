@@ -27,6 +27,7 @@ __all__ = (
     "find_checkpoints",
     "find_document",
     "find_documents",
+    "find_documents_of",
     "find_live_checkpoint",
     "find_searchable",
     "find_version",
@@ -193,6 +194,14 @@ def find_documents(place: ConversationKey, kind: str, after: str, limit: int) ->
         f"SELECT {_VALUES} FROM turnfold_document "
         f"WHERE {HERE} AND kind = $3 AND key > $4 ORDER BY key LIMIT $5",
         (*_keys(place, kind, after), limit),
+    )
+
+
+def find_documents_of(place: ConversationKey, kinds: Sequence[str]) -> Statement:
+    """Select all documents of some kinds."""
+    return Statement(
+        f"SELECT {DOCUMENT_COLUMNS} FROM turnfold_document WHERE {HERE} AND kind = ANY($3)",
+        (*place.keys, [key_of(kind) for kind in kinds]),
     )
 
 

@@ -48,9 +48,11 @@ from turnfold.stores.protocol import (
     Restored,
     Scope,
     State,
+    View,
     Written,
     check_budget,
     check_document_name,
+    check_kinds,
     check_name,
     check_page,
     check_range,
@@ -191,6 +193,25 @@ class PostgresStore:
     async def head(self, scope: Scope, conversation: str) -> Head:
         place = _place(scope, conversation)
         return sql.to_conversation(await self._read(place, sql.find_head(place))).head
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        place = _place(scope, conversation)
+        check_kinds(kinds)
+
+        async def work(link: Link) -> list[Rows]:
+            return await link.finish(
+                sql.find_head(place),
+                doc_sql.find_live_checkpoint(place),
+                doc_sql.find_documents_of(place, kinds),
+            )
+
+        head, live, rows = await self._engine.transact(place.tenant, work, reading=True)
+        documents = sorted(
+            (doc_sql.to_document(place, row) for row in rows),
+            key=lambda each: (each.kind, each.key),
+        )
+        checkpoint = next(iter(doc_sql.to_checkpoints(place, live)), None)
+        return View(sql.to_conversation(head).head, checkpoint, tuple(documents))
 
     async def read(
         self,

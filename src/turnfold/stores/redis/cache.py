@@ -28,6 +28,7 @@ from turnfold.stores.protocol import (
     Scope,
     State,
     Store,
+    View,
     Written,
     check_name,
 )
@@ -175,6 +176,9 @@ class CachedStore:
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
         return await self._inner.live_checkpoint(scope, conversation)
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        return await self._inner.view(scope, conversation, kinds)
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
         started = self._monotonic()

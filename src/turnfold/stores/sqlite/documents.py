@@ -26,6 +26,7 @@ __all__ = (
     "all_documents",
     "counts",
     "documents_after",
+    "documents_of",
     "drop_document",
     "find_document",
     "insert_checkpoints",
@@ -196,6 +197,15 @@ def documents_after(
         f"{_DOCUMENTS} AND kind = ? AND key > ? ORDER BY key LIMIT ?", (key, kind, after, limit)
     )
     return [sql.to_document(connection, key, row) for row in found]
+
+
+def documents_of(connection: Connection, key: int, kinds: Sequence[str]) -> tuple[Document, ...]:
+    """Return all documents of some kinds, by kind and key."""
+    found = (
+        connection.execute(f"{_DOCUMENTS} AND kind = ? ORDER BY key", (key, kind))
+        for kind in sorted(set(kinds))
+    )
+    return tuple(sql.to_document(connection, key, row) for rows in found for row in rows)
 
 
 def all_documents(connection: Connection, key: int) -> Iterator[Document]:

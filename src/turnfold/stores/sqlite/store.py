@@ -36,9 +36,11 @@ from turnfold.stores.protocol import (
     Restored,
     Scope,
     State,
+    View,
     Written,
     check_budget,
     check_document_name,
+    check_kinds,
     check_name,
     check_page,
     check_range,
@@ -128,6 +130,15 @@ class SqliteStore:
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         return (await self._read(scope, conversation, lambda _, record: record)).head
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        check_kinds(kinds)
+
+        def job(connection: Connection, record: sql.SqliteConversation) -> View:
+            documents = doc_sql.documents_of(connection, record.key, kinds)
+            return View(record.head, sql.live_checkpoint(connection, record.key), documents)
+
+        return await self._read(scope, conversation, job)
 
     async def read(
         self,

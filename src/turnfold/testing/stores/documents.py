@@ -12,7 +12,7 @@ import pytest
 
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Document
-from turnfold.stores import State
+from turnfold.stores import State, View
 from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
@@ -30,6 +30,7 @@ __all__ = (
     "DocumentCases",
     "NoteCases",
     "VersionCases",
+    "ViewCases",
 )
 
 
@@ -399,3 +400,74 @@ class NoteCases(StoreCases):
         assert len(await trial.store.documents(ALICE, TALK, "note")) == 1
         assert await _state(trial) == state
         assert state[0] == seen[0] + 1
+
+
+VIEWERS = 4
+CHANGES = 40
+
+
+class ViewCases(StoreCases):
+    """The head, the live checkpoint and the documents of some kinds, as they are at one moment."""
+
+    @case
+    async def test_a_view_of_nothing_is_empty(self, trial: Trial) -> None:
+        assert await trial.store.view(ALICE, TALK, ["note"]) == View()
+
+    @case
+    async def test_a_view_is_what_each_method_returns(self, trial: Trial) -> None:
+        store = trial.store
+        await store.append(ALICE, TALK, user_entries("a", "b"))
+        await store.add_checkpoint(ALICE, TALK, checkpoint("s1", 1))
+        newest = await store.add_checkpoint(ALICE, TALK, checkpoint("s2", 2, previous="s1"))
+        for kind, key in (("note", "b"), ("note", "a"), ("会话", "键"), ("state", "x"), ("n", "y")):
+            await store.put_document(
+                ALICE, TALK, Document(kind, key, key.encode(), 0, text="文本 text")
+            )
+        found = await store.view(ALICE, TALK, ["会话", "note", "absent", "note"])
+        assert found.head == await store.head(ALICE, TALK)
+        assert found.checkpoint == newest
+        expected = [
+            *await store.documents(ALICE, TALK, "note"),
+            *await store.documents(ALICE, TALK, "会话"),
+        ]
+        assert list(found.documents) == expected
+        assert [each.key for each in expected] == ["a", "b", "键"]
+        assert (await store.view(ALICE, TALK, [])).documents == ()
+        assert await store.view(BOB, TALK, ["note"]) == View()
+
+    @case
+    async def test_a_view_has_more_documents_than_a_page(self, trial: Trial) -> None:
+        keys = [f"{number:04}" for number in range(1050)]
+        for key in keys:
+            await trial.store.put_document(ALICE, TALK, document(key))
+        found = await trial.store.view(ALICE, TALK, ["note"])
+        assert [each.key for each in found.documents] == keys
+
+    @case
+    async def test_a_deleted_conversation_has_a_view_without_content(self, trial: Trial) -> None:
+        await trial.store.append(ALICE, TALK, user_entries("a"))
+        await trial.store.put_document(ALICE, TALK, document("key"))
+        await trial.store.delete(ALICE, TALK)
+        assert await trial.store.view(ALICE, TALK, ["note"]) == View(
+            await trial.store.head(ALICE, TALK)
+        )
+
+    @case
+    async def test_a_view_is_of_one_moment(self, trial: Trial) -> None:
+        """Every change writes its own generation into a document, so a mixture of two moments shows."""
+        store = trial.store
+
+        async def change() -> None:
+            for _ in range(CHANGES):
+                generation = (await store.head(ALICE, TALK)).generation
+                body = str(generation + 1).encode()
+                key = "even" if generation % 2 else "odd"
+                await store.put_document(ALICE, TALK, document(key, body))
+
+        async def look() -> None:
+            for _ in range(CHANGES):
+                view = await store.view(ALICE, TALK, ["note"])
+                newest = max((int(each.body) for each in view.documents), default=0)
+                assert newest == view.head.generation
+
+        assert await trial.together([*[look] * VIEWERS, change]) == [None] * (VIEWERS + 1)

@@ -29,7 +29,7 @@ from turnfold.testing.stores.concurrency import (
     SharedCases,
 )
 from turnfold.testing.stores.deletion import DeleteCases, ErasureCases, TombstoneCases
-from turnfold.testing.stores.documents import DocumentCases, NoteCases, VersionCases
+from turnfold.testing.stores.documents import DocumentCases, NoteCases, VersionCases, ViewCases
 from turnfold.testing.stores.generations import EpochCases, GenerationCases
 from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.stores.listings import DocumentListCases, ListingCases
@@ -58,6 +58,7 @@ class StoreConformance(
     DocumentCases,
     VersionCases,
     NoteCases,
+    ViewCases,
     DocumentListCases,
     ListingCases,
     GenerationCases,

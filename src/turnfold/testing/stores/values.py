@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
 from turnfold.search import Hit
-from turnfold.stores import Appended, Captured, ConversationInfo, Head, Scope, Store, Written
+from turnfold.stores import Appended, Captured, ConversationInfo, Head, Scope, Store, View, Written
 from turnfold.tokens import Certainty, Framing, TokenCounter
 
 __all__ = (
@@ -143,6 +143,10 @@ async def note_now(store: Store, scope: Scope, name: str, given: Document) -> No
     await store.note(scope, name, given, state=head.state)
 
 
+async def _view_documents(store: Store, scope: Scope, name: str) -> tuple[Document, ...]:
+    return (await store.view(scope, name, ["note"])).documents
+
+
 WRITING_VERBS: Mapping[str, Verb] = {
     "append": lambda store, scope, name: store.append(scope, name, user_entries("late")),
     "add_checkpoint": lambda store, scope, name: store.add_checkpoint(
@@ -155,6 +159,7 @@ WRITING_VERBS: Mapping[str, Verb] = {
 VERBS: Mapping[str, Verb] = {
     **WRITING_VERBS,
     "head": lambda store, scope, name: store.head(scope, name),
+    "view": _view_documents,
     "read": lambda store, scope, name: store.read(scope, name),
     "read_turn": lambda store, scope, name: store.read_turn(scope, name, 1),
     "find": lambda store, scope, name: store.find(scope, name, ["one"]),
@@ -174,7 +179,7 @@ def comparable(answer: object) -> object:
     match answer:
         case Head():
             return replace(answer, epoch=0)
-        case ConversationInfo() | Captured():
+        case ConversationInfo() | Captured() | View():
             return replace(answer, head=replace(answer.head, epoch=0))
         case Appended():
             head = replace(answer.head, epoch=0)
