@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.house.source_tree import PACKAGE, ROOT, python_files
 from turnfold import Budget, Memory
 from turnfold.errors import Conflict, InvalidOption, StoreUnavailable, SummaryFailed
-from turnfold.stores import Head, MemoryStore, Scope
+from turnfold.stores import MemoryStore, Scope, View
 from turnfold.telemetry import (
     METRICS,
     Distribution,
@@ -141,8 +141,8 @@ def test_a_listener_that_raises_is_let_go_and_the_call_goes_on(
 class Unwell(MemoryStore):
     """A store whose database has gone away."""
 
-    async def head(self, scope: Scope, conversation: str) -> Head:
-        raise StoreUnavailable(f"{scope.tenant} {conversation}")
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        raise StoreUnavailable(f"{scope.tenant} {conversation}: {kinds}")
 
 
 def test_calls_that_raise_are_timed_and_counted(meter: Meter) -> None:
