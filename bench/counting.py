@@ -16,8 +16,8 @@ from bench.raw_tiktoken import count_text as raw_count
 from bench.report import Report, Table, Target
 from bench.timing import Samples, ratio, take_turns
 from bench.workload import transcript
-from turnfold import Message, TokenMemory, counter_for
-from turnfold.tokens import TokenCounter
+from turnfold import Message, TokenMemory
+from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("QUESTION", "run")
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bench.report import Report, Table, Target
 from bench.research import RULES, Library, Outcome, research
-from turnfold import Budget, FindingRule
+from turnfold import Budget
+from turnfold.findings import FindingRule
 
 __all__ = ("QUESTION", "run")
 

@@ -84,7 +84,7 @@ def chinese(name: str, *, many: int) -> Outcome:
     """Search a set's dialogues, folded, for words drawn from them."""
     talk = joined(name)
     session = logged(talk)
-    session.checkpoint("…", keep_turns=1)
+    session.fold(summary="…", keep_turns=1)
     drawn = probes([message.text for message in talk.messages], many=many)
 
     def find(word: str) -> list[int]:

@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from turnfold import Budget, FindingRule, Memory, Message, assistant
+from turnfold import Budget, Memory, Message, assistant
 from turnfold.agent import Agent, Event, Sending, ToolDone
+from turnfold.findings import FindingRule
 from turnfold.testing import ScriptedModel
 
 __all__ = ("RULES", "Library", "Outcome", "Question", "research")

@@ -24,8 +24,7 @@ from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, counter, scratch
 from bench.timing import Samples, ratio
 from bench.workload import transcript
-from turnfold import Snapshot
-from turnfold.records import Document
+from turnfold.records import Document, Snapshot
 from turnfold.runtime import drive
 from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
 from turnfold.stores import SqliteStore

@@ -16,11 +16,11 @@ from time import perf_counter, process_time
 
 from bench.timing import Samples
 from bench.workload import exchanges
-from turnfold import Message, counter_for
+from turnfold import Message
 from turnfold.records import NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import Scope, Store
-from turnfold.tokens import TokenCounter
+from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("SCOPE", "TALK", "Lane", "counter", "fill", "named", "scratch", "turns")
 

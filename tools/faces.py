@@ -323,7 +323,7 @@ def write_faces(face: Face) -> str:
 
 
 def _class(node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: str | None) -> str:
-    docstring = (ast.get_docstring(node) or "").replace(
+    docstring = (ast.get_docstring(node, clean=False) or "").replace(
         "with an event loop", "without an event loop"
     )
     lines = [f"class {name}:", f'    """{docstring}"""', ""]
@@ -384,7 +384,16 @@ def _attributes(init: ast.FunctionDef) -> list[str]:
     return lines
 
 
-_DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+_DUNDERS = {"__aexit__": "__exit__"}
+_WRITTEN = {
+    "__aenter__": ("    def __enter__(self) -> Self:", "        return self"),
+    # The awaiting class has the same name after "Async".
+    "__repr__": (
+        "    def __repr__(self) -> str:",
+        '        return repr(self._awaiting).removeprefix("Async")',
+    ),
+}
+"""Special methods by their name in the awaiting class, as they are written."""
 
 
 def _method(
@@ -393,8 +402,8 @@ def _method(
     marks = {ast.unparse(mark) for mark in node.decorator_list}
     if "classmethod" in marks or "staticmethod" in marks:
         return []
-    if node.name == "__aenter__":
-        return ["", "    def __enter__(self) -> Self:", "        return self"]
+    if node.name in _WRITTEN:
+        return ["", *_WRITTEN[node.name]]
     if node.name not in _DUNDERS and node.name.startswith("_"):
         return []
     result = ast.unparse(node.returns) if node.returns else "None"

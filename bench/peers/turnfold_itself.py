@@ -9,13 +9,13 @@ from typing import Any
 
 from bench.contender import Call, Contender, Held, Item, Reopened, Stored
 from bench.heard import can_be_heard
-from turnfold import Budget, Context, Memory, Message, MessageMemory, counter_for
+from turnfold import Budget, Memory, Message, MessageMemory
 from turnfold.budget import WaterMarks
 from turnfold.records import Checkpoint, NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, SqliteStore
-from turnfold.tokens import Encoding
-from turnfold.window import Transcript, assemble
+from turnfold.tokens import Encoding, counter_for
+from turnfold.window import Context, Transcript, assemble
 
 __all__ = (
     "CONTENDERS",
@@ -86,7 +86,7 @@ class _FoldingSession:
             MemoryStore(counter=counter),
             counter=counter,
             budget=Budget(max_tokens=budget),
-            checkpoint="inline",
+            fold="inline",
         )
         self.session = self.memory.session("talk")
 
@@ -257,7 +257,7 @@ IMPORTS = (
     "import turnfold",
     "from turnfold import Message",
     "from turnfold import MessageMemory",
-    "from turnfold import counter_for; counter_for('gpt-4o').count_text('first exact count')",
+    "from turnfold.tokens import counter_for; counter_for('gpt-4o').count_text('first exact count')",
 )
 
 REOPENED = (
@@ -281,7 +281,7 @@ class SessionOnDisk:
             scope=_SCOPE,
             model=MODEL,
             budget=Budget(max_tokens=budget),
-            checkpoint="manual",
+            fold="manual",
         )
         self.session = self.memory.session("talk")
 

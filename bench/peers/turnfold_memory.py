@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.contender import Ask, Counted, Extract, Find, Found, Item, Summarised
 from bench.peers.turnfold_itself import MODEL, STORED, SessionOnDisk, as_items, as_turnfold
-from turnfold import Budget, Memory, Message, SummaryTokenMemory, counter_for
-from turnfold.tokens import CL100K_LIKE, MODERN, cautious_counter, estimate_text
+from turnfold import Budget, Memory, Message, SummaryTokenMemory
+from turnfold.tokens import CL100K_LIKE, MODERN, cautious_counter, counter_for, estimate_text
 
 __all__ = ("COUNTED", "FOUND", "NEEDS", "SUMMARISED")
 
@@ -30,7 +30,7 @@ class _Folding:
             model=MODEL,
             budget=Budget(max_tokens=budget),
             summarizer=ask,
-            checkpoint="inline",
+            fold="inline",
             clock=lambda: self._now,
         )
         self._session = memory.session("talk")
@@ -99,7 +99,7 @@ SUMMARISED = (
     _summarised(
         "Session",
         _Folding,
-        'checkpoint="inline", all other settings as they come; while the model fails an extract stands in, which '
+        'fold="inline", all other settings as they come; while the model fails an extract stands in, which '
         "counts as a summary of the messages it was made of",
     ),
     _summarised(

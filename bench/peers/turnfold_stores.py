@@ -11,10 +11,11 @@ from typing import Any
 
 from bench.appenders import TaskAppender, ThreadAppender
 from bench.contender import Appended, Item, Settings, Turn
-from turnfold import Memory, Message, Session, counter_for
+from turnfold import Memory, Message, Session
 from turnfold.records import NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.tokens import counter_for
 
 __all__ = ("APPENDED",)
 
@@ -129,7 +130,7 @@ class _InSessions(ThreadAppender):
     """Threads that block on sessions of one memory: what a program holds."""
 
     def __init__(self, path: Path) -> None:
-        self._memory = Memory(f"sqlite:///{path}", scope=_SCOPE, model=MODEL, checkpoint="manual")
+        self._memory = Memory(f"sqlite:///{path}", scope=_SCOPE, model=MODEL, fold="manual")
         self._sessions: dict[str, Session] = {}
 
     def write(self, turn: Turn) -> None:

@@ -3,6 +3,9 @@
 Everything said, called and seen is kept; for every model call turnfold assembles the best context that fits the token
 budget: counted exactly, valid for the provider, stable for its prompt cache. Nothing is imported until it is used, so
 `import turnfold` costs a millisecond and `from turnfold import Message` does not load a tokenizer.
+
+Here is what programs hold, build and catch. Everything else is in its package, which needs no import of its own:
+`turnfold.window.Context`, `turnfold.stores.Scope`, `turnfold.tokens.counter_for`, `turnfold.wire.openai_chat`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,30 @@ TYPE_CHECKING = (
     False  # checkers know the name; importing it from typing would cost more than all the rest
 )
 if TYPE_CHECKING:
+    from turnfold import adapters as adapters
+    from turnfold import agent as agent
+    from turnfold import api as api
+    from turnfold import budget as budget
+    from turnfold import client as client
+    from turnfold import errors as errors
+    from turnfold import findings as findings
+    from turnfold import fold as fold
+    from turnfold import importers as importers
+    from turnfold import inspect as inspect
+    from turnfold import memories as memories
+    from turnfold import memory as memory
+    from turnfold import models as models
+    from turnfold import records as records
+    from turnfold import search as search
+    from turnfold import service as service
+    from turnfold import snapshots as snapshots
+    from turnfold import stores as stores
+    from turnfold import telemetry as telemetry
+    from turnfold import testing as testing
+    from turnfold import text as text
+    from turnfold import tokens as tokens
+    from turnfold import window as window
+    from turnfold import wire as wire
     from turnfold.agent import Agent, AsyncAgent
     from turnfold.budget import Budget
     from turnfold.client import AsyncRemoteMemory, RemoteMemory
@@ -20,18 +47,16 @@ if TYPE_CHECKING:
         BudgetTooSmall,
         Conflict,
         ConversationDeleted,
+        IdReused,
         InvalidOption,
         InvalidRecord,
-        MissingExtra,
         ModelFailed,
         NotFound,
+        StepsExhausted,
         StoreUnavailable,
         SummaryFailed,
         TurnfoldError,
-        UnknownModel,
     )
-    from turnfold.findings import FindingRule
-    from turnfold.inspect import simulate
     from turnfold.memories import (
         AgentMemory,
         ContentChunk,
@@ -44,21 +69,17 @@ if TYPE_CHECKING:
         TruncateStrategy,
     )
     from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-    from turnfold.models import Anthropic, LocalEmbedder, OpenAIChat, OpenAIResponses
+    from turnfold.models import Anthropic, OpenAIChat, OpenAIResponses
     from turnfold.records import (
         Checkpoint,
         Entry,
-        Finding,
         Message,
-        Snapshot,
         assistant,
         system,
         tool,
         user,
     )
-    from turnfold.stores import Scope, open_store
-    from turnfold.tokens import counter_for, shutdown_token_executor
-    from turnfold.window import Context, Receipt
+    from turnfold.tokens import shutdown_token_executor
 
 __all__ = (
     "Agent",
@@ -73,42 +94,32 @@ __all__ = (
     "Checkpoint",
     "Conflict",
     "ContentChunk",
-    "Context",
     "ConversationDeleted",
     "Entry",
-    "Finding",
-    "FindingRule",
+    "IdReused",
     "InvalidOption",
     "InvalidRecord",
-    "LocalEmbedder",
     "Memory",
     "MemoryModule",
     "Message",
     "MessageMemory",
     "MessageMemoryConfig",
-    "MissingExtra",
     "ModelFailed",
     "NotFound",
     "OpenAIChat",
     "OpenAIResponses",
-    "Receipt",
     "RemoteMemory",
-    "Scope",
     "Session",
     "ShortMemory",
-    "Snapshot",
+    "StepsExhausted",
     "StoreUnavailable",
     "SummaryFailed",
     "SummaryTokenMemory",
     "TokenMemory",
     "TruncateStrategy",
     "TurnfoldError",
-    "UnknownModel",
     "assistant",
-    "counter_for",
-    "open_store",
     "shutdown_token_executor",
-    "simulate",
     "system",
     "tool",
     "user",
@@ -120,18 +131,15 @@ _HOMES = {
     "turnfold.agent": "Agent AsyncAgent",
     "turnfold.budget": "Budget",
     "turnfold.client": "AsyncRemoteMemory RemoteMemory",
-    "turnfold.errors": "BudgetTooSmall Conflict ConversationDeleted InvalidOption InvalidRecord MissingExtra "
-    "ModelFailed NotFound StoreUnavailable SummaryFailed TurnfoldError UnknownModel",
-    "turnfold.findings": "FindingRule",
-    "turnfold.inspect": "simulate",
+    "turnfold.errors": "BudgetTooSmall Conflict ConversationDeleted IdReused InvalidOption InvalidRecord ModelFailed "
+    "NotFound StepsExhausted StoreUnavailable SummaryFailed TurnfoldError",
     "turnfold.memories": "AgentMemory ContentChunk MemoryModule MessageMemory MessageMemoryConfig ShortMemory "
     "SummaryTokenMemory TokenMemory TruncateStrategy",
     "turnfold.memory": "AsyncMemory AsyncSession Memory Session",
-    "turnfold.models": "Anthropic LocalEmbedder OpenAIChat OpenAIResponses",
-    "turnfold.records": "Checkpoint Entry Finding Message Snapshot assistant system tool user",
-    "turnfold.stores": "Scope open_store",
-    "turnfold.tokens": "counter_for shutdown_token_executor",
-    "turnfold.window": "Context Receipt",
+    "turnfold.models": "Anthropic OpenAIChat OpenAIResponses",
+    "turnfold.records": "Checkpoint Entry Message assistant system tool user",
+    "turnfold.tokens": "shutdown_token_executor",
 }
 
-__getattr__, __dir__ = late_names(__name__, _HOMES)
+if not TYPE_CHECKING:  # so that checkers report a misspelt name
+    __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -83,7 +83,7 @@ def test_a_prompt_is_given_what_is_pinned_found_and_folded() -> None:
         for number in range(30):
             await session.user(f"Filler {number}: " + "nothing of interest. " * 8)
             await session.assistant("Yes.")
-        await session.checkpoint(keep_turns=2)
+        await session.fold(keep_turns=2)
         given = {"prompt": "What opens the safe of the Nordlys?", "prompt_id": "p2"}
         told = await hooks.prompt_submitted(given, None, None)
         output: Any = told["hookSpecificOutput"]
@@ -117,9 +117,7 @@ def test_a_compaction_folds_the_session_and_a_failing_summariser_stops_nothing()
 
     async def main() -> None:
         for summarizer, folded in ((None, 1), (fails, 0)):
-            async with AsyncMemory(
-                "sqlite://", summarizer=summarizer, checkpoint="manual"
-            ) as memory:
+            async with AsyncMemory("sqlite://", summarizer=summarizer, fold="manual") as memory:
                 session = memory.session("s")
                 for number in range(12):
                     await session.user(f"Question {number}")

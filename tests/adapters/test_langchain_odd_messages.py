@@ -26,12 +26,13 @@ from tests.adapters.langchain_agents import (
     logged,
     thread,
 )
-from turnfold import FindingRule, Memory
+from turnfold import Memory
 from turnfold.adapters.langchain import langchain_messages, record_of, turnfold_middleware
 from turnfold.adapters.langchain import messages as recording_module
 from turnfold.adapters.langchain import run_log as run_log_module
 from turnfold.adapters.langchain import view as view_module
 from turnfold.errors import InvalidRecord
+from turnfold.findings import FindingRule
 from turnfold.records import decode_message, encode_message
 
 HALF = "half a \ud83d pair"

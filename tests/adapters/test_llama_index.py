@@ -240,7 +240,7 @@ def test_the_schemas_of_tools_and_what_stands_beside_are_counted() -> None:
         assert with_tool == plain + schemas
         assert beside <= SMALL.tokens - 500 < plain
 
-    with_memory(work, checkpoint="manual")
+    with_memory(work, fold="manual")
 
 
 # ---------------------------------------------------------------------------------- agents

@@ -54,7 +54,7 @@ async def conversation(provider: Provider, server: StrictServer) -> list[Sending
     sent: list[Sending] = []
     async with provider.client(server) as client:
         budget = Budget(max_tokens=60_000, max_bytes=LIMIT)
-        async with AsyncMemory("sqlite://", budget=budget, checkpoint="inline") as memory:
+        async with AsyncMemory("sqlite://", budget=budget, fold="inline") as memory:
             agent = AsyncAgent(
                 memory,
                 client,
@@ -127,7 +127,7 @@ def test_arguments_that_are_no_part_of_the_body_do_not_count() -> None:
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory("sqlite://", budget=Budget(max_tokens=4_000), checkpoint="manual") as opened:
+    with Memory("sqlite://", budget=Budget(max_tokens=4_000), fold="manual") as opened:
         yield opened
 
 

@@ -12,11 +12,12 @@ from bench.research import RULES, Library, research
 from tests.agent.scripts import calling
 from tests.models.strict_server import Say, StrictServer
 from tests.models.strict_speech import Call
-from turnfold import Budget, FindingRule, Memory, OpenAIChat
+from turnfold import Budget, Memory, OpenAIChat
 from turnfold import findings as pure
 from turnfold.agent import Agent, Event, ToolDone, as_tool
 from turnfold.agent.tool_cache import ToolCache
 from turnfold.errors import InvalidOption
+from turnfold.findings import FindingRule
 from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=8_000)

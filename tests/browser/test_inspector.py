@@ -300,7 +300,7 @@ def test_somebody_signs_in(store: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not DATA.exists(), reason="the real conversations are not beside this checkout")
 def test_real_conversations_are_drawn(tmp_path: Path) -> None:
     store = store_at(tmp_path)
-    with Memory(store, budget=Budget(max_tokens=16_000), checkpoint="inline") as memory:
+    with Memory(store, budget=Budget(max_tokens=16_000), fold="inline") as memory:
         for path in sorted((DATA / "traces").glob("*.jsonl.gz")):
             with gzip.open(path, "rt", encoding="utf-8") as lines:
                 trace = json.loads(next(lines))

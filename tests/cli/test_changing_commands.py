@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
-from turnfold import Memory, Scope, user
+from turnfold import Memory, user
 from turnfold.cli import audit as auditing_run
 from turnfold.importers import FORMATS
 from turnfold.inspect import auditor as auditing
 from turnfold.records import NewEntry
 from turnfold.runtime import drive
-from turnfold.stores import digest, open_store
+from turnfold.stores import Scope, digest, open_store
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import MIGRATIONS
@@ -40,12 +40,12 @@ def digests(store: str) -> dict[str, str]:
 def test_a_checkpoint_by_hand_folds_and_the_log_stays(store: str) -> None:
     with Memory(store, model=MODEL) as memory:
         before = memory.session(LONG).history(limit=1000)
-    made = invoke_json(["checkpoint", "ware", "--keep-turns", "1", "--store", store])
+    made = invoke_json(["fold", "ware", "--keep-turns", "1", "--store", store])
     with Memory(store, model=MODEL) as memory:
         session = memory.session(LONG)
         assert session.checkpoints()[-1].id == made["checkpoint"]["id"]
         assert session.history(limit=1000) == before
-    again = invoke(["checkpoint", "ware", "--keep-turns", "1", "--store", store])
+    again = invoke(["fold", "ware", "--keep-turns", "1", "--store", store])
     assert again.exit_code == 0
     assert "nothing to fold" in again.stdout
 
@@ -54,10 +54,10 @@ def test_a_summary_may_be_given_as_text_file_or_input(store: str, tmp_path: Path
     file = tmp_path / "summary.txt"
     file.write_text("From a file: 定金 4471.50 欧元", encoding="utf-8")
     made = invoke_json(
-        ["checkpoint", "ware", "--keep-turns", "3", "--summary", f"@{file}", "--store", store]
+        ["fold", "ware", "--keep-turns", "3", "--summary", f"@{file}", "--store", store]
     )
     assert made["checkpoint"]["text"] == "From a file: 定金 4471.50 欧元"
-    missing = invoke(["checkpoint", "ware", "--summary", "@nowhere.txt", "--store", store])
+    missing = invoke(["fold", "ware", "--summary", "@nowhere.txt", "--store", store])
     assert missing.exit_code == 3
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from turnfold import Budget, Message, assistant, counter_for, system, tool, user
+from turnfold import Budget, Message, assistant, system, tool, user
 from turnfold.cli.demo.comparison import cached_tokens, compare, newest, tally
 from turnfold.cli.demo.replay import replay
 from turnfold.cli.demo.sample import Sample, load_sample
 from turnfold.records import as_message
+from turnfold.tokens import counter_for
 
 COUNTER = counter_for("gpt-4o")
 CALLED: dict[str, Any] = {

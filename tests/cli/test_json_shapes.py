@@ -44,7 +44,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("db path", "store exists"),
     ("db status", "store backend ok conversations entries details warnings file"),
     ("db migrate", "store added"),
-    ("checkpoint ware --keep-turns 1", "session checkpoint"),
+    ("fold ware --keep-turns 1", "session checkpoint"),
     ("fork ware copy", "session forked_from entries"),
 )
 
@@ -99,7 +99,7 @@ def test_a_session_with_hardly_anything_in_it(tmp_path: Path, name: str) -> None
         memory.session("only-assistant").assistant("hello")
     for command, code in (
         ("show", 0), ("context", 0), ("top", 0), ("explain --list", 0), ("explain", 3), ("diff", 3),
-        ("replay", 2), ("audit", 0), ("export --format anthropic", 0), ("export", 0), ("checkpoint", 0),
+        ("replay", 2), ("audit", 0), ("export --format anthropic", 0), ("export", 0), ("fold", 0),
     ):  # fmt: skip
         verb, *options = command.split()
         result = invoke([verb, name, *options, "--store", store])

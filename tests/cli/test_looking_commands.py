@@ -10,10 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
-from turnfold import Budget, Memory, Scope
+from turnfold import Budget, Memory
 from turnfold.cli import top as top_screen
 from turnfold.runtime import drive
-from turnfold.stores import digest, open_store
+from turnfold.stores import Scope, digest, open_store
 from turnfold.window import Section
 
 LOOKING = (
@@ -123,9 +123,7 @@ def test_show_gives_the_entries_word_for_word(store: str, memory: Memory) -> Non
 def test_the_context_is_the_one_the_next_call_gets(tmp_path: Path) -> None:
     store = seed(tmp_path)
     view = invoke_json(["context", "ware", "--store", store])
-    with Memory(
-        store, model=MODEL, budget=Budget(max_tokens=TOKENS), checkpoint="manual"
-    ) as memory:
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=TOKENS), fold="manual") as memory:
         session = memory.session(LONG)
         last = session.calls(limit=1000)[-1]
         context = session.context()

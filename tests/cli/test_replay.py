@@ -14,12 +14,13 @@ from typing import cast
 
 import pytest
 
-from turnfold import Budget, Context, Memory, counter_for
+from turnfold import Budget, Memory
 from turnfold.cli.demo import replay as replay_module
 from turnfold.cli.demo.replay import CONVERSATION, Step, replay
 from turnfold.cli.demo.sample import load_sample
 from turnfold.errors import BudgetTooSmall, InvalidOption
-from turnfold.window import Anchor, Outcome, Rule, Section, Violation
+from turnfold.tokens import counter_for
+from turnfold.window import Anchor, Context, Outcome, Rule, Section, Violation
 
 COUNTER = counter_for("gpt-4o")
 SAMPLE = load_sample()

@@ -15,10 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.source_tree import PACKAGE
-from turnfold import Budget, Context, Memory, counter_for
+from turnfold import Budget, Memory
 from turnfold.cli.app import app
 from turnfold.records import as_messages
-from turnfold.window import check
+from turnfold.tokens import counter_for
+from turnfold.window import Context, check
 
 FOLDER = PACKAGE / "cli" / "demo"
 RAW: list[dict[str, Any]] = [

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.house.source_tree import PACKAGE
-from turnfold import counter_for
 from turnfold.cli.demo.sample import load_sample, pinned_by
+from turnfold.tokens import counter_for
 
 FOLDER = PACKAGE / "cli" / "demo"
 LINES = (FOLDER / "conversation.jsonl").read_text(encoding="utf-8").splitlines()

@@ -58,7 +58,7 @@ COMMANDS = (
     "diff one",
     "search word",
     "recall one word",
-    "checkpoint one",
+    "fold one",
     "fork one two",
     "export",
     "import some.jsonl",

@@ -93,13 +93,84 @@ def export_problems_with(module: ModuleType, exported: object) -> list[str]:
     return export_problems(module)
 
 
-def test_packages_are_attributes_of_turnfold() -> None:
+KEPT = (
+    "Agent AgentMemory AsyncMemory Budget Checkpoint Conflict ContentChunk Entry Memory MemoryModule Message "
+    "MessageMemory MessageMemoryConfig Session ShortMemory SummaryTokenMemory TokenMemory TruncateStrategy "
+    "TurnfoldError assistant shutdown_token_executor system tool user"
+).split()
+"""Names that programs and the documents import from turnfold itself."""
+MOST_NAMES = 42
+"""More would not be read: a value type that few programs build is in its package."""
+
+
+def test_the_front_page_is_short_and_holds_what_programs_import() -> None:
+    assert set(KEPT) <= set(turnfold.__all__)
+    assert len(turnfold.__all__) <= MOST_NAMES
+
+
+@pytest.mark.parametrize(
+    "name",
+    "window.Context window.Receipt records.Finding records.Snapshot findings.FindingRule stores.Scope "
+    "stores.open_store tokens.counter_for inspect.simulate models.LocalEmbedder errors.MissingExtra "
+    "errors.UnknownModel agent.Agent testing.ScriptedModel "
+    "adapters.langchain.TurnfoldSaver wire.openai_chat.request".split(),
+)
+def test_other_names_are_in_their_packages(name: str) -> None:
+    module, _, last = f"turnfold.{name}".rpartition(".")
+    assert hasattr(importlib.import_module(module), last)
+    if last != "Agent":
+        assert last not in turnfold.__all__
+
+
+PACKAGES = sorted(
+    path.parent.name
+    for path in PACKAGE.glob("*/__init__.py")
+    if not path.parent.name.startswith("_")
+)
+EVERY_PACKAGE = """
+import sys, turnfold
+for name in sys.argv[1:]:
+    for loaded in [each for each in sys.modules if each.startswith("turnfold.")]:
+        if loaded != "turnfold._late_names":
+            del sys.modules[loaded]
+            vars(turnfold).pop(loaded.split(".")[1], None)
+    module = getattr(turnfold, name)
+    print(name, module.__name__, all(hasattr(module, each) for each in module.__all__))
+"""
+
+
+def test_every_package_is_an_attribute_of_turnfold() -> None:
     shown = subprocess.run(
-        [sys.executable, "-c", "import turnfold; print(turnfold.wire.anthropic.request.__name__)"],
+        [sys.executable, "-c", EVERY_PACKAGE, *PACKAGES],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert shown.stderr == ""
+    assert shown.stdout.splitlines() == [f"{name} turnfold.{name} True" for name in PACKAGES]
+    assert {"adapters", "agent", "memory", "wire"} <= set(PACKAGES)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "turnfold.wire.openai_chat.request",
+        "turnfold.agent.Agent",
+        "turnfold.Agent",
+        "turnfold.testing.ScriptedModel",
+        "turnfold.adapters.langchain.TurnfoldSaver",
+    ],
+)
+def test_one_import_reaches_what_lies_inside_a_package(expression: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", f"import turnfold; print({expression}.__name__)"],
         capture_output=True,
         check=True,
         text=True,
     )
-    assert shown.stdout == "request\n"
+    assert shown.stdout == f"{expression.rpartition('.')[2]}\n"
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = turnfold.nothing
+        _ = getattr(turnfold, "nothing")  # noqa: B009 - a checker knows that it does not exist

@@ -71,13 +71,13 @@ def _say(session: Session, number: int) -> None:
 
 def seed(store: str, tenant: str = "acme") -> None:
     """Fill a store."""
-    with Memory(store, scope=tenant, budget=_BUDGET, checkpoint="manual") as memory:
+    with Memory(store, scope=tenant, budget=_BUDGET, fold="manual") as memory:
         session = memory.session(TALK)
         session.system("You look after parcels.")
         for number in range(1, 13):
             _say(session, number)
             if number == 5:
-                session.checkpoint(SUMMARY, keep_turns=2)
+                session.fold(summary=SUMMARY, keep_turns=2)
         session.pin("never promise a day", key="rule")
         session.state.set("parcel", 4711)
         for turn, text in ((1, "one\ntwo\n"), (2, "one\nthree\n"), (5, "one\nthree\nfour\n")):
@@ -135,7 +135,7 @@ def seed_hostile(store: str, tenant: str = "acme") -> None:
                 [each for at, payload in enumerate(some) for each in _turn(payload, start + at)]
             )
             if start == 50:
-                session.checkpoint("\n".join(PAYLOADS), keep_turns=1)
+                session.fold(summary="\n".join(PAYLOADS), keep_turns=1)
             session.context(some[7])
         for turn in (1, 2):
             session.snapshots.take(

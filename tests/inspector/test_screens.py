@@ -37,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
     seed(store)
     with (
         inspected(ServiceOptions(store=store, tenant="acme")) as service,
-        Memory(store, scope="acme", checkpoint="manual") as memory,
+        Memory(store, scope="acme", fold="manual") as memory,
     ):
         yield service, memory.session(TALK)
 

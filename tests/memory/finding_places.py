@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from turnfold import Budget, FindingRule, Memory
+from turnfold import Budget, Memory
+from turnfold.findings import FindingRule
 from turnfold.memory import Session
 from turnfold.records import ToolCall
 from turnfold.window import check
@@ -50,7 +51,7 @@ class Places:
         self._stack = stack
 
     def __call__(self, conversation: str = "one", **options: Any) -> Session:
-        options = {"budget": WIDE, "checkpoint": "manual", "clock": self.clock, **options}
+        options = {"budget": WIDE, "fold": "manual", "clock": self.clock, **options}
         memory = self._stack.enter_context(Memory(self.url, **options))
         session = memory.session(conversation)
         session.findings.use(RULES)

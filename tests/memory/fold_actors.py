@@ -46,7 +46,7 @@ def session_over(
     runtime: Runtime,
     name: str,
     *,
-    checkpoint: str = "manual",
+    fold: str = "manual",
     lease: float = 0.0,
     budget: int = 2_000,
 ) -> AsyncSession:
@@ -58,7 +58,7 @@ def session_over(
         counter=COUNTER,
         budget=Budget(max_tokens=budget),
         summarizer=Notes(name),
-        checkpoint=checkpoint,
+        fold=fold,
         keep_turns=1,
         clock=lambda: NOW,
     )
@@ -72,7 +72,7 @@ def session_over(
 def begun(turns: int, *, store: type[MemoryStore] = MemoryStore, long: int = 0) -> MemoryStore:
     """A store with a conversation of some turns."""
     held = store(counter=COUNTER, clock=lambda: NOW)
-    memory = Memory(held, counter=COUNTER, checkpoint="manual")
+    memory = Memory(held, counter=COUNTER, fold="manual")
     session = memory.session(CONVERSATION)
     for turn in range(turns):
         session.user(f"question {turn} " + "?" * long, client_id=f"begun-{turn}-q")
@@ -121,19 +121,17 @@ def summariser(name: str, *, lease: float = 0.0) -> Program:
     async def fold(store: Store, runtime: Runtime) -> object:
         session = session_over(store, runtime, name, lease=lease)
         with suppress(ConversationDeleted):
-            await session.checkpoint()
+            await session.fold()
         return None
 
     return fold
 
 
-def reader(name: str, *, checkpoint: str, budget: int, lease: float = 0.0) -> Program:
+def reader(name: str, *, fold: str, budget: int, lease: float = 0.0) -> Program:
     """Asks for a context, which folds on the way or begins to."""
 
     async def read(store: Store, runtime: Runtime) -> object:
-        session = session_over(
-            store, runtime, name, checkpoint=checkpoint, lease=lease, budget=budget
-        )
+        session = session_over(store, runtime, name, fold=fold, lease=lease, budget=budget)
         with suppress(ConversationDeleted):
             return check(await session.context())
         return None
@@ -145,7 +143,7 @@ def agent(name: str, *, turns: int, budget: int) -> Program:
     """One process whose calls begin folds in the background, and which writes on while they run."""
 
     async def work(store: Store, runtime: Runtime) -> object:
-        session = session_over(store, runtime, name, checkpoint="background", budget=budget)
+        session = session_over(store, runtime, name, fold="background", budget=budget)
         acknowledged: list[tuple[str, int]] = []
         with suppress(ConversationDeleted):
             for turn in range(turns):
@@ -213,7 +211,7 @@ class Judge:
         )
         known = self._audited.get(key)
         if known is None:
-            session = Memory(store, counter=COUNTER, checkpoint="manual").session(CONVERSATION)
+            session = Memory(store, counter=COUNTER, fold="manual").session(CONVERSATION)
             known = self._audited[key] = [f"audit {fault.rule}" for fault in audit(session)]
         return known
 

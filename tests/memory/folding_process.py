@@ -24,9 +24,7 @@ def main(url: str) -> None:
         sys.stdin.readline()
         return "what was said, in short"
 
-    with Memory(
-        url, budget=BUDGET, summarizer=model, checkpoint="background", keep_turns=1
-    ) as memory:
+    with Memory(url, budget=BUDGET, summarizer=model, fold="background", keep_turns=1) as memory:
         memory.session("c").context()
         memory.drain()
     print("done", flush=True)  # noqa: T201 (the test reads it)

@@ -102,7 +102,7 @@ class _Author:
                 Act("query", self.dice.choice(("invoice 2024-117", "数据库 交货日期")))
             )
         elif kind == 6:
-            self.acts.append(Act("checkpoint", self.dice.randrange(4)))
+            self.acts.append(Act("fold", self.dice.randrange(4)))
         elif kind == 7 and self.dice.random() < 0.3:
             self.acts.append(Act("clear"))
         elif kind == 8:
@@ -132,7 +132,7 @@ def options(seed: int) -> dict[str, object]:
     return {
         "counter": COUNTER,
         "budget": Budget(max_tokens=dice.choice((900, 1_500, 2_500, 6_000))),
-        "checkpoint": dice.choice(("inline", "inline", "manual")),
+        "fold": dice.choice(("inline", "inline", "manual")),
         "keep_turns": dice.choice((1, 3, 8)),
         "clock": noon,
     }
@@ -182,8 +182,8 @@ async def _taken(session: AsyncSession, act: Act) -> Context | None:
             await session.unpin(act.name)
         case "state":
             await session.state.set(act.name, act.value)
-        case "checkpoint":
-            await session.checkpoint(keep_turns=int(str(act.value)))
+        case "fold":
+            await session.fold(keep_turns=int(str(act.value)))
         case "clear":
             await session.clear()
         case _:

@@ -5,7 +5,8 @@ Like its neighbour for document 001 it was written from a description, to show t
 
 from __future__ import annotations
 
-from turnfold import Message, counter_for
+from turnfold import Message
+from turnfold.tokens import counter_for
 
 __all__ = ("LinkedMemory", "byte_estimate")
 

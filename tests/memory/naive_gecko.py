@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from turnfold import Message, counter_for, system
+from turnfold import Message, system
+from turnfold.tokens import counter_for
 
 __all__ = ("NaiveSummaryMemory", "NaiveTokenMemory", "image_tokens", "text_tokens")
 

@@ -143,14 +143,14 @@ def _begun(budget: Budget, number: int) -> MemoryStore:
     """A conversation that nearly fills the budget, or more than fills it; in part folded or cleared."""
     dice = random.Random(number)  # noqa: S311 (the same on every machine)
     store = _Store(counter=COUNTER, clock=lambda: NOW)
-    session = Memory(store, counter=COUNTER, budget=budget, checkpoint="manual").session(_NAME)
+    session = Memory(store, counter=COUNTER, budget=budget, fold="manual").session(_NAME)
     if dice.random() < 0.5:
         session.system("You are careful. 请谨慎。")
     full = dice.choice((0.0, 0.6, 0.9, 1.3)) * budget.tokens
     said = _talk(session, dice, 0, full=full)
     before = dice.choice(("", "", "folded", "folded", "cleared"))
     if said and before == "folded":
-        session.checkpoint(keep_turns=1)
+        session.fold(keep_turns=1)
     elif said and before == "cleared":
         session.clear()
     if before:
@@ -323,7 +323,7 @@ class _Handle:
             summarizer=None
             if model == "extract"
             else _Model(model, world.dice, patience=50 if world.mode == "inline" else 1_000_000),
-            checkpoint=world.mode,
+            fold=world.mode,
             keep_turns=world.dice.randrange(3),
             backoff=0.0,
             clock=lambda: NOW,
@@ -520,7 +520,7 @@ class _World:
 
     async def _fold(self, handle: _Handle) -> None:
         if self.model in ("extract", "good"):
-            await handle.session.checkpoint(keep_turns=1)
+            await handle.session.fold(keep_turns=1)
 
     async def _clear(self, handle: _Handle) -> None:
         await handle.session.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from tests.memory.workspaces import made_files, snapshots_in
-from turnfold import Snapshot
+from turnfold.records import Snapshot
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore
 

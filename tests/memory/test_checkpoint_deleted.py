@@ -55,7 +55,7 @@ def test_a_summary_that_comes_too_late_is_told_why(store: Store, verb: str) -> N
         session.context()  # what a checkpoint reads before it reads what it covers is known now
         erase_before(store, verb)
         with pytest.raises(ConversationDeleted, match="'talk' has been erased"):
-            session.checkpoint("we greeted each other", keep_turns=1)
+            session.fold(summary="we greeted each other", keep_turns=1)
         assert session.checkpoints() == []
         assert session.history() == []
     assert drive(store.head(SCOPE, "talk")).checkpoint == ""

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from tests.memory.module_scripts import CONTEXTS, recalling, summarised, three_turns
 from tests.memory.test_snapshots import snapshots
 from tests.memory.workspaces import kept_store, made_files
-from turnfold import MemoryModule, Snapshot
+from turnfold import MemoryModule
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memories.memory_module import export as carrying
-from turnfold.records import Document, content_digest
+from turnfold.records import Document, Snapshot, content_digest
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, Store
 from turnfold.testing import ScriptedModel

@@ -21,9 +21,7 @@ def _played() -> tuple[Counter[str], int]:
     text = Noting()
     counter = TokenCounter(text)
     budget = Budget(max_tokens=1_500)
-    memory = Memory(
-        MemoryStore(counter=counter), counter=counter, budget=budget, checkpoint="manual"
-    )
+    memory = Memory(MemoryStore(counter=counter), counter=counter, budget=budget, fold="manual")
     session = memory.session("talk")
     session.system(_RULES)
     cuts = 0

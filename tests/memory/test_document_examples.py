@@ -8,7 +8,8 @@ import pytest
 
 from tests.memory.conversations import chat
 from tests.memory.fakes import ScriptedModel
-from turnfold import Message, SummaryTokenMemory, TokenMemory, counter_for
+from turnfold import Message, SummaryTokenMemory, TokenMemory
+from turnfold.tokens import counter_for
 
 IMPORTS = """\
 import asyncio

@@ -198,7 +198,7 @@ def test_a_loop_that_was_stopped_in_the_middle_leaves_nobody_waiting(
 
 def folding(model: Callable[[str], object]) -> AsyncMemory:
     return AsyncMemory(
-        "sqlite://", budget=Budget(max_tokens=700), summarizer=model, checkpoint="background", keep_turns=1
+        "sqlite://", budget=Budget(max_tokens=700), summarizer=model, fold="background", keep_turns=1
     )  # fmt: skip
 
 

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from tests.memory.finding_places import MINUTE, RULES, TOC, Places, ask, call, place, session, tail
-from turnfold import FindingRule, Memory
+from turnfold import Memory
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord
+from turnfold.findings import FindingRule
 from turnfold.memory import Session
 from turnfold.records import Document, ToolResult, tool
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.memory.fold_actors import COUNTER, NOW, begun, session_over
 from tests.memory.interleaving import Explored, Finished, Interleavings, Program
-from turnfold import FindingRule, Memory
+from turnfold import Memory
 from turnfold.errors import ConversationDeleted
+from turnfold.findings import FindingRule
 from turnfold.findings import store as finding_store
 from turnfold.records import Document, Finding, ToolCall
 from turnfold.runtime import Runtime

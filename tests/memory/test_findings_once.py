@@ -24,7 +24,7 @@ def _folded(session: Session, fact: str, question: str, **options: Any) -> str:
     session.assistant(f"Noted: {fact}")
     for number in range(2, 6):
         ask(session, "other", "nothing", number)
-    session.checkpoint("earlier", keep_turns=1)
+    session.fold(summary="earlier", keep_turns=1)
     session.user(question)
     return tail(session, **options)
 

@@ -15,8 +15,9 @@ pytest.importorskip("redis", reason="needs redis")
 from tests.memory.short_places import as_url
 from tests.stores.redis_server import shared_url
 from tests.stores.servers import PostgresPlaces
-from turnfold import Budget, FindingRule, Memory
+from turnfold import Budget, Memory
 from turnfold.errors import ConversationDeleted
+from turnfold.findings import FindingRule
 from turnfold.memory import Session
 from turnfold.records import ToolCall
 

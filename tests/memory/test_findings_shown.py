@@ -42,7 +42,7 @@ def test_folded_results_are_shown(session: Session) -> None:
     ask(session, "search", "绝缘电阻不小于 10 MΩ。", q="绝缘")
     for number in range(2, 12):
         ask(session, "other", "无关。", number)
-    session.checkpoint("earlier", keep_turns=2)
+    session.fold(summary="earlier", keep_turns=2)
     session.user("next")
     assert "绝缘电阻不小于 10 MΩ。" in tail(session)
 
@@ -100,7 +100,7 @@ def test_pins_and_state_first_and_recalled_passages_keep_half(session: Session) 
     session.state.set("who", "me")
     for number in range(20):
         session.findings.note(call("search", q=number), f"Finding {number} is long. " * 60)
-    session.checkpoint("earlier", keep_turns=0)
+    session.fold(summary="earlier", keep_turns=0)
     session.user("what is the capital of the moon?")
     shown = tail(session, query="capital of the moon")
     places = [shown.index(f"<{name} ") for name in ("pinned", "state", "findings", "recalled")]

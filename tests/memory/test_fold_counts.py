@@ -44,7 +44,7 @@ def _played() -> tuple[float, list[Checkpoint]]:
         MemoryStore(counter=counter),
         counter=counter,
         budget=Budget(max_tokens=2_000),
-        checkpoint="inline",
+        fold="inline",
     )
     session = memory.session("talk")
     said = 0

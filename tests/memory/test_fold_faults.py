@@ -48,7 +48,7 @@ class Case:
             counter=COUNTER,
             budget=BUDGET,
             summarizer=self.model,
-            checkpoint=self.mode,
+            fold=self.mode,
             keep_turns=2,
             retries=RETRIES,
             backoff=0.0,
@@ -100,14 +100,14 @@ class Case:
     def arm(self) -> None:
         """What happens between the question and the answer."""
         if self.fault is Fault.LATE:
-            other = Memory(self.store, counter=COUNTER, budget=BUDGET, checkpoint="manual")
+            other = Memory(self.store, counter=COUNTER, budget=BUDGET, fold="manual")
             self.model.meanwhile = lambda: self.overtake(other.session("c"))
         elif self.fault is Fault.ERASED:
             self.model.meanwhile = self.erase
 
     def overtake(self, other: Session) -> None:
         self.model.meanwhile = None
-        assert other.checkpoint("somebody else was faster", keep_turns=1) is not None
+        assert other.fold(summary="somebody else was faster", keep_turns=1) is not None
 
     def erase(self) -> None:
         self.model.meanwhile = None
@@ -115,7 +115,7 @@ class Case:
 
     def call(self) -> Context | None:
         """A context without a fold."""
-        quiet = Memory(self.store, counter=COUNTER, budget=BUDGET, checkpoint="manual")
+        quiet = Memory(self.store, counter=COUNTER, budget=BUDGET, fold="manual")
         return quiet.session("c").context()
 
     def fold(self) -> None:
@@ -124,7 +124,7 @@ class Case:
             self.clock.later()
             try:
                 if self.mode is FoldMode.MANUAL:
-                    self.session.checkpoint()
+                    self.session.fold()
                 else:
                     self.session.context()
             except SummaryFailed:
@@ -227,7 +227,7 @@ def test_what_no_store_can_hold_is_a_failed_attempt() -> None:
     case.session.add(long_history(case.dice, tokens=600))
     case.model._good._ask = lambda _: "half a character: \ud83d"
     with pytest.raises(SummaryFailed):
-        case.session.checkpoint()
+        case.session.fold()
     status = case.session.status()
     assert (status.fold_failures, status.fold_error, status.checkpoint) == (1, "InvalidRecord", "")
     assert audit(case.session) == []

@@ -59,7 +59,7 @@ def crowd(*, deleted: bool) -> list[Program]:
     """Everybody who can meet: a process that folds in the background and writes on, one that folds inline, and more."""
     there = [
         agent("agent", turns=2, budget=SMALL),
-        reader("inline", checkpoint="inline", budget=SMALL),
+        reader("inline", fold="inline", budget=SMALL),
         writer("w1", retries=True),
         writer("w2"),
         summariser("a"),
@@ -92,7 +92,7 @@ def test_a_fold_in_the_background_and_a_summariser_in_every_order(
 ) -> None:
     build_again(monkeypatch, times=1)
     store = begun(3, long=LONG)
-    calling = reader("background", checkpoint="background", budget=SMALL)
+    calling = reader("background", fold="background", budget=SMALL)
     found = every_order(calling, summariser("a"), store=store, merged=True)
     assert found.faults == {}, found
     assert found.orders > 10**15
@@ -114,7 +114,7 @@ def test_strands_that_share_only_the_store_may_be_merged(monkeypatch: pytest.Mon
     """As many orders, and as many of them with faults, where the order among strands of a process is kept."""
     build_again(monkeypatch, times=0)
     store = begun(3, long=LONG)
-    programs = [reader("background", checkpoint="background", budget=SMALL), summariser("a")]
+    programs = [reader("background", fold="background", budget=SMALL), summariser("a")]
     kept = every_order(*programs, store=store)
     merged = every_order(*programs, store=store, merged=True)
     assert kept.orders == merged.orders > 10**7
@@ -124,7 +124,7 @@ def test_strands_that_share_only_the_store_may_be_merged(monkeypatch: pytest.Mon
 
 def test_an_inline_fold_a_summariser_and_a_clearer_in_every_order() -> None:
     store = begun(3, long=LONG)
-    inline = reader("inline", checkpoint="inline", budget=SMALL)
+    inline = reader("inline", fold="inline", budget=SMALL)
     found = every_order(inline, summariser("a"), clearer(), store=store)
     assert found.faults == {}, found
     assert found.orders > 10**6
@@ -179,7 +179,7 @@ def test_merged_strands_hide_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that compares nothing: the same share of orders ends with two folds that overlap."""
     build_again(monkeypatch, times=0)
     store = begun(3, store=Careless, long=LONG)
-    programs = [reader("background", checkpoint="background", budget=SMALL), summariser("a")]
+    programs = [reader("background", fold="background", budget=SMALL), summariser("a")]
     kept = every_order(*programs, store=store)
     merged = every_order(*programs, store=store, merged=True)
     assert kept.faults == merged.faults

@@ -74,7 +74,7 @@ class FoldMachine(RuleBasedStateMachine):
             counter=COUNTER,
             budget=BUDGET,
             summarizer=self.model,
-            checkpoint="background",
+            fold="background",
             keep_turns=2,
             retries=0,  # the next call tries again: a pause would be measured by a real clock
             backoff=0.0,
@@ -133,7 +133,7 @@ class FoldMachine(RuleBasedStateMachine):
     @rule(keep=st.integers(0, 3))
     def checkpoint(self, keep: int) -> None:
         async def folded() -> None:
-            folding = asyncio.ensure_future(self.session.checkpoint(keep_turns=keep))
+            folding = asyncio.ensure_future(self.session.fold(keep_turns=keep))
             while not folding.done():
                 for each in self.model.waiting():
                     each.set_result("the story so far")
@@ -251,7 +251,7 @@ def test_the_machine_sees_a_fold_that_takes_an_entry_too_many() -> None:
     try:
         for text in ("one", "two", "three"):
             machine.user(text)
-        machine.run(machine.session.checkpoint("in short", keep_turns=1))
+        machine.run(machine.session.fold(summary="in short", keep_turns=1))
         machine.everything_is_accounted_for()
         held = machine.store._conversations[SCOPE.tenant, machine.session.id]
         live = held.checkpoints[-1]
@@ -271,7 +271,7 @@ def test_a_summary_that_fails_by_hand_is_raised_and_changes_nothing() -> None:
             machine.user(text)
 
         async def failing() -> None:
-            folding = asyncio.ensure_future(machine.session.checkpoint(keep_turns=1))
+            folding = asyncio.ensure_future(machine.session.fold(keep_turns=1))
             while not machine.model.waiting():  # noqa: ASYNC110 (one turn of the loop; no event says it)
                 await asyncio.sleep(0)
             await machine.settle(ConnectionError("no"))

@@ -54,7 +54,7 @@ def opened(url: str, model: Model, *, shift: float = 0.0) -> Memory:
         url,
         budget=BUDGET,
         summarizer=model,
-        checkpoint="background",
+        fold="background",
         keep_turns=1,
         clock=clock(shift),
     )
@@ -64,7 +64,7 @@ def opened(url: str, model: Model, *, shift: float = 0.0) -> Memory:
 def url(tmp_path: Path) -> str:
     """A file with a conversation that is due to be folded."""
     address = f"sqlite:///{tmp_path / 'chat.db'}"
-    with Memory(address, budget=BUDGET, checkpoint="manual") as memory:
+    with Memory(address, budget=BUDGET, fold="manual") as memory:
         session = memory.session("c")
         for number in range(8):
             session.user(f"{number}: " + "the parcel 4711 did not arrive. " * 20)
@@ -143,7 +143,7 @@ def test_of_two_processes_on_one_file_one_asks_the_model(url: str) -> None:
             assert heard(other) == "done"
         release(one)
         assert heard(one) == "done"
-    with Memory(url, budget=BUDGET, checkpoint="manual") as memory:
+    with Memory(url, budget=BUDGET, fold="manual") as memory:
         session = memory.session("c")
         assert len(session.checkpoints()) == 1
         assert audit(session) == []
@@ -181,7 +181,7 @@ def test_closing_waits_for_the_fold_under_way(url: str) -> None:
     assert model.was_asked()
     model.answer.set()
     memory.close()
-    with Memory(url, checkpoint="manual") as reopened:
+    with Memory(url, fold="manual") as reopened:
         assert len(reopened.session("c").checkpoints()) == 1
 
 
@@ -216,9 +216,7 @@ def test_with_an_event_loop_one_task_folds_and_closing_waits_or_cancels(url: str
             await answer.wait()
             return "what was said, in short"
 
-        memory = AsyncMemory(
-            url, budget=BUDGET, summarizer=model, checkpoint="background", keep_turns=1
-        )
+        memory = AsyncMemory(url, budget=BUDGET, summarizer=model, fold="background", keep_turns=1)
         session = memory.session("c")
         await session.context()
         await asyncio.wait_for(reached.wait(), PATIENCE)
@@ -226,7 +224,7 @@ def test_with_an_event_loop_one_task_folds_and_closing_waits_or_cancels(url: str
         if not cancel:
             answer.set()
         await memory.close(cancel=cancel)
-        async with AsyncMemory(url, checkpoint="manual") as again:
+        async with AsyncMemory(url, fold="manual") as again:
             status = await again.session("c").status()
             assert status.fold_failures == 0
             return status.checkpoint
@@ -264,7 +262,7 @@ def folded_by_hand_meanwhile(url: str, *, waits: bool) -> tuple[int, list[Checkp
         session.context()
         assert model.was_asked()
         assert gate.arrived.acquire(timeout=PATIENCE)
-        hand = threading.Thread(target=lambda: landed.append(session.checkpoint()), daemon=True)
+        hand = threading.Thread(target=lambda: landed.append(session.fold()), daemon=True)
         hand.start()
         assert gate.arrived.acquire(timeout=PATIENCE)
         if not waits:
@@ -303,14 +301,14 @@ def test_tasks_of_one_handle_wait_for_each_other_too(url: str) -> None:
             return "what was said, in short"
 
         async with AsyncMemory(
-            url, budget=BUDGET, summarizer=model, checkpoint="background", keep_turns=1
+            url, budget=BUDGET, summarizer=model, fold="background", keep_turns=1
         ) as memory:
             session = memory.session("c")
             gate = Gate(session._folds._handle_lock)
             session._folds._handle_lock = gate
             await session.context()
             await asyncio.wait_for(reached.wait(), PATIENCE)
-            hand = asyncio.create_task(session.checkpoint())
+            hand = asyncio.create_task(session.fold())
             for _ in range(2):
                 assert await asyncio.to_thread(gate.arrived.acquire, timeout=PATIENCE)
             answer.set()

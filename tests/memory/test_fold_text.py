@@ -23,7 +23,7 @@ class Remembering(ExtractiveWriter):
 
 def folded(summarizer: Summaries) -> list[Checkpoint]:
     budget = Budget(max_tokens=2_000)
-    with Memory(budget=budget, summarizer=summarizer, checkpoint="inline") as memory:
+    with Memory(budget=budget, summarizer=summarizer, fold="inline") as memory:
         session = memory.session("one")
         for number in range(240):
             session.user(f"问题 {number}: order A-{number * 37}, {number * 3} 吨, by 2026-03-11.")
@@ -75,7 +75,7 @@ def test_a_summary_the_caller_wrote_is_sent_whole_whatever_it_looks_like() -> No
         session = memory.session("one")
         for number in range(6):
             session.user(f"Order {number}.")
-        session.checkpoint("A plan.\nAlso stated:\nand the rest of the plan", keep_turns=3)
-        session.checkpoint(keep_turns=1)
+        session.fold(summary="A plan.\nAlso stated:\nand the rest of the plan", keep_turns=3)
+        session.fold(keep_turns=1)
     [prompt] = prompts
     assert "and the rest of the plan" in prompt

@@ -33,10 +33,10 @@ def talk(memory: Memory, turns: int, conversations: int = 2) -> None:
         session.assistant(f"answer {turn}: nothing should. 回答 {turn}：什么都不该变大。")
 
 
-@pytest.mark.parametrize("checkpoint", ["inline", "manual"])
-def test_messages_that_left_the_window_are_let_go(checkpoint: str) -> None:
+@pytest.mark.parametrize("fold", ["inline", "manual"])
+def test_messages_that_left_the_window_are_let_go(fold: str) -> None:
     before = live(Message)
-    with Memory("sqlite://", budget=SMALL, checkpoint=checkpoint) as memory:
+    with Memory("sqlite://", budget=SMALL, fold=fold) as memory:
         talk(memory, 60)
         early = live(Message) - before
         talk(memory, 140)

@@ -58,9 +58,9 @@ class Reading:
         self.characters = self.longest = 0
 
 
-def opened(reading: Reading, *, checkpoint: str = "inline") -> Memory:
+def opened(reading: Reading, *, fold: str = "inline") -> Memory:
     budget = Budget(max_tokens=BUDGET)
-    return Memory("sqlite://", counter=TokenCounter(reading), budget=budget, checkpoint=checkpoint)
+    return Memory("sqlite://", counter=TokenCounter(reading), budget=budget, fold=fold)
 
 
 def as_user(session: Session, text: str) -> None:
@@ -113,7 +113,7 @@ def test_whatever_it_is_made_of(kind: str) -> None:
             session.assistant(f"Answer {number}.")
             session.user(f"Question {number}?")
         assert session.context().tokens <= BUDGET
-        folded = session.checkpoint(keep_turns=1)
+        folded = session.fold(keep_turns=1)
         assert folded is not None
         assert session.context().tokens <= BUDGET
         if text.strip():
@@ -124,12 +124,12 @@ def test_whatever_it_is_made_of(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["prose", "Chinese", "base64"])
 def test_a_fold_says_what_it_has_not_read(kind: str) -> None:
     text = HUGE[kind]()
-    with opened(Reading(), checkpoint="manual") as memory:
+    with opened(Reading(), fold="manual") as memory:
         session = memory.session("huge")
         as_tool(session, text)
         session.assistant("Seen.")
         session.user("And now?")
-        folded = session.checkpoint(keep_turns=1)
+        folded = session.fold(keep_turns=1)
     assert folded is not None
     # Both ends are cut between words, so a few characters more may be left out than there are too many.
     left_out = len(text) - LONGEST_READ
@@ -146,13 +146,13 @@ def test_a_model_is_told_too_and_its_summary_says_so() -> None:
 
     budget = Budget(max_tokens=BUDGET)
     with Memory(
-        "sqlite://", model="gpt-4o", budget=budget, summarizer=ask, checkpoint="manual"
+        "sqlite://", model="gpt-4o", budget=budget, summarizer=ask, fold="manual"
     ) as memory:
         session = memory.session("huge")
         as_tool(session, HUGE["prose"]())
         session.assistant("Seen.")
         session.user("And now?")
-        folded = session.checkpoint(keep_turns=1)
+        folded = session.fold(keep_turns=1)
     assert folded is not None
     assert sum("characters not read" in prompt for prompt in prompts) == 1
     assert sum(map(len, prompts)) < 2 * LONGEST_READ

@@ -31,7 +31,7 @@ WORDS = st.integers(0, 80)
 def grown(shape: list[int], *, tokens: int, mode: str) -> Session:
     """A session with one turn per number, each with a tool call and results of that many words."""
     memory = Memory(
-        MemoryStore(), model=MODEL, budget=Budget(max_tokens=tokens), checkpoint=mode, keep_turns=2
+        MemoryStore(), model=MODEL, budget=Budget(max_tokens=tokens), fold=mode, keep_turns=2
     )
     session = memory.session("s")
     session.system("Be exact. 要准确。")
@@ -196,7 +196,7 @@ def test_an_excerpt_is_one_line_of_the_length_asked_for(text: str, characters: i
 
 def test_a_preview_for_a_provider_is_the_call_for_it() -> None:
     small = Budget(max_tokens=2_000, max_bytes=2_500)
-    with Memory("sqlite://", budget=small, checkpoint="manual") as memory:
+    with Memory("sqlite://", budget=small, fold="manual") as memory:
         session = memory.session("s")
         for number in range(30):
             session.user(f'"{number}" ' + "quoted \\ words " * 8)

@@ -124,7 +124,7 @@ def test_a_summariser_that_quotes_is_not_quoted(
         f"sqlite:///{tmp_path / 'chat.db'}",
         budget=SMALL,
         summarizer=quotes,
-        checkpoint=mode,
+        fold=mode,
         retries=1,
         backoff=0.01,
     ) as memory:
@@ -132,7 +132,7 @@ def test_a_summariser_that_quotes_is_not_quoted(
         talk(session, 12)
         if mode == "manual":
             with pytest.raises(SummaryFailed):
-                session.checkpoint(keep_turns=1)
+                session.fold(keep_turns=1)
         memory.drain()
     failed = [record for record in records if fields(record).get("event") == "fold_failed"]
     assert failed
@@ -149,7 +149,7 @@ def test_a_summariser_that_quotes_is_not_quoted(
 def test_a_store_that_fails_in_the_background_is_told_by_its_kind(
     store: type[MemoryStore], records: list[logging.LogRecord]
 ) -> None:
-    with Memory(store(), budget=SMALL, checkpoint="background") as memory:
+    with Memory(store(), budget=SMALL, fold="background") as memory:
         talk(memory.session(PERSON), 12)
         memory.drain()
     assert set(events(records)) == {"folding_stopped"}
@@ -158,7 +158,7 @@ def test_a_store_that_fails_in_the_background_is_told_by_its_kind(
 
 def test_the_same_with_an_event_loop(records: list[logging.LogRecord]) -> None:
     async def run() -> None:
-        async with AsyncMemory(Strange(), budget=SMALL, checkpoint="background") as memory:
+        async with AsyncMemory(Strange(), budget=SMALL, fold="background") as memory:
             session = memory.session(PERSON)
             for number in range(12):
                 await session.user(f"{CANARY} {number} " * 12)
@@ -204,7 +204,7 @@ def test_the_documented_summary_memory_does_not_quote_either(
 
 
 def test_every_record_can_be_written_as_json(records: list[logging.LogRecord]) -> None:
-    with Memory(Unwell(), budget=SMALL, checkpoint="background") as memory:
+    with Memory(Unwell(), budget=SMALL, fold="background") as memory:
         talk(memory.session(PERSON), 12)
         memory.drain()
     for record in records:

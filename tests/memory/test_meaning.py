@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnfold import Budget, LocalEmbedder, Memory, assistant, user
+from turnfold import Budget, Memory, assistant, user
 from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
 from turnfold.memory import Session, vectors
 from turnfold.memory import meaning as index
+from turnfold.models import LocalEmbedder
 from turnfold.search import fuse
 from turnfold.window import Section
 
@@ -170,7 +171,8 @@ def test_erasing_a_conversation_erases_its_vectors(session: Session, path: Path)
 
 KILLED = """
 import os, sys
-from turnfold import LocalEmbedder, Memory
+from turnfold import Memory
+from turnfold.models import LocalEmbedder
 class Mortal(LocalEmbedder):
     asked = 0
     def embed(self, texts):

@@ -20,10 +20,11 @@ from tests.memory.module_scripts import (
     three_turns,
 )
 from tests.memory.workspaces import token_count
-from turnfold import Budget, Memory, MemoryModule, Snapshot
+from turnfold import Budget, Memory, MemoryModule
 from turnfold.errors import ConversationDeleted, InvalidOption
 from turnfold.memories import AsyncMemoryModule, ContextMemoryStore, ContextSnapshot, MemorySummary
 from turnfold.memories.memory_module.context_store import SummaryHistory
+from turnfold.records import Snapshot
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope
 from turnfold.testing import ScriptedModel

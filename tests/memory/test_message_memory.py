@@ -17,13 +17,12 @@ from turnfold import (
     MessageMemoryConfig,
     TruncateStrategy,
     assistant,
-    counter_for,
     system,
     tool,
     user,
 )
 from turnfold.errors import InvalidBudget
-from turnfold.tokens import cautious_counter
+from turnfold.tokens import cautious_counter, counter_for
 from turnfold.window import Section, check
 
 EXACT = counter_for("gpt-4o")

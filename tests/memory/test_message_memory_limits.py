@@ -20,12 +20,11 @@ from turnfold import (
     MessageMemoryConfig,
     TruncateStrategy,
     assistant,
-    counter_for,
     system,
     tool,
     user,
 )
-from turnfold.tokens import Certainty, TokenCounter, cautious_counter
+from turnfold.tokens import Certainty, TokenCounter, cautious_counter, counter_for
 from turnfold.tokens.counter import OPENAI
 from turnfold.window import check, shrink_message
 

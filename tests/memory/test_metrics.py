@@ -84,7 +84,7 @@ def test_a_failed_fold_is_counted(tmp_path: Path, meter: Meter) -> None:
     with Memory(f"sqlite:///{tmp_path / 'chat.db'}", summarizer=fails, meter=meter) as memory:
         talk(memory, 3)
         with pytest.raises(SummaryFailed):
-            memory.session("one").checkpoint(keep_turns=1)
+            memory.session("one").fold(keep_turns=1)
     assert meter.counts["fold_failures"] == 1
 
 

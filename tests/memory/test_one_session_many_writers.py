@@ -32,7 +32,7 @@ def _said(session: Session) -> list[str]:
 
 def _memory(path: Path, tokens: int = 600) -> Memory:
     budget = Budget(max_tokens=tokens)
-    return Memory(f"sqlite:///{path}", model="gpt-4o", budget=budget, checkpoint="manual")
+    return Memory(f"sqlite:///{path}", model="gpt-4o", budget=budget, fold="manual")
 
 
 def test_writers_of_one_session_share_a_commit(

@@ -222,7 +222,7 @@ async def shown_after_a_late_reply(url: str, refreshes: str) -> list[str]:
         return [message.text for message in (await session.context()).messages]
 
 
-_REFRESHING = ["status", "pins", "context", "checkpoint"]
+_REFRESHING = ["status", "pins", "context", "fold"]
 
 
 @pytest.mark.parametrize("refreshes", _REFRESHING)

@@ -28,7 +28,6 @@ from turnfold import (
     TruncateStrategy,
     TurnfoldError,
     assistant,
-    counter_for,
     system,
     user,
 )
@@ -36,6 +35,7 @@ from turnfold.memories import message_log
 from turnfold.memories.message_file import SavedMessages
 from turnfold.records import Entry
 from turnfold.stores import Scope, SqliteStore
+from turnfold.tokens import counter_for
 from turnfold.window import Summarizer
 
 

@@ -21,9 +21,9 @@ from turnfold import (
     SummaryTokenMemory,
     TokenMemory,
     TruncateStrategy,
-    counter_for,
 )
 from turnfold.records import as_messages
+from turnfold.tokens import counter_for
 from turnfold.window import check
 
 DATA = Path(os.environ.get("TURNFOLD_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnfold import AsyncMemory, FindingRule, Memory
+from turnfold import AsyncMemory, Memory
 from turnfold.errors import InvalidOption
+from turnfold.findings import FindingRule
 from turnfold.records import Checkpoint, Document
 from turnfold.runtime import drive
 from turnfold.search import CHECKPOINT, Within

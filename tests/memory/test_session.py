@@ -10,21 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.memory.talking import SMALL, talk
-from turnfold import (
-    AsyncMemory,
-    Budget,
-    Memory,
-    Message,
-    Scope,
-    assistant,
-    open_store,
-    system,
-    user,
-)
+from turnfold import AsyncMemory, Budget, Memory, Message, assistant, system, user
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, SummaryFailed
 from turnfold.records import NewEntry
 from turnfold.runtime import drive
-from turnfold.stores import MemoryStore
+from turnfold.stores import MemoryStore, Scope, open_store
 from turnfold.window import Outcome, Section, check
 
 
@@ -142,14 +132,14 @@ def test_one_fold_is_not_followed_by_another_at_the_same_place(memory: Memory) -
 
 
 def test_by_hand_means_by_hand(address: str) -> None:
-    with Memory(address, budget=SMALL, checkpoint="manual") as memory:
+    with Memory(address, budget=SMALL, fold="manual") as memory:
         session = memory.session("one")
         talk(session, 40)
         context = session.context()
         assert check(context) == ()
         assert session.checkpoints() == []
         assert context.receipt.count(Outcome.DROPPED) > 0
-        landed = session.checkpoint()
+        landed = session.fold()
         assert landed is not None
         assert session.context().section(Section.SUMMARY)
         assert session.context().receipt.count(Outcome.DROPPED) == 0
@@ -159,21 +149,21 @@ def test_a_summary_by_hand_stands_word_for_word(memory: Memory) -> None:
     session = memory.session("one")
     talk(session, 3)
     text = "三个订单都在路上。"
-    landed = session.checkpoint(text)
+    landed = session.fold(summary=text)
     assert landed is not None
     assert landed.text == text
     assert landed.upto == 4  # with no more turns than are kept, the oldest is what it stands for
     assert text in session.context().section(Section.SUMMARY)[0].text
     with pytest.raises(SummaryFailed, match="empty"):
-        session.checkpoint("   ")
+        session.fold(summary="   ")
 
 
 def test_there_may_be_nothing_to_fold(memory: Memory) -> None:
     session = memory.session("one")
-    assert session.checkpoint() is None
+    assert session.fold() is None
     talk(session, 2)
-    assert session.checkpoint() is None
-    assert session.checkpoint(keep_turns=1) is not None
+    assert session.fold() is None
+    assert session.fold(keep_turns=1) is not None
 
 
 def test_a_call_may_have_a_budget_of_its_own(memory: Memory) -> None:
@@ -236,7 +226,7 @@ def test_the_window_of_a_long_log_is_read_from_its_end(address: str) -> None:
         return found
 
     store.read = counted  # pyright: ignore[reportAttributeAccessIssue]
-    with Memory(store, budget=SMALL, checkpoint="manual") as memory:
+    with Memory(store, budget=SMALL, fold="manual") as memory:
         context = memory.session("one").context()
     assert check(context) == ()
     assert context.messages[-1] == user("question 3999")
@@ -245,7 +235,7 @@ def test_the_window_of_a_long_log_is_read_from_its_end(address: str) -> None:
 
 
 def test_a_window_that_begins_inside_a_turn_shows_its_question(address: str) -> None:
-    with Memory(address, budget=SMALL, checkpoint="manual") as memory:
+    with Memory(address, budget=SMALL, fold="manual") as memory:
         session = memory.session("one")
         talk(session, 3)
         session.user("the long task")
@@ -256,7 +246,7 @@ def test_a_window_that_begins_inside_a_turn_shows_its_question(address: str) -> 
             assert check(session.context()) == ()
         warm = session.context()
         assert warm.messages[0] == user("the long task")
-    with Memory(address, budget=SMALL, checkpoint="manual") as again:
+    with Memory(address, budget=SMALL, fold="manual") as again:
         assert again.session("one").context().messages == warm.messages
 
 
@@ -391,7 +381,7 @@ def test_tasks_and_threads_may_share_a_session(address: str) -> None:
 
 def test_options_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidOption, match="is not one of 'manual', 'inline', 'background'"):
-        Memory(checkpoint="sometimes")
+        Memory(fold="sometimes")
     with pytest.raises(InvalidOption, match="threshold"):
         Memory(threshold=0)
     with pytest.raises(InvalidOption, match="keep_turns"):

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.memory.talking import SMALL, talk
-from turnfold import Budget, Memory, Message, Scope, assistant, system, user
+from turnfold import Budget, Memory, Message, assistant, system, user
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import Usage
 from turnfold.runtime import drive
+from turnfold.stores import Scope
 from turnfold.window import Section
 
 

@@ -49,11 +49,11 @@ def test_a_note_whose_name_could_break_its_fence_is_refused(memory: Memory, name
 def test_a_log_of_system_messages_alone_has_nothing_to_fold(memory: Memory) -> None:
     session = memory.session("one")
     session.system("Be brief.")
-    assert session.checkpoint(keep_turns=0) is None
-    assert session.checkpoint("nothing was said", keep_turns=0) is None
+    assert session.fold(keep_turns=0) is None
+    assert session.fold(summary="nothing was said", keep_turns=0) is None
     assert session.checkpoints() == []
     session.user("Hello")
-    folded = session.checkpoint("A greeting.", keep_turns=0)
+    folded = session.fold(summary="A greeting.", keep_turns=0)
     assert folded is not None
     assert folded.upto == 2
 

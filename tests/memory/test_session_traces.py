@@ -67,9 +67,7 @@ def test_the_summariser_reads_about_as_much_as_was_said(record_property: Record)
     said = long_said = long_read = 0
     store = MemoryStore(counter=COUNTER)
     writer = ModelWriter(model)
-    with Memory(
-        store, counter=COUNTER, budget=BUDGET, summarizer=writer, checkpoint="inline"
-    ) as memory:
+    with Memory(store, counter=COUNTER, budget=BUDGET, summarizer=writer, fold="inline") as memory:
         replay = Replay(memory, audits=10_000, explains=0)
         for number, (name, log) in enumerate(traces()):
             before, tokens = model.read, COUNTER.count(log).tokens
@@ -104,7 +102,7 @@ def test_the_summariser_reads_an_invented_session_once() -> None:
         counter=COUNTER,
         budget=Budget(max_tokens=3_000),
         summarizer=model,
-        checkpoint="inline",
+        fold="inline",
     )
     replay = Replay(memory, audits=1, explains=1)
     replay.trace("invented", invented_trace())

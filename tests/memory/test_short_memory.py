@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from tests.memory.short_faults import Faulty
 from tests.memory.short_places import Place, opener, short, talk
-from turnfold import (
-    BudgetTooSmall,
-    InvalidOption,
-    ShortMemory,
-    SummaryFailed,
-    counter_for,
-    open_store,
-)
+from turnfold import BudgetTooSmall, InvalidOption, ShortMemory, SummaryFailed
 from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.stores import MemoryStore
-from turnfold.tokens import cautious_counter
+from turnfold.stores import MemoryStore, open_store
+from turnfold.tokens import cautious_counter, counter_for
 
 __all__ = ("opener", "short")
 

@@ -12,8 +12,10 @@ import pytest
 
 from tests.memory.naive_powerai import MARKER, NaiveServers, NaiveShortMemory
 from tests.memory.short_faults import Faulty
-from turnfold import InvalidOption, ShortMemory, TurnfoldError, counter_for, open_store
+from turnfold import InvalidOption, ShortMemory, TurnfoldError
 from turnfold.memories.short_memory.render import SUMMARY_LABEL
+from turnfold.stores import open_store
+from turnfold.tokens import counter_for
 
 BOTH = pytest.mark.parametrize("naive", [True, False], ids=["naive", "turnfold"])
 C = "conv-123"

@@ -12,9 +12,11 @@ import pytest
 
 from tests.memory.short_faults import Faulty
 from tests.memory.short_places import Place, opener, short
-from turnfold import ShortMemory, TurnfoldError, counter_for, open_store
+from turnfold import ShortMemory, TurnfoldError
 from turnfold.errors import StoreUnavailable
 from turnfold.memories import MEMORY_MODE_FULL_HISTORY, AsyncShortMemory, MemoryContext
+from turnfold.stores import open_store
+from turnfold.tokens import counter_for
 
 __all__ = ("opener", "short")
 

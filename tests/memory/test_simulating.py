@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import Budget, Memory, Message, assistant, counter_for, simulate, system, tool, user
+from turnfold import Budget, Memory, Message, assistant, system, tool, user
 from turnfold.errors import InvalidOption, UnknownModel
-from turnfold.inspect import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for
-from turnfold.tokens import Charge, PriceTable, shipped_prices
+from turnfold.inspect import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for, simulate
+from turnfold.tokens import Charge, PriceTable, counter_for, shipped_prices
 from turnfold.tokens.prices import CacheRule, Price
 
 MODEL = "gpt-4o"
@@ -42,7 +42,7 @@ def test_it_is_what_a_memory_does(tmp_path: Path, strategy: str) -> None:
     mode = "inline" if strategy == "fold" else "manual"
     seen: list[tuple[int, int, int]] = []
     with Memory(
-        f"sqlite:///{tmp_path / 'own.db'}", model=MODEL, budget=budget, checkpoint=mode
+        f"sqlite:///{tmp_path / 'own.db'}", model=MODEL, budget=budget, fold=mode
     ) as memory:
         session = memory.session("own")
         for message in said:

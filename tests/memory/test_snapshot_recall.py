@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.workspaces import kept_store, made_files, snapshots_in, token_count
-from turnfold import Snapshot
+from turnfold.records import Snapshot
 from turnfold.snapshots import Snapshots
 from turnfold.stores import MemoryStore, Store
 

@@ -22,9 +22,9 @@ from tests.memory.workspaces import (
     token_count,
 )
 from tests.search.test_snapshot_diffs import applied
-from turnfold import AsyncMemory, Memory, Snapshot
+from turnfold import AsyncMemory, Memory
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
-from turnfold.records import Document
+from turnfold.records import Document, Snapshot
 from turnfold.runtime import drive
 from turnfold.snapshots import SNAPSHOT, SnapshotStorage, turn_key
 from turnfold.stores import MemoryStore, SqliteStore, Store, Written

@@ -50,7 +50,7 @@ class Talk:
             counter=COUNTER,
             budget=BUDGET,
             summarizer=self.model,
-            checkpoint=mode,
+            fold=mode,
             keep_turns=2,
             backoff=self.backoff,
             stand_in=self.stand_in,
@@ -199,7 +199,7 @@ def test_a_checkpoint_asked_for_by_hand_still_raises() -> None:
         talk.turn()
     talk.clock.later()
     with pytest.raises(SummaryFailed):
-        talk.session.checkpoint()
+        talk.session.fold()
     assert talk.session.checkpoints() == []
 
 
@@ -220,7 +220,7 @@ class Stuck:
 def test_nothing_is_nowhere_while_a_fold_in_the_background_is_under_way() -> None:
     model, store = Stuck(), MemoryStore(counter=COUNTER)
     options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2}
-    with Memory(store, summarizer=model, checkpoint="background", **options) as memory:
+    with Memory(store, summarizer=model, fold="background", **options) as memory:
         session, said = memory.session("c"), 0
         while said < 60:
             said += 1
@@ -245,11 +245,11 @@ def test_a_lease_left_by_a_clock_an_hour_ahead_is_not_believed() -> None:
     store = MemoryStore(counter=COUNTER, clock=clock)
     model = FaultyModel(None)
     options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2, "clock": clock}
-    dead = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
+    dead = Memory(store, summarizer=model, fold="inline", **options).session("c")
     dead.user("hello")
     assert drive(dead._awaiting._folds._claim())
     clock.now -= 3_600 * 1_000_000
-    session = Memory(store, summarizer=model, checkpoint="inline", **options).session("c")
+    session = Memory(store, summarizer=model, fold="inline", **options).session("c")
     for said in range(60):
         session.user(f"#{said}# order {said * 37} is late, 请尽快处理。 " * 2)
         session.context()

@@ -25,10 +25,10 @@ from turnfold import (
     SummaryTokenMemory,
     TokenMemory,
     assistant,
-    counter_for,
     system,
     user,
 )
+from turnfold.tokens import counter_for
 from turnfold.window import Outcome, Section, check
 
 EXACT = counter_for("gpt-3.5-turbo")

@@ -21,13 +21,12 @@ from turnfold import (
     Message,
     TokenMemory,
     assistant,
-    counter_for,
     shutdown_token_executor,
     system,
     tool,
     user,
 )
-from turnfold.tokens import Certainty, token_executor
+from turnfold.tokens import Certainty, counter_for, token_executor
 from turnfold.window import check
 
 EXACT = counter_for("gpt-3.5-turbo")

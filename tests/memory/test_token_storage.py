@@ -20,17 +20,15 @@ from turnfold import (
     InvalidOption,
     Memory,
     Message,
-    Scope,
     SummaryTokenMemory,
     TokenMemory,
     assistant,
-    open_store,
     system,
     user,
 )
 from turnfold.errors import IdReused, StoreUnavailable
 from turnfold.memories.token_memory import already_stored
-from turnfold.stores import MemoryStore
+from turnfold.stores import MemoryStore, Scope, open_store
 
 S = "user_123"
 

@@ -36,11 +36,11 @@ from turnfold import (
     MessageMemoryConfig,
     SummaryTokenMemory,
     TokenMemory,
-    counter_for,
     system,
     tool,
     user,
 )
+from turnfold.tokens import counter_for
 
 SYSTEM = system("You are a careful assistant.")
 BOTH = pytest.mark.parametrize("naive", [True, False], ids=["naive", "turnfold"])

@@ -107,7 +107,7 @@ def test_a_conversation_longer_than_its_budget_goes_on(url: str) -> None:
                 "sqlite://",
                 budget=Budget(max_tokens=BUDGET),
                 summarizer=ModelWriter(summary, name="smollm2", reads=1_500, seconds=300),
-                checkpoint="inline",
+                fold="inline",
                 keep_turns=2,
             )
             agent = AsyncAgent(memory, client, system="You are brief.")

@@ -55,7 +55,7 @@ def test_fifty_tool_loops_with_folding_and_not_one_refused_request(
     async def talk() -> tuple[int, int, float]:
         async with provider.client(server) as client:
             memory = AsyncMemory(
-                "sqlite://", budget=Budget(max_tokens=1_500), checkpoint="inline", keep_turns=2
+                "sqlite://", budget=Budget(max_tokens=1_500), fold="inline", keep_turns=2
             )
             agent = AsyncAgent(
                 memory,

@@ -11,7 +11,7 @@ from turnfold.service import ServiceOptions, run
 __all__ = ("main",)
 
 
-def main(store: str, checkpoint: str, drain: str) -> None:
+def main(store: str, fold: str, drain: str) -> None:
     """Serve on a free port."""
     logging.basicConfig(format="%(message)s")
 
@@ -25,7 +25,7 @@ def main(store: str, checkpoint: str, drain: str) -> None:
         store=store,
         port=0,
         budget=Budget(max_tokens=2_000),
-        checkpoint=checkpoint,
+        fold=fold,
         keep_turns=1,
         drain=float(drain),
     )

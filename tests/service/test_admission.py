@@ -49,7 +49,7 @@ BODIES: dict[str, dict[str, object]] = {
     "record_usage": {"usage": {"input": 3}},
     "fork": {"conversation": "copy"},
     "recall": {"query": "parcel"},
-    "find": {"client_ids": ["k"]},
+    "by_client_id": {"client_ids": ["k"]},
     "search": {"query": "parcel Dana"},
     "set_short_memory": {"session": {}},
     "note_finding": {"call": {"id": "c", "name": "look", "arguments": "{}"}, "result": "x"},
@@ -86,7 +86,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
             session.findings.note({"id": "c", "name": "look", "arguments": "{}"}, CONTENT)
             NAMES["call"] = "000000000002-0000"
             session.context()
-            session.checkpoint(CONTENT, keep_turns=0)
+            session.fold(summary=CONTENT, keep_turns=0)
     file = folder / "tokens.json"
     made = make_tokens(
         file,

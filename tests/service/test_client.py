@@ -192,7 +192,7 @@ def kept(session: Any) -> list[object]:
         session.recall("Lyon", within=Within(roles=frozenset({"tool"}), tools=frozenset({"track"})))
     )
     see(raised(lambda: session.recall("Lyon", limit=0)))
-    see((session.turn(1), session.find(["q1", "none"])))
+    see((session.turn(1), session.by_client_id(["q1", "none"])))
     see(session.history(after=2, limit=3))
     return seen
 
@@ -200,10 +200,10 @@ def kept(session: Any) -> list[object]:
 def an_end(memory: Any, session: Any) -> list[object]:
     seen: list[object] = []
     see = seen.append
-    made = session.checkpoint("So far: parcel 4711 is in Lyon.", keep_turns=1)
+    made = session.fold(summary="So far: parcel 4711 is in Lyon.", keep_turns=1)
     see(made)
     see(session.checkpoints())
-    see(raised(lambda: session.checkpoint(keep_turns=-1)))
+    see(raised(lambda: session.fold(keep_turns=-1)))
     see(session.status())
     see(memory.search("parcel Lyon", limit=3))
     see(memory.search("Lyon", conversation=session.id, within=Within(kinds=None, since=1)))

@@ -25,7 +25,7 @@ BUDGET = Budget(max_tokens=2_000)
 def store(tmp_path: Path) -> str:
     """A file with a conversation that is due to be folded."""
     address = f"sqlite:///{tmp_path / 'chat.db'}"
-    with Memory(address, budget=BUDGET, checkpoint="manual") as memory:
+    with Memory(address, budget=BUDGET, fold="manual") as memory:
         session = memory.session("c")
         for number in range(8):
             session.user(f"{number}: " + "the parcel 4711 did not arrive. " * 20)
@@ -59,7 +59,7 @@ def lease(store: str) -> FoldingNote:
 
 
 def checkpoints(store: str) -> int:
-    with Memory(store, budget=BUDGET, checkpoint="manual") as memory:
+    with Memory(store, budget=BUDGET, fold="manual") as memory:
         session = memory.session("c")
         assert audit(session) == []
         return len(session.checkpoints())
@@ -108,7 +108,7 @@ def test_a_request_under_way_is_answered(store: str) -> None:
         answers: list[httpx2.Response] = []
 
         def fold() -> None:
-            answers.append(asking.post("/v1/sessions/c/checkpoints", json={"keep_turns": 1}))
+            answers.append(asking.post("/v1/sessions/c/fold", json={"keep_turns": 1}))
 
         thread = threading.Thread(target=fold)
         thread.start()

@@ -10,9 +10,10 @@ import pytest
 
 from tests.inspector.reading import read_page
 from tests.service.running import Running, running
-from turnfold import Budget, LocalEmbedder, Memory, assistant, user
+from turnfold import Budget, Memory, assistant, user
 from turnfold.client import RemoteMemory
 from turnfold.errors import MissingExtra
+from turnfold.models import LocalEmbedder
 from turnfold.records import Message
 from turnfold.service import ServiceOptions, inspector_beside, make_state
 from turnfold.service.inspector.html import address

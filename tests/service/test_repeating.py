@@ -101,8 +101,10 @@ def lose_once(service: Running, act: Callable[[AsyncRemoteMemory], object]) -> o
         ("remove", lambda m: drive(m.session("kept").state.remove("a")), True),
         ("fork", lambda m: drive(m.session("kept").fork(conversation="twin")).id, "twin"),
         (
-            "checkpoint",
-            lambda m: getattr(drive(m.session("kept").checkpoint("s", keep_turns=0)), "text", None),
+            "fold",
+            lambda m: getattr(
+                drive(m.session("kept").fold(summary="s", keep_turns=0)), "text", None
+            ),
             "s",
         ),
     ],
@@ -146,7 +148,7 @@ def test_a_key_for_another_body_is_refused(service: Running) -> None:
         other = client.post(say, json={"content": "b"}, headers=key)
         assert (other.status_code, other.json()["type"]) == (422, "urn:turnfold:problem:id-reused")
         for summary, status in (("s", 200), ("s", 200), ("t", 422)):
-            fold = "/v1/sessions/reused/checkpoints"
+            fold = "/v1/sessions/reused/fold"
             body = {"summary": summary, "keep_turns": 0}
             assert client.post(fold, json=body, headers=key).status_code == status
 

@@ -179,7 +179,7 @@ def test_without_the_epoch_the_old_handle_would_spoil_the_log(
 
 def session_on(store: Store) -> Session:
     budget = Budget(max_tokens=4000)
-    return Memory(store, budget=budget, checkpoint="manual", scope="alice").session(TALK)
+    return Memory(store, budget=budget, fold="manual", scope="alice").session(TALK)
 
 
 @pytest.mark.parametrize("more", [0, 1, 4])

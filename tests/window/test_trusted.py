@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnfold import Budget, assistant, counter_for, tool, user
+from turnfold import Budget, assistant, tool, user
 from turnfold.records import Message
-from turnfold.tokens import Certainty, DriverCounter, TokenCounter, weakest
+from turnfold.tokens import Certainty, DriverCounter, TokenCounter, counter_for, weakest
 from turnfold.window import Transcript, assemble
 from turnfold.window.context import CertaintyCache
 

@@ -13,11 +13,11 @@ import pytest
 
 from tests.window.transcripts import random_counter, random_log, random_tail, random_tools
 from tests.wire.formats import FORMATS
-from turnfold import Budget, Context, Memory, user, wire
+from turnfold import Budget, Memory, user, wire
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import ImagePart, Message, TextPart, ThinkingPart, ToolCall
 from turnfold.tokens import counter_for
-from turnfold.window import Transcript, assemble, check
+from turnfold.window import Context, Transcript, assemble, check
 from turnfold.wire import Action, Change
 from turnfold.wire import request as size_guard
 from turnfold.wire.request import by_rule

@@ -17,7 +17,6 @@ from turnfold.window import Anchor, Context, Receipt
 __all__ = (
     "CallEvent",
     "CallsPage",
-    "CheckpointAnswer",
     "CheckpointsAnswer",
     "ClearedAnswer",
     "ContextForm",
@@ -30,6 +29,7 @@ __all__ = (
     "ExplanationForm",
     "FindingAnswer",
     "FindingsAnswer",
+    "FoldAnswer",
     "ForkedAnswer",
     "FoundAnswer",
     "PinAnswer",
@@ -59,7 +59,7 @@ class SystemAnswer(_Answer):
     """None if it was the system message already."""
 
 
-class CheckpointAnswer(_Answer):
+class FoldAnswer(_Answer):
     """Result of a fold (compaction)."""
 
     checkpoint: Checkpoint | None

@@ -28,12 +28,13 @@ from turnfold.search import ENTRY, Within
 
 __all__ = (
     "KEY_PATTERN",
+    "MAX_CLIENT_IDS",
     "AddBody",
     "AssistantBody",
     "Body",
     "BudgetBody",
-    "CheckpointBody",
     "ClearFindingsBody",
+    "ClientIdsBody",
     "ContextBody",
     "Count",
     "DiffQuery",
@@ -41,8 +42,8 @@ __all__ = (
     "EntryForm",
     "EventsQuery",
     "FileQuery",
-    "FindBody",
     "FindingsTextBody",
+    "FoldBody",
     "ForkBody",
     "Form",
     "FormQuery",
@@ -79,6 +80,8 @@ __all__ = (
 
 KEY_PATTERN: Final = "^[!-~]{1,4608}$"
 """Pattern of an Idempotency-Key: room for a client id of 512 characters, each percent-encoded."""
+MAX_CLIENT_IDS: Final = 1000
+"""The most client ids of one request; the client splits longer lists."""
 _MESSAGE: Final = {
     "type": "object",
     "required": ["role"],
@@ -223,7 +226,7 @@ class PreviewBody(Body):
     """Provider whose request body `max_bytes` limits."""
 
 
-class CheckpointBody(Body):
+class FoldBody(Body):
     """A manual fold (compaction)."""
 
     summary: str | None = None
@@ -286,10 +289,10 @@ class SearchBody(Body):
     limit: Limit = 20
 
 
-class FindBody(Body):
+class ClientIdsBody(Body):
     """Client ids of entries to look up."""
 
-    client_ids: Annotated[list[_Key], Meta(max_length=1000)]
+    client_ids: Annotated[list[_Key], Meta(max_length=MAX_CLIENT_IDS)]
 
 
 class PinBody(Body):

@@ -153,13 +153,14 @@ CONTEXT = declare(
     query=bodies.FormQuery,
     answer=answers.ContextForm,
 )
-CHECKPOINT = declare(
-    "checkpoint",
-    f"POST {_SESSION}/checkpoints",
-    "Fold (compact) everything before the newest turns now, into `summary` or one the summarizer writes.",
+FOLD = declare(
+    "fold",
+    f"POST {_SESSION}/fold",
+    "Fold (compact) everything before the newest turns now, into `summary` or one the summarizer writes; "
+    "`checkpoint` is null if there is nothing to fold.",
     right=_WRITE,
-    body=bodies.CheckpointBody,
-    answer=answers.CheckpointAnswer,
+    body=bodies.FoldBody,
+    answer=answers.FoldAnswer,
     keyed=True,
 )
 
@@ -262,12 +263,12 @@ TURN = declare(
     query=bodies.FormQuery,
     answer=answers.EntriesPage,
 )
-FIND = declare(
-    "find",
-    f"POST {_SESSION}/find",
-    "Look up entries by client id, oldest first; unknown ids are left out.",
+BY_CLIENT_ID = declare(
+    "by_client_id",
+    f"POST {_SESSION}/by-client-id",
+    "Read the entries stored under these client ids, in log order; unknown ids are skipped.",
     right=_READ,
-    body=bodies.FindBody,
+    body=bodies.ClientIdsBody,
     query=bodies.FormQuery,
     answer=answers.EntriesPage,
 )

@@ -1,4 +1,4 @@
-"""`turnfold checkpoint` and `turnfold fork`: folds (compacts) or copies a session."""
+"""`turnfold fold` and `turnfold fork`: folds (compacts) or copies a session."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from turnfold.errors import NotFound
 from turnfold.records import Checkpoint
 
 __all__ = (
-    "MadeCheckpoint",
+    "MadeFold",
     "MadeFork",
-    "make_checkpoint",
+    "make_fold",
     "make_fork",
     "read_summary",
-    "show_checkpoint",
+    "show_fold",
     "show_fork",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeCheckpoint:
-    """Result of a manual checkpoint."""
+class MadeFold:
+    """Result of a fold."""
 
     session: str
     checkpoint: Checkpoint | None
@@ -56,7 +56,7 @@ def read_summary(given: str | None) -> str | None:
         raise NotFound(f"cannot read the summary {path}: {error.strerror}") from None
 
 
-def make_checkpoint(
+def make_fold(
     store: str | None,
     tenant: str,
     session: str,
@@ -65,11 +65,11 @@ def make_checkpoint(
     keep_turns: int | None,
     budget: int | None,
     model: str | None,
-) -> MadeCheckpoint:
+) -> MadeFold:
     """Fold everything before the newest turns, into the given summary or an extractive one."""
     with open_session(store, tenant, session, budget=budget, model=model, calls=1) as at:
-        made = at.session.checkpoint(summary, keep_turns=keep_turns)
-        return MadeCheckpoint(session=at.session.id, checkpoint=made)
+        made = at.session.fold(summary=summary, keep_turns=keep_turns)
+        return MadeFold(session=at.session.id, checkpoint=made)
 
 
 def make_fork(
@@ -83,8 +83,8 @@ def make_fork(
         )
 
 
-def show_checkpoint(made: MadeCheckpoint, *, json: bool) -> None:
-    """Print a checkpoint."""
+def show_fold(made: MadeFold, *, json: bool) -> None:
+    """Print the checkpoint that a fold made."""
     if json:
         print(as_json(made))  # noqa: T201 (what the command is for)
         return

@@ -177,9 +177,7 @@ def session_in(
     usual = Memory(opened.store, scope=opened.scope, counter=counter)
     recent = drive(recent_calls(usual.session(conversation).awaiting, most=calls))
     limit = _budget(usual, recent, budget, model)
-    memory = Memory(
-        opened.store, scope=opened.scope, counter=counter, budget=limit, checkpoint="manual"
-    )
+    memory = Memory(opened.store, scope=opened.scope, counter=counter, budget=limit, fold="manual")
     return OpenedSession(opened, memory, memory.session(conversation), head, tuple(recent), limit)
 
 

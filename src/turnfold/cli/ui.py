@@ -42,9 +42,7 @@ def ui(
             if not no_browser:
                 _open(f"{where}{ROOT}")
 
-        options = ServiceOptions(
-            store=address, port=port, tenant=tenant, checkpoint="manual", drain=1.0
-        )
+        options = ServiceOptions(store=address, port=port, tenant=tenant, fold="manual", drain=1.0)
         run(options, beside=(inspector_beside,), table={}, on_listening=on_listening)
 
 

@@ -261,20 +261,21 @@ class RemoteSession:
         """Build the context `context` would return now, without storing anything or folding."""
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
-    def checkpoint(
+    def fold(
         self,
-        summary: str | None = None,
         *,
+        summary: str | None = None,
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
 
-        With `summary` that text is used verbatim, and at least the oldest turn is folded. Otherwise the summarizer of
-        the service writes it, and its failure is raised. `on_progress` is called once, at the end.
+        `keep_turns` is the number of newest turns to leave out, by default that of the service. With `summary` that
+        text is used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes
+        one, and its failure is raised. `on_progress` is called once, at the end.
         """
         return drive(
-            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+            self._awaiting.fold(summary=summary, keep_turns=keep_turns, on_progress=on_progress)
         )
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -311,9 +312,13 @@ class RemoteSession:
         """Return the entries of one turn, folded or not; turn 0 holds those before the first user message."""
         return drive(self._awaiting.turn(number))
 
-    def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """Return the entries stored under these client ids, oldest first; unknown ids are left out."""
-        return drive(self._awaiting.find(client_ids))
+    def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
+        """Return the entries stored under a client id, or under any of several, in log order.
+
+        Unknown ids are skipped, so the result may be shorter than `client_ids`, or empty. An id given twice counts
+        once. Several messages that one `add()` stored under the id "a" have the ids "a.1", "a.2" and so on.
+        """
+        return drive(self._awaiting.by_client_id(client_ids))
 
     def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """Return a page of the recorded calls, in log order."""

@@ -18,16 +18,17 @@ import msgspec
 
 from turnfold import api
 from turnfold.api import (
+    MAX_CLIENT_IDS,
     AddBody,
     BudgetBody,
-    CheckpointBody,
     ClearFindingsBody,
+    ClientIdsBody,
     ContextBody,
     CountAnswer,
     DiffQuery,
     DropFindingsBody,
-    FindBody,
     FindingsTextBody,
+    FoldBody,
     ForkBody,
     FormQuery,
     HistoryQuery,
@@ -65,7 +66,14 @@ from turnfold.findings import (
     result_text,
     rules_by_tool,
 )
-from turnfold.memory import Difference, Explanation, Manifest, RecallMode, SessionStatus
+from turnfold.memory import (
+    Difference,
+    Explanation,
+    Manifest,
+    RecallMode,
+    SessionStatus,
+    list_client_ids,
+)
 from turnfold.records import (
     Checkpoint,
     Entry,
@@ -381,24 +389,23 @@ class AsyncRemoteSession:
             await self._sender.call(api.operations.PREVIEW, self.id, body=body, query=_RECORD)
         )
 
-    async def checkpoint(
+    async def fold(
         self,
-        summary: str | None = None,
         *,
+        summary: str | None = None,
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
 
-        With `summary` that text is used verbatim, and at least the oldest turn is folded. Otherwise the summarizer of
-        the service writes it, and its failure is raised. `on_progress` is called once, at the end.
+        `keep_turns` is the number of newest turns to leave out, by default that of the service. With `summary` that
+        text is used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes
+        one, and its failure is raised. `on_progress` is called once, at the end.
         """
         if keep_turns is not None and keep_turns < 0:
             raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
-        body = CheckpointBody(summary=summary, keep_turns=keep_turns)
-        checkpoint = (
-            await self._sender.call(api.operations.CHECKPOINT, self.id, body=body)
-        ).checkpoint
+        body = FoldBody(summary=summary, keep_turns=keep_turns)
+        checkpoint = (await self._sender.call(api.operations.FOLD, self.id, body=body)).checkpoint
         if on_progress is not None and checkpoint is not None:
             on_progress(checkpoint.upto, checkpoint.upto)
         return checkpoint
@@ -454,11 +461,21 @@ class AsyncRemoteSession:
         page = await self._sender.call(api.operations.TURN, self.id, str(number), query=_RECORD)
         return [to_entry(each) for each in page.entries]
 
-    async def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """Return the entries stored under these client ids, oldest first; unknown ids are left out."""
-        body = FindBody(client_ids=list(client_ids))
-        page = await self._sender.call(api.operations.FIND, self.id, body=body, query=_RECORD)
-        return [to_entry(each) for each in page.entries]
+    async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
+        """Return the entries stored under a client id, or under any of several, in log order.
+
+        Unknown ids are skipped, so the result may be shorter than `client_ids`, or empty. An id given twice counts
+        once. Several messages that one `add()` stored under the id "a" have the ids "a.1", "a.2" and so on.
+        """
+        names = list_client_ids(client_ids)
+        found: list[Entry] = []
+        for first in range(0, len(names), MAX_CLIENT_IDS):
+            body = ClientIdsBody(client_ids=names[first : first + MAX_CLIENT_IDS])
+            page = await self._sender.call(
+                api.operations.BY_CLIENT_ID, self.id, body=body, query=_RECORD
+            )
+            found += [to_entry(each) for each in page.entries]
+        return sorted(found, key=lambda entry: entry.seq)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """Return a page of the recorded calls, in log order."""

@@ -260,7 +260,7 @@ def simulate(
         counter=counted,
         budget=budget if plan.bounded else Budget(max_tokens=_UNLIMITED),
         strategy=plan.strategy,
-        checkpoint="inline" if plan.folds else "manual",
+        fold="inline" if plan.folds else "manual",
         threshold=threshold,
         keep_turns=keep_turns,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
     from turnfold.memory.search import SearchResult
-    from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
+    from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus, list_client_ids
     from turnfold.memory.summarizers import (
         ExtractiveWriter,
         ModelWriter,
@@ -67,6 +67,7 @@ __all__ = (
     "budget_of",
     "call_key",
     "compare",
+    "list_client_ids",
     "make_config",
     "pins_text",
     "recall_parameters",
@@ -84,7 +85,7 @@ _HOMES = {
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.search": "SearchResult",
-    "turnfold.memory.session": "AsyncSession AsyncState SessionStatus",
+    "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
     "turnfold.memory.summarizers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
     "turnfold.memory.tail": "pins_text recalled_text",
 }

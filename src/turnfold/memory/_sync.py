@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -223,21 +223,22 @@ class Session:
         """Build the context that `context()` would build now, without storing anything and without folding."""
         return drive(self._awaiting.preview(query, budget=budget, tools=tools, to=to))
 
-    def checkpoint(
+    def fold(
         self,
-        summary: str | None = None,
         *,
+        summary: str | None = None,
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
 
-        With `summary` that text is used unchanged, and at least the oldest turn is folded. Otherwise the summariser is
-        called, and its failure is raised. A long range is folded in steps, between which contexts can be built:
+        `keep_turns` is the number of newest turns to leave out, by default that of the memory. With `summary` that
+        text is used unchanged, and at least the oldest turn is folded; otherwise the memory's summariser writes one,
+        and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
         return drive(
-            self._awaiting.checkpoint(summary, keep_turns=keep_turns, on_progress=on_progress)
+            self._awaiting.fold(summary=summary, keep_turns=keep_turns, on_progress=on_progress)
         )
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -282,9 +283,13 @@ class Session:
         """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
         return drive(self._awaiting.turn(number))
 
-    def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """Return the entries stored under these client ids, oldest first; unknown ids are skipped."""
-        return drive(self._awaiting.find(client_ids))
+    def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
+        """Return the entries stored under a client id, or under any of several, in log order.
+
+        Unknown ids are skipped, so the result may be shorter than `client_ids`, or empty. An id given twice counts
+        once. Several messages that one `add()` stored under the id "a" have the ids "a.1", "a.2" and so on.
+        """
+        return drive(self._awaiting.by_client_id(client_ids))
 
     def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """Return a page of the calls made so far, in the order of the log."""
@@ -320,7 +325,45 @@ class Session:
 
 
 class Memory:
-    """Conversations in a store, for programs without an event loop."""
+    """Conversations in a store, for programs without an event loop.
+
+    Where conversations are kept:
+
+    - `store`: address of the store, `"sqlite:///chat.db"` or `"postgresql://..."`, or an open store. The default
+      `"sqlite://"` keeps everything in this process only.
+    - `cache`: address of a Redis or Valkey in front of the store, `"redis://..."`.
+    - `scope`: the tenant; memories of different scopes share nothing.
+
+    What a call may spend:
+
+    - `model`: name of the model; its context window is the default budget, and its tokens are counted exactly.
+    - `budget`: the `Budget` of a call; by default the context window of `model`, or 16,000 tokens without one.
+    - `counter`: counts tokens instead of the counter of `model`.
+    - `strategy`: chooses what leaves a full window; `oldest_first` or another of `turnfold.window`.
+
+    How older turns are folded (compacted into a summary):
+
+    - `summarizer`: writes the summaries: a function from prompt to text, a model's client, or a `SummaryWriter`. By
+      default important sentences are extracted, without a model.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
+      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
+    - `threshold`: share of the budget at which folding is due.
+    - `keep_turns`: newest turns that stay as they are if the budget allows.
+    - `retries`, `backoff`: attempts after a failed one, and the seconds before the first, doubled each time.
+    - `stand_in`: show an extract of messages that have left the window while their summary is not there yet.
+    - `fold_lease`: seconds after which another process may take over a fold whose process died.
+
+    How earlier entries are recalled:
+
+    - `recall`: `"off"` recalls only with a query, `"automatic"` also if an entry matches the user's last message,
+      `"always"` in every turn.
+    - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
+
+    For operation and tests:
+
+    - `meter`: collects the metrics.
+    - `clock`: returns microseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -332,7 +375,7 @@ class Memory:
         budget: Budget | None = None,
         counter: TokenCounter | None = None,
         summarizer: Summaries | None = None,
-        checkpoint: FoldMode | str | None = None,
+        fold: FoldMode | str | None = None,
         threshold: float = 0.75,
         keep_turns: int = 8,
         retries: int = 3,
@@ -355,7 +398,7 @@ class Memory:
             budget=budget,
             counter=counter,
             summarizer=summarizer,
-            checkpoint=checkpoint,
+            fold=fold,
             threshold=threshold,
             keep_turns=keep_turns,
             retries=retries,
@@ -374,6 +417,9 @@ class Memory:
     def awaiting(self) -> AsyncMemory:
         """The same for code that awaits; its coroutines never suspend."""
         return self._awaiting
+
+    def __repr__(self) -> str:
+        return repr(self._awaiting).removeprefix("Async")
 
     @property
     def store(self) -> Store:

@@ -66,6 +66,11 @@ class MemoryConfig:
     clock: Callable[[], int]
     """Returns microseconds since 1970: for leases and display, never for order."""
     meter: Meter
+    model: str = ""
+    address: str = ""
+    """Address of the store without its password, or the class of an open store; only for display."""
+    cache: str | None = None
+    """Address of the cache without its password; only for display."""
     recall: RecallMode = RecallMode.OFF
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""

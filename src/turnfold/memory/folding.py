@@ -320,7 +320,7 @@ class FoldMode(StrEnum):
     """When folds are made."""
 
     MANUAL = "manual"
-    """Only by `checkpoint()`."""
+    """Only by `fold()`."""
     INLINE = "inline"
     """By `context()`, before it returns."""
     BACKGROUND = "background"

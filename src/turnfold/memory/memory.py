@@ -25,7 +25,16 @@ from turnfold.memory.summarizers import ExtractiveWriter, Summaries, SummaryWrit
 from turnfold.models import Embedder
 from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.search import ALL_ENTRIES, Within
-from turnfold.stores import ConversationInfo, Erasure, Health, Scope, Store, open_store, with_cache
+from turnfold.stores import (
+    ConversationInfo,
+    Erasure,
+    Health,
+    Scope,
+    Store,
+    open_store,
+    shown_address,
+    with_cache,
+)
 from turnfold.telemetry import Meter, MeteredStore, redis_listener
 from turnfold.tokens import (
     Calibration,
@@ -129,7 +138,7 @@ def make_config(
     budget: Budget | None = None,
     counter: TokenCounter | None = None,
     summarizer: Summaries | None = None,
-    checkpoint: FoldMode | str | None = None,
+    fold: FoldMode | str | None = None,
     threshold: float = 0.75,
     keep_turns: int = 8,
     retries: int = 3,
@@ -147,7 +156,7 @@ def make_config(
     recall_mode = RecallMode.named(recall)
     writer = writer_for(summarizer)
     policy = FoldPolicy(
-        mode=_fold_mode(checkpoint, writer),
+        mode=_fold_mode(fold, writer),
         writer=writer,
         threshold=threshold,
         keep_turns=keep_turns,
@@ -156,39 +165,131 @@ def make_config(
         stand_in=stand_in,
         lease=fold_lease,
     )
+    scope = Scope(scope) if isinstance(scope, str) else scope
+    budget = budget or Budget(context_window=context_window_for(model) if model else _WINDOW)
     counter = counter or (counter_for(model) if model else cautious_counter())
     meter = meter or Meter()
-    if isinstance(store, str):
-        store = open_store(store, counter=counter, blocking=blocking, clock=clock)
-    elif cache is not None:
-        raise InvalidOption("cache= needs the address of a store, but an open store was given")
-    store = MeteredStore(store, meter)  # below the cache, to time what reaches the database
-    if cache is not None:
-        store = with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
     return MemoryConfig(
-        store=store,
-        scope=Scope(scope) if isinstance(scope, str) else scope,
-        budget=budget or Budget(context_window=context_window_for(model) if model else _WINDOW),
+        store=_open(store, cache, counter, meter, clock, blocking=blocking),
+        scope=scope,
+        budget=budget,
         counter=counter,
         strategy=strategy,
         recall=recall_mode,
         embedder=embedder,
         policy=policy,
         runtime=runtime,
-        clock=clock or (lambda: time.time_ns() // 1000),
+        clock=clock or _now,
         meter=meter,
+        model=model,
+        address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
+        cache=None if cache is None else shown_address(cache),
     )
+
+
+def _open(
+    store: str | Store,
+    cache: str | None,
+    counter: TokenCounter,
+    meter: Meter,
+    clock: Callable[[], int] | None,
+    *,
+    blocking: bool,
+) -> Store:
+    """Open a store if an address is given, time its calls, and put the cache in front of it."""
+    if isinstance(store, str):
+        store = open_store(store, counter=counter, blocking=blocking, clock=clock)
+    elif cache is not None:
+        raise InvalidOption("cache= needs the address of a store, but an open store was given")
+    store = MeteredStore(store, meter)  # below the cache, to time what reaches the database
+    if cache is None:
+        return store
+    return with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 def _fold_mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
     if name is not None:
-        return choice("checkpoint", name, FoldMode)
+        return choice("fold", name, FoldMode)
     # A model takes seconds: by default nobody waits for it.
     return FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
 
 
+def _options_text(config: MemoryConfig) -> str:
+    """Return all options of a memory, as in a call of its class; objects by name only, since a client holds its key."""
+    policy, embedder = config.policy, config.embedder
+    options = {
+        "cache": repr(config.cache),
+        "scope": repr(config.scope.tenant),
+        "model": repr(config.model),
+        "budget": repr(config.budget),
+        "counter": repr(config.counter),
+        "summarizer": _object_text(policy.writer, policy.writer.name),
+        "fold": repr(str(policy.mode)),
+        "threshold": repr(policy.threshold),
+        "keep_turns": repr(policy.keep_turns),
+        "retries": repr(policy.retries),
+        "backoff": repr(policy.backoff),
+        "stand_in": repr(policy.stand_in),
+        "fold_lease": repr(policy.lease),
+        "recall": repr(str(config.recall)),
+        "embedder": _object_text(embedder, embedder.name) if embedder else "None",
+        "strategy": _object_text(config.strategy),
+        "meter": _object_text(config.meter),
+        "clock": "None" if config.clock is _now else _object_text(config.clock),
+    }
+    store = config.address if config.address.startswith("<") else repr(config.address)
+    return ", ".join([store, *(f"{name}={value}" for name, value in options.items())])
+
+
+def _object_text(value: object, name: str = "") -> str:
+    kind = str(getattr(value, "__name__", type(value).__name__)).strip("<>")
+    return f"<{kind} {name!r}>" if name else f"<{kind}>"
+
+
 class AsyncMemory:
-    """Conversations in a store, for programs with an event loop."""
+    """Conversations in a store, for programs with an event loop.
+
+    Where conversations are kept:
+
+    - `store`: address of the store, `"sqlite:///chat.db"` or `"postgresql://..."`, or an open store. The default
+      `"sqlite://"` keeps everything in this process only.
+    - `cache`: address of a Redis or Valkey in front of the store, `"redis://..."`.
+    - `scope`: the tenant; memories of different scopes share nothing.
+
+    What a call may spend:
+
+    - `model`: name of the model; its context window is the default budget, and its tokens are counted exactly.
+    - `budget`: the `Budget` of a call; by default the context window of `model`, or 16,000 tokens without one.
+    - `counter`: counts tokens instead of the counter of `model`.
+    - `strategy`: chooses what leaves a full window; `oldest_first` or another of `turnfold.window`.
+
+    How older turns are folded (compacted into a summary):
+
+    - `summarizer`: writes the summaries: a function from prompt to text, a model's client, or a `SummaryWriter`. By
+      default important sentences are extracted, without a model.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
+      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
+    - `threshold`: share of the budget at which folding is due.
+    - `keep_turns`: newest turns that stay as they are if the budget allows.
+    - `retries`, `backoff`: attempts after a failed one, and the seconds before the first, doubled each time.
+    - `stand_in`: show an extract of messages that have left the window while their summary is not there yet.
+    - `fold_lease`: seconds after which another process may take over a fold whose process died.
+
+    How earlier entries are recalled:
+
+    - `recall`: `"off"` recalls only with a query, `"automatic"` also if an entry matches the user's last message,
+      `"always"` in every turn.
+    - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
+
+    For operation and tests:
+
+    - `meter`: collects the metrics.
+    - `clock`: returns microseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -200,7 +301,7 @@ class AsyncMemory:
         budget: Budget | None = None,
         counter: TokenCounter | None = None,
         summarizer: Summaries | None = None,
-        checkpoint: FoldMode | str | None = None,
+        fold: FoldMode | str | None = None,
         threshold: float = 0.75,
         keep_turns: int = 8,
         retries: int = 3,
@@ -224,7 +325,7 @@ class AsyncMemory:
                 budget=budget,
                 counter=counter,
                 summarizer=summarizer,
-                checkpoint=checkpoint,
+                fold=fold,
                 threshold=threshold,
                 keep_turns=keep_turns,
                 retries=retries,
@@ -251,6 +352,9 @@ class AsyncMemory:
         memory = cls.__new__(cls)
         memory._configure(config, owns=owns, handles=handles)  # noqa: SLF001 (its own)
         return memory
+
+    def __repr__(self) -> str:
+        return f"AsyncMemory({_options_text(self._config)})"
 
     def _configure(
         self, config: MemoryConfig, *, owns: bool, handles: SessionCache | None = None

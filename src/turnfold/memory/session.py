@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -57,7 +57,7 @@ from turnfold.records import (
     write_note,
 )
 from turnfold.search import ALL_ENTRIES, Recalled, Within
-from turnfold.stores import Ability, Appended, Erasure, Scope, Store
+from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
 
@@ -66,6 +66,7 @@ __all__ = (
     "AsyncState",
     "Pins",
     "SessionStatus",
+    "list_client_ids",
 )
 
 
@@ -96,6 +97,20 @@ class SessionStatus:
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
     """Kind of the last failure."""
+
+
+def list_client_ids(given: object) -> list[str]:
+    """Return one client id or several as a list without repetitions; `InvalidOption` for anything else."""
+    names: Iterable[object] = (given,)
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = cast("Iterable[object]", given)
+    checked: dict[str, None] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidOption(f"a client id must be a string, got {name!r}")
+        check_name(name, "client id")
+        checked[name] = None
+    return list(checked)
 
 
 class AsyncState:
@@ -425,17 +440,18 @@ class AsyncSession:
         detached = AsyncSession(self.id, replace(self._config, policy=policy))
         return await detached._builder.preview(request)
 
-    async def checkpoint(
+    async def fold(
         self,
-        summary: str | None = None,
         *,
+        summary: str | None = None,
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
 
-        With `summary` that text is used unchanged, and at least the oldest turn is folded. Otherwise the summariser is
-        called, and its failure is raised. A long range is folded in steps, between which contexts can be built:
+        `keep_turns` is the number of newest turns to leave out, by default that of the memory. With `summary` that
+        text is used unchanged, and at least the oldest turn is folded; otherwise the memory's summariser writes one,
+        and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
         policy, budget = self._config.policy, self._config.budget
@@ -509,9 +525,13 @@ class AsyncSession:
         """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
         return await self._store.read_turn(self._scope, self.id, number)
 
-    async def find(self, client_ids: Sequence[str]) -> list[Entry]:
-        """Return the entries stored under these client ids, oldest first; unknown ids are skipped."""
-        return await self._store.find(self._scope, self.id, client_ids)
+    async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
+        """Return the entries stored under a client id, or under any of several, in log order.
+
+        Unknown ids are skipped, so the result may be shorter than `client_ids`, or empty. An id given twice counts
+        once. Several messages that one `add()` stored under the id "a" have the ids "a.1", "a.2" and so on.
+        """
+        return await self._store.find(self._scope, self.id, list_client_ids(client_ids))
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
         """Return a page of the calls made so far, in the order of the log."""

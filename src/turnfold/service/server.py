@@ -70,7 +70,7 @@ class ServiceOptions:
     limits: Limits = field(default_factory=Limits)
     model: str = ""
     budget: Budget | None = None
-    checkpoint: str | None = None
+    fold: str | None = None
     keep_turns: int = 8
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
@@ -123,7 +123,7 @@ def make_state(
         model=options.model,
         budget=options.budget,
         summarizer=summarizer,
-        checkpoint=options.checkpoint,
+        fold=options.fold,
         keep_turns=options.keep_turns,
         embedder=embedder or _named_embedder(options),
     )

@@ -17,7 +17,7 @@ from tests.memory.importing.samples import (
     write_json,
     write_lines,
 )
-from turnfold import Budget, Memory, Scope, TurnfoldError
+from turnfold import Budget, Memory, TurnfoldError
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
 from turnfold.importers import (
     ConversationStart,
@@ -34,7 +34,7 @@ from turnfold.importers.json_stream import Value
 from turnfold.inspect import audit
 from turnfold.records import Message, OpaquePart, ThinkingPart
 from turnfold.runtime import drive
-from turnfold.stores import MemoryStore
+from turnfold.stores import MemoryStore, Scope
 from turnfold.wire import anthropic, lint, openai_chat
 
 SCOPE = Scope("default")

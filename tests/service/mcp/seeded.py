@@ -32,7 +32,7 @@ def seed(folder: Path) -> str:
             talk.assistant(f"answer {turn}: 包裹在第 {turn} 号仓库")
         talk.assistant(tool_calls=[ToolCall("c1", "track", '{"id": 4711}')])
         talk.add(tool("in transit", tool_call_id="c1"))
-        talk.checkpoint(SUMMARY, keep_turns=4)
+        talk.fold(summary=SUMMARY, keep_turns=4)
         talk.context()
         talk.snapshots.take(Snapshot(turn=1, context="the shelf plan", files={"plan.txt": "row 7"}))
         memory.session(ODD).add([user("odd one"), assistant("odd answer")])
@@ -41,7 +41,7 @@ def seed(folder: Path) -> str:
             session = memory.session(name)
             session.add([user(f"{SECRET} parcel 4711 包裹"), assistant(SECRET)])
             session.pin(SECRET)
-            session.checkpoint(SECRET, keep_turns=0)
+            session.fold(summary=SECRET, keep_turns=0)
             session.context()
             session.snapshots.take(Snapshot(turn=1, context=SECRET))
     return store

@@ -33,7 +33,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         for turn in range(60):
             talk.add([user(f"question {turn} about widgets"), assistant("widgets " * 40)])
         talk.pin(LONG[:2_000])
-        talk.checkpoint(LONG, keep_turns=4)
+        talk.fold(summary=LONG, keep_turns=4)
         talk.context()
         talk.snapshots.take(Snapshot(turn=1, context=LONG, files={"a.txt": LONG}))
         for number in range(60):
@@ -58,7 +58,7 @@ def cost(asking: Asking, text: str) -> int:
         ("list_sessions", {"session": None, "limit": 200}),
         ("context_status", {}),
         ("remember", {"text": LONG}),
-        ("checkpoint", {"summary": LONG, "keep_turns": 2}),
+        ("fold", {"summary": LONG, "keep_turns": 2}),
     ],
 )
 def test_every_tool_answers_within_the_limit(

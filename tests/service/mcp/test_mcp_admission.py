@@ -182,7 +182,7 @@ def test_reading_takes_one_right_and_writing_the_other(
     service, made, _ = served
     for tool, given in (
         ("remember", {"text": "written by who may not"}),
-        ("checkpoint", {"session": "talk", "summary": "short"}),
+        ("fold", {"session": "talk", "summary": "short"}),
     ):
         answer = ask(service, made["looks"], "tools/call", {"name": tool, "arguments": given})
         result = answer.json()["result"]

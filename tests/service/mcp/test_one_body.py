@@ -25,7 +25,7 @@ TOOLS = {
     "remember": False,
     "list_sessions": True,
     "context_status": True,
-    "checkpoint": False,
+    "fold": False,
 }
 """Each tool, and whether it only reads."""
 
@@ -220,12 +220,10 @@ async def what_is_wrong_is_told(talk: Talk) -> None:
 
 
 async def a_fold_is_made(talk: Talk) -> None:
-    made = await talk.call(
-        "checkpoint", session="talk", summary="all of it, in short", keep_turns=1
-    )
+    made = await talk.call("fold", session="talk", summary="all of it, in short", keep_turns=1)
     assert made["folded"]
     assert "all of it, in short" in await talk.read("memory://talk/summary")
-    again = await talk.call("checkpoint", session="talk", keep_turns=1)
+    again = await talk.call("fold", session="talk", keep_turns=1)
     assert again["folded"] is False
     back = await talk.call("recall_context", session="talk", turn_numbers=[1])
     assert "question 1: where is the parcel" in back["text"]

@@ -116,7 +116,7 @@ class SessionHooks:
         """Fold (compact) the session when the program behind the SDK compacts its messages, so they can be recalled."""
         del tool_use_id, context
         try:
-            await self._session(payload).checkpoint()
+            await self._session(payload).fold()
         except SummaryFailed as failed:
             kind = type(failed).__name__
             fields = {"event": "folding_stopped", "error": kind}
@@ -149,7 +149,11 @@ class SessionHooks:
     async def _add(self, session: AsyncSession, entries: Sequence[NewEntry]) -> int:
         """Log entries that are not in the log yet; return the seq of the last one, 0 if all were there."""
         named = [entry.client_id for entry in entries if entry.client_id]
-        known = {entry.client_id for entry in await session.find(named)} if named else set[str]()
+        known = (
+            {entry.client_id for entry in await session.by_client_id(named)}
+            if named
+            else set[str]()
+        )
         new = [entry for entry in entries if entry.client_id not in known]
         return (await session.add(new)).last if new else 0
 

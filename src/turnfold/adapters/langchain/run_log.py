@@ -205,7 +205,7 @@ class GraphRunLog:
         """Find which messages are stored; `before` are those of earlier turns."""
         if not unknown:
             return
-        self._remember_entries(await self._session.find([each.name for each in unknown]))
+        self._remember_entries(await self._session.by_client_id([each.name for each in unknown]))
         if before and not any(self.seq(each.name) for each in before):
             await self._align(before)
 

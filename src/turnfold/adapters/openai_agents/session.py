@@ -133,7 +133,7 @@ class TurnfoldSession:
         if not calling:
             return records
         turns, retraction = await self._turns(), await self._log.retraction()
-        found = await self.awaiting.find([_client_id(record, turns) for record in calling])
+        found = await self.awaiting.by_client_id([_client_id(record, turns) for record in calling])
         stored = {
             entry.client_id
             for entry in found

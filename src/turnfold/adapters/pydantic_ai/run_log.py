@@ -60,7 +60,7 @@ class AgentRunLog:
     async def result_seq(self, call_id: str) -> int:
         """Return the seq of the entry that holds the result of a call; 0 where none does yet."""
         known = self._results.get(call_id)
-        found = await self._session.find([known[0]]) if known else []
+        found = await self._session.by_client_id([known[0]]) if known else []
         return found[-1].seq if found else 0
 
     def result(self, call_id: str) -> ToolResult | None:
@@ -112,7 +112,7 @@ class AgentRunLog:
 
     async def _find_stored(self, unstored: Sequence[NamedRecord]) -> None:
         names = [name for each in unstored for name in (each.name, each.undated) if name]
-        self._stored.update(entry.client_id for entry in await self._session.find(names))
+        self._stored.update(entry.client_id for entry in await self._session.by_client_id(names))
 
 
 class _Prepared(NamedTuple):

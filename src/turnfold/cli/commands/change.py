@@ -1,4 +1,4 @@
-"""Commands that change a conversation or add one: checkpoint, fork."""
+"""Commands that change a conversation or add one: fold, fork."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ("add",)
 
 def add(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (checkpoint, fork):
+    for command in (fold, fork):
         app.command()(command)
 
 
-def checkpoint(
+def fold(
     session: SessionArgument,
     *,
     summary: Annotated[
@@ -43,12 +43,12 @@ def checkpoint(
 ) -> None:
     """Fold (compact) everything before the newest turns into a summary; the log is kept.
 
-    手动建立检查点。
+    把较早的轮次折叠成摘要；日志保留。
     """
     with report_errors():
-        from turnfold.cli.fold import make_checkpoint, read_summary, show_checkpoint
+        from turnfold.cli.fold import make_fold, read_summary, show_fold
 
-        made = make_checkpoint(
+        made = make_fold(
             store,
             tenant,
             session,
@@ -57,7 +57,7 @@ def checkpoint(
             budget=budget,
             model=model,
         )
-        show_checkpoint(made, json=as_json)
+        show_fold(made, json=as_json)
 
 
 def fork(

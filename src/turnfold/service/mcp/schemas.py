@@ -16,8 +16,8 @@ from turnfold.errors import InvalidOption
 
 __all__ = (
     "Arguments",
-    "CheckpointArguments",
-    "CheckpointMade",
+    "FoldArguments",
+    "FoldReply",
     "FoundItem",
     "ListArguments",
     "RecallArguments",
@@ -156,7 +156,7 @@ class ListArguments(Arguments, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=200, description="Most sessions. 会话数上限")] = 50
 
 
-class CheckpointArguments(SessionArguments, kw_only=True):
+class FoldArguments(SessionArguments, kw_only=True):
     """What to fold, and into what."""
 
     summary: (
@@ -264,7 +264,7 @@ class SessionStanding(_Answer, kw_only=True):
     """Why the next call cannot be built; empty where it can."""
 
 
-class CheckpointMade(_Answer, kw_only=True):
+class FoldReply(_Answer, kw_only=True):
     """What was folded."""
 
     session: str

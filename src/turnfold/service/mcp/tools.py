@@ -1,4 +1,4 @@
-"""The MCP tools: recall, search, list and inspect sessions, remember, and checkpoint.
+"""The MCP tools: recall, search, list and inspect sessions, remember, and fold.
 
 Stored content leaves fenced as data; what did not fit is mentioned, with the arguments that return it. Only the tools
 in `TOOLS` can be called. Titles, descriptions and result texts are read by models.
@@ -23,8 +23,8 @@ from turnfold.search import CHECKPOINT, ENTRY, Within
 from turnfold.service.mcp.request import McpReply, McpRequest, longest_prefix
 from turnfold.service.mcp.schemas import (
     Arguments,
-    CheckpointArguments,
-    CheckpointMade,
+    FoldArguments,
+    FoldReply,
     FoundItem,
     ListArguments,
     RecallArguments,
@@ -280,7 +280,7 @@ def _list_text(items: Sequence[SessionItem], following: str) -> str:
 @tool(
     "Context status",
     "See where a session stands: its length, what is folded, its pins, and how much of the budget its next call would "
-    "take, by section. Use it to decide whether to checkpoint. 查看会话状态及下一次调用的预算占用。",
+    "take, by section. Use it to decide whether to fold. 查看会话状态及下一次调用的预算占用。",
     right=Right.READ,
     arguments=SessionArguments,
     answer=SessionStanding,
@@ -355,23 +355,23 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
 
 
 @tool(
-    "Checkpoint",
+    "Fold",
     "Fold the older turns of a session behind a summary, so that its next calls are shorter. Nothing is lost: "
     "recall_context brings the originals back. Give your own summary, or let one be made. "
     "将较早的轮次折叠为摘要，原文仍可取回。",
     right=Right.WRITE,
-    arguments=CheckpointArguments,
-    answer=CheckpointMade,
+    arguments=FoldArguments,
+    answer=FoldReply,
     idempotent=False,
 )
-async def checkpoint(request: McpRequest, arguments: CheckpointArguments) -> McpReply:
+async def fold(request: McpRequest, arguments: FoldArguments) -> McpReply:
     """Fold (compact) the older turns now."""
     session = await request.existing_session(arguments.session)
     summary = None if isinstance(arguments.summary, msgspec.UnsetType) else arguments.summary
     keep = None if isinstance(arguments.keep_turns, msgspec.UnsetType) else arguments.keep_turns
     with caller_summary(summary):
-        made = await session.checkpoint(summary, keep_turns=keep)
-    value = CheckpointMade(
+        made = await session.fold(summary=summary, keep_turns=keep)
+    value = FoldReply(
         session=session.id,
         folded=made is not None,
         checkpoint=made.id if made else "",
@@ -394,6 +394,6 @@ TOOLS: Final = {
         remember,
         list_sessions,
         context_status,
-        checkpoint,
+        fold,
     )
 }

@@ -6,12 +6,12 @@ from turnfold import api, wire
 from turnfold.api import (
     CallsPage,
     CheckpointsAnswer,
+    ClientIdsBody,
     ContextForm,
     DifferenceForm,
     DiffQuery,
     EntriesPage,
     ExplanationForm,
-    FindBody,
     Form,
     FormQuery,
     HistoryQuery,
@@ -55,9 +55,10 @@ async def turn(request: OperationRequest[Nothing, FormQuery]) -> EntriesPage:
     return _entries(await request.session.turn(request.number("number")), request.query.form)
 
 
-@TABLE.bind(api.operations.FIND)
-async def find(request: OperationRequest[FindBody, FormQuery]) -> EntriesPage:
-    return _entries(await request.session.find(request.body.client_ids), request.query.form)
+@TABLE.bind(api.operations.BY_CLIENT_ID)
+async def by_client_id(request: OperationRequest[ClientIdsBody, FormQuery]) -> EntriesPage:
+    found = await request.session.by_client_id(request.body.client_ids)
+    return _entries(found, request.query.form)
 
 
 def _entries(found: list[Entry], form: Form, *, following: bool = False) -> EntriesPage:

@@ -10,10 +10,10 @@ from turnfold import api, wire
 from turnfold.api import (
     AddBody,
     AssistantBody,
-    CheckpointAnswer,
-    CheckpointBody,
     ContextBody,
     ContextForm,
+    FoldAnswer,
+    FoldBody,
     FormQuery,
     NoQuery,
     SystemAnswer,
@@ -101,9 +101,9 @@ async def context(request: OperationRequest[ContextBody, FormQuery]) -> ContextF
     return context_form(built, call=call, form=request.query.form)
 
 
-@TABLE.bind(api.operations.CHECKPOINT)
-async def checkpoint(request: OperationRequest[CheckpointBody, NoQuery]) -> CheckpointAnswer:
+@TABLE.bind(api.operations.FOLD)
+async def fold(request: OperationRequest[FoldBody, NoQuery]) -> FoldAnswer:
     body = request.body
     with caller_summary(body.summary):
-        made = await request.session.checkpoint(body.summary, keep_turns=body.keep_turns)
-    return CheckpointAnswer(checkpoint=made)
+        made = await request.session.fold(summary=body.summary, keep_turns=body.keep_turns)
+    return FoldAnswer(checkpoint=made)
