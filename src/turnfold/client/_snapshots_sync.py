@@ -42,7 +42,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.get(turn))
 
     def before(self, turn: int) -> Snapshot | None:
-        """Return the whole newest snapshot before a turn."""
+        """Return the newest snapshot before a turn, with all its contents; None if there is none."""
         return drive(self._awaiting.before(turn))
 
     def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:

@@ -103,7 +103,7 @@ def to_explanation(form: ExplanationForm) -> Explanation:
 
 
 def to_difference(form: DifferenceForm) -> Difference:
-    """Return the difference between two calls."""
+    """Convert a service response to the difference between two calls."""
     return Difference(
         form.shared_messages,
         _messages(form.gone),

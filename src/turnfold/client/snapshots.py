@@ -56,7 +56,7 @@ class AsyncRemoteSnapshots:
         return await self._read(turn, earlier=False)
 
     async def before(self, turn: int) -> Snapshot | None:
-        """Return the whole newest snapshot before a turn."""
+        """Return the newest snapshot before a turn, with all its contents; None if there is none."""
         return await self._read(turn, earlier=True)
 
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:

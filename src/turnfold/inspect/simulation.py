@@ -189,7 +189,7 @@ STRATEGY_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlan:
-    """A parsed strategy name."""
+    """What to simulate, as parsed from a strategy name."""
 
     name: str
     strategy: Strategy = oldest_first

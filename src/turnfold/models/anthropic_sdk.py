@@ -45,7 +45,7 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
     async def message_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Stream a message in events."""
+        """Request a message as a stream, and pass each of its events to `on_event`."""
         await self._stream(lambda client: client.messages.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:

@@ -62,7 +62,7 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
     async def chat_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Stream a completion in chunks."""
+        """Request a completion as a stream, and pass each of its chunks on."""
         await self._stream(lambda client: client.chat.completions.create, arguments, on_event)
 
     async def respond(self, arguments: JsonObject) -> JsonObject:
@@ -72,7 +72,7 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
     async def respond_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Stream a response in events."""
+        """Request a response as a stream, and pass each of its events on."""
         await self._stream(lambda client: client.responses.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:

@@ -116,7 +116,7 @@ class AsyncSnapshots:
         return _rebuild(stored.head, items, await self._storage.contents(items))
 
     async def before(self, turn: int) -> Snapshot | None:
-        """Return the newest whole snapshot before a turn, or None."""
+        """Return the newest snapshot before a turn, with all its contents; None if there is none."""
         newest = await self._storage.newest(below=turn)
         return await self.get(newest) if newest else None
 
@@ -203,7 +203,7 @@ class AsyncSnapshots:
     async def _read_changed(
         self, items: Iterable[ListedItem], same: set[tuple[ItemKind, str, bool, bytes]]
     ) -> dict[tuple[str, str], str | bytes]:
-        """Read the contents of the items that are not the same on both sides, by (kind, path)."""
+        """Return the contents of the items that differ between the two snapshots, keyed by (kind, path)."""
         wanted = [item for item in items if item.identity not in same]
         contents = await self._storage.contents(wanted)
         return {

@@ -182,7 +182,9 @@ def read_header(data: bytes) -> Header:
         any_header = _header_decoder.decode(data)
     except _UNREADABLE:
         raise InvalidExport(
-            "not an export file", line=1, remedy=f"Its first line must have the format {FORMAT!r}"
+            "not an export file",
+            line=1,
+            remedy=f'Its first line must be a JSON object with "format": "{FORMAT}" and a version',
         ) from None
     if any_header.format != FORMAT:
         raise InvalidExport(f"format {any_header.format!r}, not {FORMAT!r}", line=1)

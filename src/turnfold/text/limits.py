@@ -30,10 +30,10 @@ Counter = Callable[[str], int]
 
 
 def count_upto(text: str, limit: int, count: Counter) -> int:
-    """Return the tokens of `text`; if it is clearly over `limit`, only those of its beginning, which is over it too.
+    """Return the token count of `text`, or, for a long text far over `limit`, only that of its beginning.
 
-    A beginning that ends inside a token may cost a few tokens more than it does within the whole text, so it is
-    returned only if it costs twice the limit.
+    Either count tells correctly whether the text exceeds the limit. A beginning cut inside a token may cost a few
+    tokens too many, so its count is used only if it is more than twice the limit.
     """
     enough = max(limit, 0) + _SLACK
     head = _CHARACTERS_PER_TOKEN * enough

@@ -307,7 +307,7 @@ Write = Callable[[Message, Recipient, str], object]
 
 
 def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Part, ...]:
-    """Return the parts, naming who wrote those that only their writer understands."""
+    """Return the parts, with provider and model set on thinking and opaque parts, which only that model can read."""
     return tuple(
         msgspec.structs.replace(part, provider=provider, model=model)
         if isinstance(part, ThinkingPart | OpaquePart)

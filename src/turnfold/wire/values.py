@@ -44,12 +44,12 @@ JsonObject: TypeAlias = dict[str, object]
 
 
 def object_of(value: object) -> JsonObject | None:
-    """Return the value if it is an object."""
+    """Return the value if it is a JSON object (a dict), else None."""
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 def list_of(value: object) -> list[object] | None:
-    """Return the value if it is a list."""
+    """Return the value if it is a list, else None."""
     return cast("list[object]", value) if isinstance(value, list) else None
 
 

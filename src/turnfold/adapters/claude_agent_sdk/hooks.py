@@ -67,7 +67,7 @@ class SessionHooks:
     async def prompt_submitted(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the user's prompt, and add what the session has for it."""
+        """Log the user's prompt; return pins, state, findings and recalled passages as additional context for it."""
         del tool_use_id, context
         session = self._session(payload)
         prompt = _text(payload, "prompt")

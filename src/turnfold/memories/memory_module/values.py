@@ -43,7 +43,7 @@ Reading: TypeAlias = Literal["whole", "changes", "part"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSnapshot:
-    """The full workspace context of a turn."""
+    """What the agent had before it at one turn: context text, files and state, with the summary once there is one."""
 
     id: str
     turn_number: int

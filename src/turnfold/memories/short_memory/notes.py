@@ -326,7 +326,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note, or what a restart leaves of it: the owner, and offers."""
+    """Return the note; if it is older than the restart `start`, only the owner (session) or offers (turn) remain."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):

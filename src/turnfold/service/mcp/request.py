@@ -105,7 +105,7 @@ class McpRequest:
         return self.limit * _CHARACTERS
 
     def fits(self, reply: McpReply) -> bool:
-        """Return True if both forms of a result are within the limit."""
+        """Return True if the text of a reply and its value as JSON are each within the token limit."""
         return self.is_within(reply.text) and self.is_within(_encoded(reply))
 
     def costs(self, reply: McpReply) -> tuple[int, int]:

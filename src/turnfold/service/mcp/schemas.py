@@ -54,11 +54,11 @@ _Seq = Annotated[int, Meta(ge=1, le=(1 << 62))]
 
 
 class Arguments(msgspec.Struct, forbid_unknown_fields=True):
-    """What a tool is asked."""
+    """The arguments of a tool call."""
 
 
 class SessionArguments(Arguments, kw_only=True):
-    """Of which session."""
+    """The session to use; the server's default if none is named."""
 
     session: _Session | msgspec.UnsetType = msgspec.UNSET
 
@@ -121,7 +121,7 @@ class SearchArguments(SessionArguments, kw_only=True):
 
 
 class RememberArguments(SessionArguments, kw_only=True):
-    """What to keep."""
+    """The text to store, and whether to pin it."""
 
     text: Annotated[
         str,
@@ -140,7 +140,7 @@ class RememberArguments(SessionArguments, kw_only=True):
 
 
 class ListArguments(Arguments, kw_only=True):
-    """Which page."""
+    """The page of the list to return."""
 
     after: (
         Annotated[
@@ -157,7 +157,7 @@ class ListArguments(Arguments, kw_only=True):
 
 
 class FoldArguments(SessionArguments, kw_only=True):
-    """What to fold, and into what."""
+    """How many of the newest turns to keep unfolded, and the summary that replaces the older ones."""
 
     summary: (
         Annotated[
@@ -193,7 +193,7 @@ class RecalledPassages(_Answer, kw_only=True):
 
 
 class FoundItem(_Answer, kw_only=True):
-    """One place that matches."""
+    """One search result."""
 
     session: str
     kind: str
@@ -206,27 +206,27 @@ class FoundItem(_Answer, kw_only=True):
 
 
 class SearchFound(_Answer, kw_only=True):
-    """What matches, best first."""
+    """The search results, best first."""
 
     found: list[FoundItem]
     cut: int
-    """How many more were found than this answer has room for."""
+    """Number of further results that do not fit into the answer."""
     hint: str
 
 
 class RememberAnswer(_Answer, kw_only=True):
-    """Where it is kept."""
+    """Where the text was stored."""
 
     session: str
     seq: int
     repeated: bool
-    """Whether the very same text was there already."""
+    """True if the same text was already stored."""
     pinned: str
     """The key of the pin; empty where none was asked for."""
 
 
 class SessionItem(_Answer, kw_only=True):
-    """One session."""
+    """One session of the list."""
 
     session: str
     entries: int
@@ -245,14 +245,14 @@ class SessionsAnswer(_Answer, kw_only=True):
 
 
 class SessionStanding(_Answer, kw_only=True):
-    """Where a session stands, and what its next call would be sent."""
+    """The state of a session, and the size of its next context."""
 
     session: str
     mode: str
     entries: int
     turns: int
     tokens: int
-    """Of the whole log."""
+    """Tokens of the whole log."""
     folded_upto: int
     checkpoints: int
     pins: int
@@ -265,11 +265,11 @@ class SessionStanding(_Answer, kw_only=True):
 
 
 class FoldReply(_Answer, kw_only=True):
-    """What was folded."""
+    """The result of a fold."""
 
     session: str
     folded: bool
-    """False where there was nothing to fold."""
+    """False if there was nothing to fold."""
     checkpoint: str
     upto: int
     summary_tokens: int

@@ -115,13 +115,13 @@ class SqliteEngine(Writer):
         return await self._submit(kind, item)
 
     def write_here(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, for a thread without an event loop, in a blocking or asynchronous engine."""
+        """Like `write`, but block the calling thread, which must have no event loop; any engine allows this."""
         self._check_open()
         kind = cast("JobKind[Callable[[Connection], Result], Result]", SINGLE)
         return self._submit_here(kind, work)
 
     def read_here(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `read`, for a thread without an event loop, in a blocking or asynchronous engine."""
+        """Like `read`, but run `work` in the calling thread, which must have no event loop; any engine allows this."""
         self._check_open()
         return self._read(work)
 

@@ -271,7 +271,7 @@ def _oldest_retired(connection: Connection) -> int | None:
 
 
 def remove_retired(connection: Connection) -> None:
-    """Remove a part of a retired index, if there is one."""
+    """Do one bounded step of removing the oldest retired index; call it until none is left."""
     number = _oldest_retired(connection)
     if number is None:
         return

@@ -114,7 +114,7 @@ class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
 
 
 class _Single:
-    """Jobs that are never executed together; each runs once, or again if an interrupt rolled it back."""
+    """A kind of jobs that are functions: each is called by itself, never batched with others."""
 
     durable = True
 

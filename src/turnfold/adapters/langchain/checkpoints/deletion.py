@@ -144,7 +144,7 @@ class ThreadMover:
         await self._finish_move(thread, version, move)
 
     async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
-        """Point a thread at its new home, and erase the one it left."""
+        """Switch a thread to its new home (conversation), copy what was stored meanwhile, and erase the old home."""
         settled = ThreadPlace(thread, move.new, left=(move.old,))
         version = await self.threads.put(settled, expect=version)
         # From here on whoever writes sees that the thread moved; what was written before is in the old home.

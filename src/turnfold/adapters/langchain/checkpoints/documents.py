@@ -268,7 +268,7 @@ class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the value; 0 if written by a release before this field was added."""
 
     def at(self, checkpoint: str) -> ChannelValue:
-        """Return the value with its reference as it reads outside the document of `checkpoint`."""
+        """Return the value with a reference that names its holder; an empty holder becomes `checkpoint`."""
         return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
