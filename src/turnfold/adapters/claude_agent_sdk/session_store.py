@@ -192,7 +192,7 @@ class TurnfoldSessionStore(SessionStore):
         return [self._place(document) for document in documents]
 
     def _place(self, document: Document) -> _TranscriptPlace:
-        """Decode where a transcript is stored; refuse another session's log, because `delete` erases the log named here."""
+        """Decode where a transcript is stored; refuse the log of another session, because `delete` erases it."""
         try:
             place = msgspec.json.decode(document.body, type=_TranscriptPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
