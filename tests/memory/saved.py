@@ -20,7 +20,7 @@ __all__ = (
     "window",
 )
 
-SCOPE = Scope("local")
+SCOPE = Scope("default")
 BUDGETS = (0, 250, 900, 2000)
 
 

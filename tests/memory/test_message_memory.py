@@ -23,7 +23,8 @@ from turnfold import (
 )
 from turnfold.errors import InvalidBudget
 from turnfold.tokens import cautious_counter, counter_for
-from turnfold.window import Section, check
+from turnfold.window import Section, check, message_bytes
+from turnfold.wire import WireFormat, anthropic, body_bytes, openai_chat
 
 EXACT = counter_for("gpt-4o")
 CAUTIOUS = cautious_counter()
@@ -53,7 +54,7 @@ def test_the_configuration_has_the_documented_fields_and_defaults() -> None:
         "reserve_ratio": 0.25,
         "strategy": TruncateStrategy.OLDEST,
         "db_path": None,
-        "enable_persistence": False,
+        "enable_persistence": None,  # as `db_path` says
     }
     assert MessageMemory().config == MessageMemoryConfig()
 
@@ -75,14 +76,9 @@ def test_a_strategy_may_be_given_by_its_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"db_path": "x.db", "session_id": "s"}, InvalidOption, "enable_persistence=False"),
         ({"enable_persistence": True, "session_id": "s"}, InvalidOption, "db_path=None"),
-        ({"enable_persistence": True, "db_path": "x.db"}, InvalidOption, "session_id"),
-        (
-            {"enable_persistence": True, "db_path": ":memory:", "session_id": "s"},
-            InvalidOption,
-            "memory",
-        ),
+        ({"db_path": ":memory:"}, InvalidOption, "memory"),
+        ({"db_path": "", "enable_persistence": True}, InvalidOption, "not the path"),
         ({"strategy": "newest"}, InvalidOption, "newest"),
         ({"max_messages": -1}, InvalidBudget, "max_messages"),
         ({"max_tokens": -5}, InvalidBudget, "max_tokens"),
@@ -190,6 +186,7 @@ def test_the_estimate_counts_what_is_asked_of_tools_and_what_they_answer() -> No
 
 def test_a_message_without_content_is_estimated_at_nothing() -> None:
     assert MessageMemory.estimate_tokens({"role": "assistant", "content": None}) == 0
+    assert MessageMemory.estimate_tokens(None) == 0
 
 
 def test_an_unnamed_model_is_counted_no_lower_than_the_estimate_or_the_tokenizer() -> None:
@@ -371,6 +368,71 @@ def test_a_summarizer_that_says_nothing_or_too_much_breaks_no_limit(answer: str)
     assert ("on and on" if answer.strip() else "90210-7") in summary
 
 
+@pytest.mark.parametrize("answer", [RuntimeError("down"), None, 7, "a \ud800 b", TimeoutError()])
+def test_while_the_summarizer_is_down_the_extract_stands_in(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = 0
+
+    def down(messages: Sequence[Message], *, previous: str, limit: int) -> str:
+        nonlocal asked
+        asked += 1
+        assert messages
+        assert limit > 0
+        assert "Lisbon" in previous or asked == 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # pyright: ignore[reportReturnType] - not a text
+
+    config = MessageMemoryConfig(
+        max_tokens=1200, context_window=1000, strategy=TruncateStrategy.SUMMARIZE
+    )
+    memory = MessageMemory(config, summarizer=down)
+    facts = [user("<0> 订单号是 83-417-K，绝不能发往 Lisbon。"), *chat(90)[1:]]
+    for number, message in enumerate(facts):
+        memory.add(message)
+        assert memory.get_token_count() <= 1200
+        window = memory.get_messages_within_budget()
+        assert CAUTIOUS.count(window).tokens <= 750
+        assert "83-417-K" in "".join(each.text for each in window)
+        assert marks(memory.get_messages())[-1] == number, "each is there once"
+    assert asked > 2
+    assert gaps(memory.get_messages(), facts) == []
+    assert "using an extract instead" in caplog.text
+    assert "83-417-K" not in caplog.text
+
+
+# ------------------------------------------------------------------------------------ the size of a request
+
+
+def test_the_messages_of_a_window_keep_to_a_size() -> None:
+    memory = memory_of([system(SYSTEM), *chat(200, text="一二三四五 and some words")])
+    window = memory.get_messages_within_budget(max_bytes=6_000)
+    assert sum(map(message_bytes, window)) < 6_000
+    assert marks(window)[-1] == 399
+    assert window[0] == system(SYSTEM)
+    assert len(memory.get_messages_within_budget()) == 401, "a budget without it is another one"
+    assert memory.get_messages_within_budget(max_bytes=6_000) == window
+
+
+@pytest.mark.parametrize("wire", [openai_chat, anthropic], ids=["openai_chat", "anthropic"])
+def test_the_body_of_a_request_keeps_to_a_size(wire: WireFormat) -> None:
+    tools = [{"name": "look_up", "description": "查 it " * 40, "input_schema": {"type": "object"}}]
+    memory = memory_of([system(SYSTEM)])
+    for message in conversation(4, 150):
+        memory.add(message)
+        context = memory.context(max_bytes=8_000, to=wire, tools=tools)
+        body = wire.request(context, tools=tools).kwargs
+        assert body_bytes(body) <= 8_000
+        assert check(context) == ()
+    assert memory.receipt is not None
+    assert len(memory.get_messages()) == 151
+    with pytest.raises(BudgetTooSmall, match="bytes"):
+        memory.context(max_bytes=300, to=wire, tools=tools)
+    with pytest.raises(InvalidBudget, match="max_bytes"):
+        memory.context(max_bytes=-1)
+
+
 # --------------------------------------------------------------------------------------------- truncate
 
 
@@ -412,6 +474,11 @@ def test_a_target_that_cannot_be_met_is_an_error_and_changes_nothing() -> None:
     assert memory.count() == 2
     with pytest.raises(InvalidOption, match="0"):
         memory.truncate(0)
+    stray = [*chat(2), tool("nobody asked", tool_call_id="x"), user("long 长 " * 50)]
+    memory = memory_of(stray)
+    with pytest.raises(BudgetTooSmall):
+        memory.truncate(9)
+    assert memory.get_messages() == stray
 
 
 def test_any_number_of_budgets_may_be_asked_for() -> None:

@@ -7,7 +7,6 @@ that each message is copied a bounded number of times however long the session r
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
@@ -25,23 +24,25 @@ _MIN_RELEASED = 64
 class MessageLog:
     """A transcript from an anchor on, with the windows that were built from it."""
 
-    __slots__ = ("anchor", "complete", "seqs", "transcript", "windows")
+    __slots__ = ("anchor", "complete", "seq", "transcript", "windows")
 
-    def __init__(self, counter: TokenCounter, system: Iterable[Message] = ()) -> None:
+    def __init__(
+        self, counter: TokenCounter, system: Iterable[Message] = (), *, seq: int = 0
+    ) -> None:
         self.transcript = Transcript(counter, system)
         self.anchor = Anchor()
         """Start of the kept messages."""
-        self.windows: dict[int, Anchor] = {}
-        """Budget in tokens -> anchor of the last window built for it."""
+        self.windows: dict[tuple[int, int], Anchor] = {}
+        """Budget in tokens and bytes -> anchor of the last window built for it."""
         self.complete = True
         """True if no message was released."""
-        self.seqs = array("q")
-        """Seq of each message in the saved log; 0 without persistence."""
+        self.seq = seq
+        """Number of the newest message, system messages included; its seq in a session."""
 
     def add(self, message: Message, seq: int = 0, tokens: int | None = None) -> None:
-        """Append a message; `seq` is its place in the saved log, `tokens` its cost if known."""
-        self.transcript.add(message, tokens)
-        self.seqs.append(seq)
+        """Append a message; `seq` is its number, `tokens` its cost if known."""
+        self.seq = seq or self.seq + 1
+        self.transcript.add(message, tokens, number=self.seq)
 
     def count(self) -> int:
         """Return the number of messages, system and summary included."""
@@ -78,7 +79,7 @@ class MessageLog:
         """Keep only what the anchor shows; the rest is freed once there is enough of it."""
         self.complete = self.complete and anchor.position == 0
         self.anchor = anchor
-        first = self._first_needed()
+        first = self.first_needed()
         if first > _MIN_RELEASED and first > len(self.transcript.messages) // 2:
             self._rebuild(self._orphaned_results())
 
@@ -90,7 +91,7 @@ class MessageLog:
         """Drop the messages that no window can show."""
         self._rebuild(set(self._unshown()))
 
-    def _first_needed(self) -> int:
+    def first_needed(self) -> int:
         """Return the first position that is still needed: shown, or not yet in the summary."""
         anchor = self.anchor
         return min(anchor.position, anchor.covered) if anchor.summary else anchor.position
@@ -127,16 +128,20 @@ class MessageLog:
     def _rebuild(self, unwanted: set[int]) -> None:
         """Rebuild the transcript without `unwanted` and released messages; the head of a running turn stays."""
         old, head = self.transcript, self._head()
-        wanted = [at for at in range(self._first_needed(), len(old.messages)) if at not in unwanted]
-        if head is not None and head.position < self._first_needed():
+        wanted = [at for at in range(self.first_needed(), len(old.messages)) if at not in unwanted]
+        if head is not None and head.position < self.first_needed():
             wanted.insert(0, head.position)
         self.transcript = Transcript(old.counter, old.system)
         for position in wanted:
-            self.transcript.add(old.messages[position], old.costs[position])
-        self.seqs = array("q", [self.seqs[position] for position in wanted])
+            number = old.numbers[position]
+            self.transcript.add(old.messages[position], old.costs[position], number=number)
+        first = self.anchor.position
         self.anchor = _remapped(self.anchor, wanted)
+        # A window that began before the kept messages begins with them from now on.
         self.windows = {
-            tokens: _remapped(anchor, wanted) for tokens, anchor in self.windows.items()
+            key: _remapped(anchor, wanted)
+            for key, anchor in self.windows.items()
+            if anchor.position >= first
         }
 
 

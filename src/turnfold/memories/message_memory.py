@@ -3,14 +3,17 @@
 It has the documented names and defaults on the window of this library: limits hold after every add, appending is O(1)
 amortised, a tool call is never separated from its results, and a requested budget is never exceeded. Only the newest
 span with the question it belongs to, and the summary, may exceed a limit. Without a model it counts cautiously (see
-`cautious_counter`); pass `counter` for exact counts. With `db_path` and `enable_persistence` the conversation is also
-kept in that file: a message is durable when `add` returns.
+`cautious_counter`); pass `counter` for exact counts.
+
+With `db_path` the conversation is a session in that SQLite file: a message is durable when `add` returns, and
+`turnfold.Memory` and the command line show the same conversation (`session_id`, or "default") in the tenant "default".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,10 +21,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer
 from turnfold.memories.message_log import MessageLog
-from turnfold.records import Message, as_message, system
+from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.text import clip
 from turnfold.tokens import TokenCounter, cautious_counter, formula_message_tokens
 from turnfold.window import (
@@ -41,11 +44,17 @@ from turnfold.window import (
 )
 
 if TYPE_CHECKING:
-    from turnfold.memories.message_file import SavedMessages
+    from turnfold.memories.message_file import LoggedMessage, MessageFile
+    from turnfold.wire import WireFormat
 
 __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
 
 
+_log = logging.getLogger(__name__)
+_SESSION = "default"
+"""Name of the session in the file if the configuration has none."""
+_TRIES = 8
+"""Times a change is made again because another handle on the session was faster."""
 _UNLIMITED = 1 << 62
 _MAX_WINDOWS = 8
 _CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
@@ -73,7 +82,7 @@ class MessageMemoryConfig:
     """The documented configuration; 0 means no limit."""
 
     session_id: str = ""
-    """Name of the conversation in the file."""
+    """Name of the conversation; "default" in a file if it is empty."""
     max_messages: int = 0
     """Messages to keep, system included."""
     max_tokens: int = 0
@@ -85,8 +94,8 @@ class MessageMemoryConfig:
     strategy: TruncateStrategy = TruncateStrategy.OLDEST
     db_path: str | Path | None = None
     """The SQLite file of the conversation; several conversations may share one."""
-    enable_persistence: bool = False
-    """True to keep the conversation in `db_path`; set both or neither."""
+    enable_persistence: bool | None = None
+    """False to keep the conversation in the process only; None and True keep it in `db_path`, which True requires."""
 
     def __post_init__(self) -> None:
         Budget(
@@ -108,18 +117,11 @@ class MessageMemoryConfig:
             )
 
     def _check_persistence(self) -> None:
-        if self.enable_persistence != (self.db_path is not None):
+        if self.enable_persistence and self.db_path is None:
             raise InvalidOption(
-                f"enable_persistence={self.enable_persistence} with db_path={self.db_path!r}: set both to keep the "
-                "conversation in a file, or neither"
+                "enable_persistence=True with db_path=None: set db_path to the file of the conversation"
             )
-        if self.db_path is None:
-            return
-        if not self.session_id:
-            raise InvalidOption(
-                "enable_persistence needs a session_id: it names the conversation in the file"
-            )
-        name = str(self.db_path)
+        name = "a file" if self.db_path is None else str(self.db_path)
         if not name or name == ":memory:" or name.startswith("file:"):
             raise InvalidOption(
                 f"db_path {name!r} is not the path of a file: give one, such as 'chat.db'"
@@ -141,69 +143,93 @@ class MessageMemory:
         self._strategy = _strategy(
             self.config, _limited_summarizer(summarizer, self._counter.count_text)
         )
-        self._log = MessageLog(self._counter)
         self._last: Context | None = None
         self._limits = self._limits_with(())
-        self._saved: SavedMessages | None = None
-        if self.config.db_path is not None:
+        self._log = MessageLog(self._counter)
+        self._stored: MessageFile | None = None
+        self._saved: tuple[object, ...] = ()
+        if self.config.db_path is not None and self.config.enable_persistence is not False:
             self._open(self.config.db_path)
 
     def add(self, message: object) -> None:
         """Append a message (in any accepted format) and remove the oldest ones if a limit is exceeded.
 
-        With persistence the message is synced to the file first.
+        With `db_path` the message is synced to the file first.
         """
         accepted = as_message(message)
-        if self._saved is None:
+        if self._stored is None:
             self._add(accepted)
-            return
-        if accepted.role == "system":
-            self._limits_with(
-                [*self._log.transcript.system, accepted]
-            )  # raises before it is stored
-        added = self._saved.append(accepted, self._log)
-        before, settled = self._state_mark(), False
-        try:
-            self._add(*added)
-            settled = self._state_mark() == before
-        finally:
-            if not settled:
-                self._saved.try_save(self._log)
+        elif accepted.role == "system":
+            self._add_system([*self._current().transcript.system, accepted], self._stored.append)
+        else:
+            self._add_stored(self._stored, accepted)
 
     def set_system(self, content: str) -> None:
         """Set the system message, which no strategy removes; one that exceeds the limits is refused."""
-        message = system(content)
-        self._limits_with([message])
-        with self._save_after():
-            self._use_system([message])
+        messages = [system(content)]
+        if self._current().transcript.system == messages:
+            return
+        if self._stored is None:
+            self._use_system(messages)
+        else:
+            self._add_system(messages, self._stored.set_system)
 
     def get_messages(self) -> list[Message]:
         """Return all kept messages, system first, in order."""
-        return [piece.message for piece in self._log.pieces()]
+        return [piece.message for piece in self._current().pieces()]
 
-    def get_messages_within_budget(self, max_tokens: int = 0) -> list[Message]:
+    def get_messages_within_budget(
+        self, max_tokens: int = 0, *, max_bytes: int = 0
+    ) -> list[Message]:
         """Return the messages to send: system first, in order, within `max_tokens` or the configured budget.
 
-        The window is stable for the provider's prompt cache: it grows at its end until the budget is full and is then
-        cut in one step. `receipt` describes the last window.
+        `max_bytes` also limits their UTF-8 bytes as JSON; see `context` for the body of a provider's request. The
+        window is stable for the provider's prompt cache: it grows at its end until the budget is full and is then cut
+        in one step. `receipt` describes the last window.
         """
-        return list(self.context(max_tokens).messages)
+        return list(self.context(max_tokens, max_bytes=max_bytes).messages)
 
-    def context(self, max_tokens: int = 0) -> Context:
-        """Return the same window as a `Context`, with its receipt (context report)."""
-        budget, log = self._budget(max_tokens), self._log
-        anchor = log.windows.get(budget.tokens, log.anchor)
+    def context(
+        self,
+        max_tokens: int = 0,
+        *,
+        max_bytes: int = 0,
+        to: WireFormat | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> Context:
+        """Return the same window as a `Context`, with its receipt (context report).
+
+        With `to` (a module of `turnfold.wire`, or a model's client) `max_bytes` limits the request body of that
+        provider, `tools` included.
+        """
+        log, budget = self._current(), self._budget(max_tokens, max_bytes)
+        key = budget.tokens, max_bytes
+        anchor = log.windows.get(key, log.anchor)
         if anchor.position < log.anchor.position:
             anchor = log.anchor
-        context = assemble(
-            log.transcript, budget, anchor=anchor, strategy=self._strategy, previous=self._last
-        )
+
+        def build(budget: Budget) -> Context:
+            return assemble(
+                log.transcript,
+                budget,
+                anchor=anchor,
+                strategy=self._strategy,
+                tools=tools,
+                previous=self._last,
+            )
+
+        context = build(budget)
+        if to is not None:
+            from turnfold.wire import fitted  # loads the wire formats only if one is used
+
+            anchor = context.anchor
+            context = fitted(context, to, tools=tools, rebuild=build)
         self._last = context
-        if log.windows.get(budget.tokens) != context.anchor:
-            with self._save_after():
-                if len(log.windows) >= _MAX_WINDOWS and budget.tokens not in log.windows:
-                    del log.windows[next(iter(log.windows))]
-                log.windows[budget.tokens] = context.anchor
+        if log.windows.get(key) != context.anchor:
+            if len(log.windows) >= _MAX_WINDOWS and key not in log.windows:
+                del log.windows[next(iter(log.windows))]
+            log.windows[key] = context.anchor
+            self._try_save()
         return context
 
     @property
@@ -213,41 +239,39 @@ class MessageMemory:
 
     def count(self) -> int:
         """Return the number of kept messages, system included."""
-        return self._log.count()
+        return self._current().count()
 
     def get_token_count(self) -> int:
         """Return the tokens of all kept messages."""
-        return self._log.tokens()
+        return self._current().tokens()
 
     def clear(self) -> None:
         """Remove everything but the system message."""
-        with self._save_after():
-            self._log = MessageLog(self._counter, self._log.transcript.system)
-            self._last = None
+        self._last = None
+        if self._stored is not None:
+            self._stored.clear()
+        else:
+            system_messages = self._log.transcript.system
+            self._log = MessageLog(self._counter, system_messages, seq=self._log.seq)
 
     @staticmethod
     def estimate_tokens(message: object) -> int:
-        """Estimate by the documented formula: CJK characters x 1.5 + other characters / 4 + 4."""
-        return formula_message_tokens(as_message(message))
+        """Estimate by the documented formula: CJK characters x 1.5 + other characters / 4 + 4; 0 for None."""
+        return 0 if message is None else formula_message_tokens(as_message(message))
 
     def truncate(self, target_tokens: int) -> int:
         """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed."""
         if target_tokens <= 0:
             raise InvalidOption(f"target_tokens must be positive, got {target_tokens}")
-        system_messages = self._log.transcript.system
-        budget = self._budget_for(target_tokens, system_messages, marks=_CUT_AS_NEEDED)
-        before = self._log.count() - bool(self._log.anchor.summary)
-        if self._log.tokens() > target_tokens:
-            with self._save_after():
-                if self._log.has_unshown():
-                    self._log.release_unshown()
-                self._keep_within(budget)
-        return before - self._log.count() + bool(self._log.anchor.summary)
+        for _ in range(_TRIES - 1):
+            with suppress(Conflict):  # another handle was faster: truncate what there is now
+                return self._truncate(target_tokens)
+        return self._truncate(target_tokens)
 
     def close(self) -> None:
         """Close the file, if there is one. Closing twice is allowed."""
-        if self._saved is not None:
-            self._saved.close(self._log)
+        if self._stored is not None:
+            self._stored.close(self._log)
 
     def __enter__(self) -> Self:
         return self
@@ -261,53 +285,80 @@ class MessageMemory:
         self.close()
 
     def _open(self, path: str | Path) -> None:
-        """Open the file and load its messages."""
-        from turnfold.memories.message_file import SavedMessages  # loads the stores
+        """Open the file and load its session."""
+        from turnfold.memories.message_file import MessageFile  # loads the stores
 
-        config = self.config
-        limits = (
-            f"{config.max_messages} messages, {config.max_tokens} tokens, window {config.context_window} less "
-            f"{config.reserve_ratio}, {config.strategy}, {self._counter.name}"
-        )
-        saved = SavedMessages(path, config.session_id, counter=self._counter, limits=limits)
+        self._stored = MessageFile(path, self.config.session_id or _SESSION, counter=self._counter)
         try:
-            self._log = saved.load()
-            self._limits = self._limits_with(self._log.transcript.system)
-            before = self._state_mark()
-            for added in saved.newer_messages():
-                self._add(*added)
-            if saved.finish_loading(changed=self._state_mark() != before):
-                self._enforce_limits()
+            self._load(self._stored)
         except BaseException:
-            saved.close()
+            self._stored.close()
             raise
-        self._saved = saved
 
-    def _add(self, message: Message, number: int = 0, tokens: int | None = None) -> None:
+    def _load(self, stored: MessageFile) -> None:
+        self._log, newer = stored.load()
+        self._limits = self._limits_with(self._log.transcript.system)
+        self._saved = self._mark()
+        for message in newer:
+            self._add(*message)
+        self._enforce_limits()
+
+    def _current(self) -> MessageLog:
+        """Return the messages, read again if another handle has changed the session."""
+        if self._stored is not None and not self._stored.is_current():
+            self._load(self._stored)
+        return self._log
+
+    def _add(self, message: Message, seq: int = 0, tokens: int | None = None) -> None:
         if message.role == "system":
             self._use_system([*self._log.transcript.system, message])
         else:
-            self._log.add(message, number, tokens)
+            self._log.add(message, seq, tokens)
             self._enforce_limits()
 
-    def _state_mark(self) -> tuple[object, ...]:
+    def _add_stored(self, stored: MessageFile, message: Message) -> None:
+        self._current()
+        logged = stored.append(message)
+        if logged is None:  # another handle added something just before it
+            self._load(stored)
+        else:
+            self._add(*logged)
+        if self._mark() != self._saved:
+            self._try_save()
+
+    def _add_system(
+        self, messages: list[Message], write: Callable[[Message], LoggedMessage | None]
+    ) -> None:
+        self._limits_with(messages)  # raises before anything is stored
+        logged = write(messages[-1])
+        if logged is not None:
+            self._use_system(messages)
+            self._try_save()
+
+    def _mark(self) -> tuple[object, ...]:
         """Return a value that changes when adding released messages or made a summary; the state is saved then."""
         anchor = self._log.anchor
         return self._log.transcript, anchor.summary, anchor.covered
 
-    @contextmanager
-    def _save_after(self) -> Generator[None]:
-        """Save the state that the block changes."""
-        if self._saved is None:
-            yield
-            return
-        self._saved.check_current(self._log)
-        try:
-            yield
-        finally:
-            self._saved.save(self._log)
+    def _save(self) -> None:
+        if self._stored is not None:
+            try:
+                self._stored.save(self._log)
+            except Conflict:
+                self._stored.forget()
+                raise
+            self._saved = self._mark()
 
-    def _budget(self, max_tokens: int) -> Budget:
+    def _try_save(self) -> None:
+        """Save the state after something that is done: a failure must not look as if it was not."""
+        try:
+            self._save()
+        except (Conflict, StoreUnavailable) as error:  # the next change saves it
+            kind = type(error).__name__
+            fields = {"event": "message_memory_unsaved", "error": kind}
+            _log.warning("the state of a message memory was not saved: %s", kind, extra=fields)
+
+    def _budget(self, max_tokens: int, max_bytes: int = 0) -> Budget:
         if max_tokens < 0:
             raise InvalidOption(f"max_tokens must not be negative, got {max_tokens}")
         caps = [cap for cap in (max_tokens, self.config.max_tokens) if cap]
@@ -316,12 +367,14 @@ class MessageMemory:
             reserve_ratio=self.config.reserve_ratio,
             max_tokens=min(caps, default=0),
             max_messages=self.config.max_messages,
+            max_bytes=max_bytes,
             shares=_SHARES,
         )
 
     def _use_system(self, messages: list[Message]) -> None:
         self._limits = self._limits_with(messages)
         self._log.transcript.system[:] = messages
+        self._log.seq += 1
         self._enforce_limits()
 
     def _limits_with(self, system_messages: Sequence[Message]) -> Budget | None:
@@ -380,6 +433,22 @@ class MessageMemory:
         too_many = bool(messages) and self._log.count() > messages
         return too_many or (bool(tokens) and self._log.tokens() > tokens)
 
+    def _truncate(self, target_tokens: int) -> int:
+        log = self._current()
+        budget = self._budget_for(target_tokens, log.transcript.system, marks=_CUT_AS_NEEDED)
+        before = log.count() - bool(log.anchor.summary)
+        if log.tokens() > target_tokens:
+            unchanged = log.transcript, log.anchor, log.windows
+            try:
+                if log.has_unshown():
+                    log.release_unshown()
+                self._keep_within(budget)
+            except BudgetTooSmall:
+                log.transcript, log.anchor, log.windows = unchanged
+                raise
+            self._save()
+        return before - log.count() + bool(log.anchor.summary)
+
     def _keep_within(self, budget: Budget) -> None:
         log = self._log
         if not fits(log.transcript, budget, log.anchor):
@@ -399,14 +468,25 @@ class MessageMemory:
 
 
 def _limited_summarizer(summarizer: Summarizer | None, count: Callable[[str], int]) -> Summarizer:
-    """Clip the summarizer to its limit; use the extractive one if there is none or it returns nothing."""
+    """Clip the summarizer to its limit; the extract stands in if there is none, or it fails or returns no text."""
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract
 
     def summary(messages: Sequence[Message], *, previous: str, limit: int) -> str:
-        text = summarizer(messages, previous=previous, limit=limit).strip()
-        return clip(text, limit, count) or extract(messages, previous=previous, limit=limit)
+        text = ""
+        try:
+            found = summarizer(messages, previous=previous, limit=limit)
+            checked = check_text(plain_text(found, path="summary"), path="summary")
+            text = clip(checked.strip(), limit, count)
+        except (
+            Exception
+        ) as error:  # whatever a model raises, the message is kept and the limits hold
+            # Only the type: the message of the error may quote the conversation.
+            kind = type(error).__name__
+            fields = {"event": "summary_failed", "error": kind}
+            _log.warning("summary failed, using an extract instead: %s", kind, extra=fields)
+        return text or extract(messages, previous=previous, limit=limit)
 
     return summary
 

@@ -26,6 +26,7 @@ from turnfold.records.findings import (
 from turnfold.records.json_text import (
     MAX_DEPTH,
     check_text,
+    decode_struct,
     freeze,
     freeze_object,
     plain_text,
@@ -151,6 +152,7 @@ __all__ = (
     "content_digest",
     "decode_finding",
     "decode_message",
+    "decode_struct",
     "encode_finding",
     "encode_message",
     "entries_of",
