@@ -1,11 +1,15 @@
-"""The Python examples of document 001 run as they are printed there; only their import lines are turnfold's."""
+"""The Python examples of document 001 run as they are printed there; only the names of the packages are turnfold's."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
 
+from tests.house.source_tree import SOURCE
 from tests.memory.conversations import chat
 from tests.memory.fakes import ScriptedModel
 from turnfold import Message, SummaryTokenMemory, TokenMemory
@@ -13,7 +17,8 @@ from turnfold.tokens import counter_for
 
 IMPORTS = """\
 import asyncio
-from turnfold import TokenMemory, SummaryTokenMemory, Message, shutdown_token_executor
+from turnfold.memory import TokenMemory, SummaryTokenMemory, shutdown_token_executor
+from turnfold.records import Message
 """
 
 CUSTOM_PROMPT = """
@@ -133,3 +138,22 @@ def test_a_custom_prompt() -> None:
 def test_shutting_down_the_pool() -> None:
     assert run(SHUTDOWN + BASIC_USE)["history"], "counting starts it again"
     assert run(BASIC_USE + SHUTDOWN)["history"]
+
+
+def test_the_documented_imports_are_the_classes_of_turnfold_and_load_no_store() -> None:
+    program = (
+        "import sys, turnfold; from turnfold.memory import TokenMemory, SummaryTokenMemory, shutdown_token_executor; "
+        "TokenMemory('s').count_total_tokens([{'role': 'user', 'content': '你好'}]); "
+        "print(TokenMemory is turnfold.TokenMemory, SummaryTokenMemory is turnfold.SummaryTokenMemory, "
+        "shutdown_token_executor is turnfold.shutdown_token_executor, 'turnfold.stores.sqlite' in sys.modules, "
+        "'turnfold.memory.session' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        env=environment,
+        encoding="utf-8",
+    )
+    assert done.stdout.split() == ["True", "True", "True", "False", "False"]

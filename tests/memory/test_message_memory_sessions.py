@@ -226,7 +226,7 @@ def test_a_session_that_is_in_the_file_twice_is_not_mixed_up(tmp_path: Path) -> 
     with Memory(f"sqlite:///{path}") as other:
         other.session("s").user("another conversation")
     write_old(path, chat(1), {"seq": 2, "system": [], "held": [[1, 2]]})
-    with pytest.raises(Conflict, match="twice"):
+    with pytest.raises(Conflict, match="'s'"):
         opened(path, session_id="s")
     with opened(path, session_id="t") as memory:
         assert memory.count() == 0

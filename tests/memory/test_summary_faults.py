@@ -12,7 +12,7 @@ from tests.memory.conversations import asks, chat, gaps, marks, pairing_faults
 from tests.memory.fakes import ScriptedModel, told
 from tests.memory.test_summary_token_memory import EXACT, SYSTEM, history, notice
 from turnfold import Message, SummaryTokenMemory, assistant, tool, user
-from turnfold.memories.token_memory import Watermark
+from turnfold.memories.watermark import count_known
 from turnfold.window import check
 
 FACT = user("<0> The order number is 83-417-K and it must never be shipped to Lisbon.")
@@ -73,7 +73,8 @@ def test_the_next_call_asks_again_for_everything_that_failed() -> None:
     window = history(memory, log)
     assert notice(window) == memory.current_summary == "notes"
     model.prompts = model.prompts[3:]
-    assert [*told(model), *marks(window)] == list(range(120))
+    assert told(model) == list(range(len(told(model)))), "each once, in order"
+    assert sorted({*told(model), *marks(window)}) == list(range(120))
 
 
 def test_a_model_that_stays_down_is_asked_ever_more_rarely_and_noticed_when_it_is_back() -> None:
@@ -242,7 +243,8 @@ def test_clear_summary_starts_over() -> None:
     model.prompts.clear()
     window = history(memory, log)
     assert "Summary so far" not in model.prompts[0]
-    assert [*told(model), *marks(window)] == list(range(200))
+    assert told(model) == list(range(len(told(model)))), "each once, in order"
+    assert sorted({*told(model), *marks(window)}) == list(range(200))
 
 
 def test_a_summary_cleared_while_it_is_being_made_does_not_come_back() -> None:
@@ -354,9 +356,8 @@ def test_a_call_that_is_given_up_changes_nothing() -> None:
     ],
 )
 def test_the_watermark_finds_the_longest_overlap(covered: str, passed: str, reach: int) -> None:
-    watermark = Watermark()
-    watermark.extend(letter.encode() for letter in covered)
-    assert watermark.reach([letter.encode() for letter in passed]) == reach
+    known = [letter.encode() for letter in covered]
+    assert count_known(known, [letter.encode() for letter in passed]) == reach
 
 
 def test_equal_messages_are_not_taken_for_each_other() -> None:
@@ -371,4 +372,5 @@ def test_equal_messages_are_not_taken_for_each_other() -> None:
         assert EXACT.count(window).tokens <= 700
     sent = sum(prompt.count("user: yes") for prompt in model.prompts)
     shown = sum(message == same[0] for message in window)
-    assert sent + shown == 150
+    assert sent * 2 == len(memory._covered), "each once"
+    assert 150 <= sent + shown < 150 + shown

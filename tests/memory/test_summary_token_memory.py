@@ -125,23 +125,26 @@ def test_nothing_is_summarised_while_everything_fits() -> None:
     assert history(memory, [SYSTEM]) == [SYSTEM]
 
 
-def test_the_reserve_is_kept_free_of_recent_messages() -> None:
+@pytest.mark.parametrize("text", ["some words that take their place", "这些话占着窗口里的位置"])
+@pytest.mark.parametrize("reserve", [100, 400])
+def test_recent_messages_fill_what_is_available_and_leave_the_reserve_free(
+    reserve: int, text: str
+) -> None:
     """reserved = summary_reserve_tokens + system; available = max_tokens - reserved."""
-    for reserve in (0, 100, 400):
-        model = ScriptedModel()
-        memory = SummaryTokenMemory("s", model, None, reserve, max_tokens=1000)
-        fixed = EXACT.count([SYSTEM]).tokens
-        available = 1000 - reserve - fixed
-        log: list[Message] = [SYSTEM]
-        for message in chat(80):
-            log.append(message)
-            asked = len(model.prompts)
-            window = history(memory, log)
-            recent = sum(EXACT.count_message(m) for m in window if m.role != "system")
-            assert recent <= available
-            if len(model.prompts) > asked:
-                assert recent <= available // 2, "cut to half in one step"
-        assert len(model.prompts) > 2
+    model = ScriptedModel()
+    memory = SummaryTokenMemory("s", model, None, reserve, max_tokens=1000)
+    available = 1000 - reserve - EXACT.count([SYSTEM]).tokens
+    log: list[Message] = [SYSTEM]
+    for message in chat(80, text=text):
+        log.append(message)
+        recent = [each for each in history(memory, log) if each.role != "system"]
+        used = sum(map(EXACT.count_message, recent))
+        assert used <= available
+        older = log[1 : len(log) - len(recent)]
+        if older:
+            assert used + sum(map(EXACT.count_message, older[-2:])) > available, "as many as fit"
+    assert len(model.prompts) > 2
+    assert len(model.prompts) < 12, "half of it is folded in one step, not a message at a time"
 
 
 def test_a_summary_follows_the_system_message_as_a_system_message() -> None:

@@ -121,6 +121,7 @@ def test_counts_are_those_of_the_models_tokenizer_with_framing() -> None:
     assert memory.count_total_tokens(log) == sum(expected)
     assert memory.count_messages_batch([message.model_dump() for message in log]) == expected
     assert memory.estimate_tokens("你好, world") == EXACT.count_text("你好, world")
+    assert memory.estimate_tokens("") == memory.estimate_tokens(None) == 0
     assert (
         memory.count_messages_batch([]) == asyncio.run(memory.count_messages_batch_async([])) == []
     )
@@ -224,9 +225,24 @@ def test_the_driver_is_never_asked_from_the_pool() -> None:
         EXACT.count_message(message) for message in log
     ]
     assert driver.asked == []
-    memory.count_messages_batch(log)
     history(TokenMemory("s", model_driver=driver, max_tokens=90_000), log)
     assert driver.threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("use_cache", [None, True, False])
+@pytest.mark.parametrize("model", ["gpt-3.5-turbo", "nobody-knows-it"])
+def test_batches_count_alike_in_a_thread_and_out_of_it(
+    *, use_cache: bool | None, model: str
+) -> None:
+    driver = CountingDriver(answer=777)
+    memory = TokenMemory("s", model_name=model, model_driver=driver)
+    log = [*conversation(3, 30), user("你好，世界")]
+    memory.count_message_tokens(log[0])  # by the driver: it must not leak into a batch
+    counts = memory.count_messages_batch(log, use_cache)
+    assert counts == asyncio.run(memory.count_messages_batch_async(log, use_cache))
+    assert counts == TokenMemory("s", model_name=model).count_messages_batch(log)
+    assert memory.count_total_tokens(log) == sum(counts)
+    assert len(driver.asked) == 1
 
 
 def test_one_message_has_one_count_per_counter_whatever_the_order() -> None:
@@ -236,17 +252,6 @@ def test_one_message_has_one_count_per_counter_whatever_the_order() -> None:
     for _ in range(2):
         assert asyncio.run(memory.count_messages_batch_async([user("hi")])) == [local]
         assert memory.count_message_tokens(user("hi")) == 777
-
-
-def test_without_the_cache_the_driver_is_asked_again() -> None:
-    driver = CountingDriver()
-    memory = TokenMemory("s", model_driver=driver)
-    assert memory.count_messages_batch([user("hi")], use_cache=False) == [1001]
-    assert memory.count_messages_batch([user("hi")], use_cache=False) == [1002]
-    assert memory.get_cache_stats()["cache_size"] == 0
-    assert memory.count_messages_batch([user("hi")]) == [1003]
-    assert memory.count_messages_batch([user("hi")], use_cache=False) == [1004]
-    assert memory.count_messages_batch([user("hi")]) == [1003]
 
 
 async def _later() -> int:

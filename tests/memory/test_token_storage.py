@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.memories.token_memory import already_stored
+from turnfold.memories.watermark import count_known
 from turnfold.stores import MemoryStore, Scope, open_store
 
 S = "user_123"
@@ -166,6 +167,100 @@ def test_what_can_hold_no_history_is_refused(storage: object) -> None:
         asyncio.run(TokenMemory(S).add_messages(chat(1)))
 
 
+# ------------------------------------------------------------------------- objects with get, set and delete
+
+
+class Values:
+    """The document's `SessionInterface`, over JSON texts."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def get(self, key: str) -> object:
+        return json.loads(self.texts[key]) if key in self.texts else None
+
+    def set(self, key: str, value: object) -> None:
+        self.texts[key] = json.dumps(value, ensure_ascii=False)
+
+    def delete(self, key: str) -> None:
+        self.texts.pop(key, None)
+
+
+class AsyncValues(Values):
+    """The same for programs with an event loop."""
+
+    async def get(self, key: str) -> object:
+        await asyncio.sleep(0)
+        return super().get(key)
+
+    async def set(self, key: str, value: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - that is the point
+        await asyncio.sleep(0)
+        super().set(key, value)
+
+
+@pytest.fixture(params=[Values, AsyncValues])
+def values(request: pytest.FixtureRequest) -> Values:
+    return request.param()
+
+
+def test_an_object_with_get_and_set_keeps_the_history(values: Values) -> None:
+    log = [system("规则"), *agent_transcript(10)]
+    assert history(values, log, max_tokens=10**6) == log
+    assert history(values, max_tokens=10**6) == log
+    newer = [*log[-3:], user("<90> 还在")]
+    assert history(values, newer, max_tokens=10**6) == [*log, newer[-1]]
+    assert history(values, [system("new"), *log[1:]], max_tokens=10**6)[0] == system("new")
+    kept = json.loads(values.texts[S])
+    assert len(kept["messages"]) == len(log) + 1, "each once"
+    assert kept["messages"][0] == {"role": "system", "content": "new"}
+
+
+def test_what_else_is_in_the_value_is_left_alone(values: Values) -> None:
+    values.texts[S] = json.dumps(
+        {"messages": [{"role": "user", "content": "<0> from elsewhere"}], "theme": "dark"}
+    )
+    assert history(values) == [user("<0> from elsewhere")]
+    assert history(values, [user("<0> from elsewhere"), assistant("<1> ok")])[-1].text == "<1> ok"
+    assert json.loads(values.texts[S])["theme"] == "dark"
+
+    async def run() -> None:
+        async with TokenMemory(S, values) as memory:
+            for _ in range(3):
+                await memory.add_messages([user("<2> again")], client_id="2")
+            await memory.add_messages([user("<2> again")])
+            assert marks(await memory.get_history()) == [0, 1, 2, 2]
+
+    asyncio.run(run())
+
+
+def test_a_summary_is_kept_there_and_cleared_there(values: Values) -> None:
+    log = [system("规则"), *chat(60)]
+    heard: list[int] = []
+    shown: list[Message] = []
+    for stop in range(7, 122, 6):
+        model = scribe()
+        shown = summarised(values, model, log[:stop])
+        assert remembered(shown) == set(range(stop - 1))
+        heard += told(model)
+    assert heard == list(range(len(heard))), "each once, whatever restarts there are"
+    assert len(heard) > 40
+    memory = SummaryTokenMemory(S, scribe(), storage=values, max_tokens=1500)
+    memory.clear_summary()
+    assert len(json.loads(values.texts[S])["messages"]) == 121, "the history stays"
+    again = scribe()
+    assert remembered(summarised(values, again)) == set(range(120))
+    assert told(again)[0] == 0
+
+
+def test_tasks_that_share_it_lose_nothing(values: Values) -> None:
+    async def run() -> None:
+        memory = TokenMemory(S, values)
+        await asyncio.gather(*(memory.add_messages([user(f"<{n}> 你好")]) for n in range(20)))
+        assert sorted(marks(await memory.get_history())) == list(range(20))
+
+    asyncio.run(run())
+
+
 # -------------------------------------------------------------------------------------------- writers
 
 
@@ -234,11 +329,11 @@ DIGESTS = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=8)
 @settings(deadline=None)
 @given(DIGESTS, DIGESTS)
 def test_a_history_passed_again_adds_nothing(log: list[bytes], new: list[bytes]) -> None:
-    held = [*log, *new[already_stored(log, new) :]]
-    assert already_stored(held, held) == len(held)
+    held = [*log, *new[count_known(log, new) :]]
+    assert count_known(held, held) == len(held)
     longer = [*held, b"new"]
-    assert already_stored(held, longer) == len(held)
-    assert already_stored(held, held[: len(held) // 2]) == len(held) // 2
+    assert count_known(held, longer) == len(held)
+    assert count_known(held, held[: len(held) // 2]) == len(held) // 2
 
 
 # ------------------------------------------------------------------------------------------ summaries
@@ -396,7 +491,7 @@ def test_a_summary_that_stayed_in_the_process_is_found_out(
     async def forget(*_: object, **__: object) -> bool:
         return True
 
-    monkeypatch.setattr("turnfold.memories.token_memory.StoredHistory.put_summary", forget)
+    monkeypatch.setattr("turnfold.memories.token_storage.StoredHistory.put_summary", forget)
     with pytest.raises(AssertionError):
         test_each_message_is_summarised_once_whatever_restarts_there_are(address)
 

@@ -44,7 +44,7 @@ from turnfold.window import (
 )
 
 if TYPE_CHECKING:
-    from turnfold.memories.message_file import LoggedMessage, MessageFile
+    from turnfold.memories.message_file import MessageFile
     from turnfold.wire import WireFormat
 
 __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
@@ -53,8 +53,6 @@ __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
 _log = logging.getLogger(__name__)
 _SESSION = "default"
 """Name of the session in the file if the configuration has none."""
-_TRIES = 8
-"""Times a change is made again because another handle on the session was faster."""
 _UNLIMITED = 1 << 62
 _MAX_WINDOWS = 8
 _CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
@@ -159,20 +157,29 @@ class MessageMemory:
         accepted = as_message(message)
         if self._stored is None:
             self._add(accepted)
-        elif accepted.role == "system":
-            self._add_system([*self._current().transcript.system, accepted], self._stored.append)
+            return
+        log = self._current()
+        if accepted.role == "system":
+            self._limits_with([*log.transcript.system, accepted])  # raises before it is stored
+        logged = self._stored.append(accepted)
+        if logged is None:  # another handle added something just before it
+            self._load(self._stored)
         else:
-            self._add_stored(self._stored, accepted)
+            self._add(*logged)
+        if self._mark() != self._saved:
+            self._try_save()
 
     def set_system(self, content: str) -> None:
         """Set the system message, which no strategy removes; one that exceeds the limits is refused."""
         messages = [system(content)]
         if self._current().transcript.system == messages:
             return
-        if self._stored is None:
-            self._use_system(messages)
+        self._limits_with(messages)  # raises before it is stored
+        if self._stored is not None and self._stored.set_system(content) is None:
+            self._load(self._stored)
         else:
-            self._add_system(messages, self._stored.set_system)
+            self._use_system(messages)
+            self._try_save()
 
     def get_messages(self) -> list[Message]:
         """Return all kept messages, system first, in order."""
@@ -260,13 +267,26 @@ class MessageMemory:
         return 0 if message is None else formula_message_tokens(as_message(message))
 
     def truncate(self, target_tokens: int) -> int:
-        """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed."""
+        """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed.
+
+        `Conflict` if another handle on the session was faster; nothing was removed then.
+        """
         if target_tokens <= 0:
             raise InvalidOption(f"target_tokens must be positive, got {target_tokens}")
-        for _ in range(_TRIES - 1):
-            with suppress(Conflict):  # another handle was faster: truncate what there is now
-                return self._truncate(target_tokens)
-        return self._truncate(target_tokens)
+        log = self._current()
+        budget = self._budget_for(target_tokens, log.transcript.system, marks=_CUT_AS_NEEDED)
+        before = log.count() - bool(log.anchor.summary)
+        if log.tokens() > target_tokens:
+            unchanged = log.transcript, log.anchor, log.windows
+            try:
+                if log.has_unshown():
+                    log.release_unshown()
+                self._keep_within(budget)
+            except BudgetTooSmall:
+                log.transcript, log.anchor, log.windows = unchanged
+                raise
+            self._save()
+        return before - log.count() + bool(log.anchor.summary)
 
     def close(self) -> None:
         """Close the file, if there is one. Closing twice is allowed."""
@@ -316,47 +336,22 @@ class MessageMemory:
             self._log.add(message, seq, tokens)
             self._enforce_limits()
 
-    def _add_stored(self, stored: MessageFile, message: Message) -> None:
-        self._current()
-        logged = stored.append(message)
-        if logged is None:  # another handle added something just before it
-            self._load(stored)
-        else:
-            self._add(*logged)
-        if self._mark() != self._saved:
-            self._try_save()
-
-    def _add_system(
-        self, messages: list[Message], write: Callable[[Message], LoggedMessage | None]
-    ) -> None:
-        self._limits_with(messages)  # raises before anything is stored
-        logged = write(messages[-1])
-        if logged is not None:
-            self._use_system(messages)
-            self._try_save()
-
     def _mark(self) -> tuple[object, ...]:
         """Return a value that changes when adding released messages or made a summary; the state is saved then."""
         anchor = self._log.anchor
-        return self._log.transcript, anchor.summary, anchor.covered
+        return self._log.transcript, anchor.summary, anchor.covered, self._limits
 
     def _save(self) -> None:
         if self._stored is not None:
-            try:
-                self._stored.save(self._log)
-            except Conflict:
-                self._stored.forget()
-                raise
+            self._stored.save(self._log)
             self._saved = self._mark()
 
     def _try_save(self) -> None:
         """Save the state after something that is done: a failure must not look as if it was not."""
-        try:
+        with suppress(
+            Conflict, StoreUnavailable
+        ):  # the session is read again, and what it lacks is made again
             self._save()
-        except (Conflict, StoreUnavailable) as error:  # the next change saves it
-            kind = type(error).__name__
-            fields = {"event": "message_memory_unsaved", "error": kind}
-            _log.warning("the state of a message memory was not saved: %s", kind, extra=fields)
 
     def _budget(self, max_tokens: int, max_bytes: int = 0) -> Budget:
         if max_tokens < 0:
@@ -432,22 +427,6 @@ class MessageMemory:
         messages, tokens = self.config.max_messages, self.config.max_tokens
         too_many = bool(messages) and self._log.count() > messages
         return too_many or (bool(tokens) and self._log.tokens() > tokens)
-
-    def _truncate(self, target_tokens: int) -> int:
-        log = self._current()
-        budget = self._budget_for(target_tokens, log.transcript.system, marks=_CUT_AS_NEEDED)
-        before = log.count() - bool(log.anchor.summary)
-        if log.tokens() > target_tokens:
-            unchanged = log.transcript, log.anchor, log.windows
-            try:
-                if log.has_unshown():
-                    log.release_unshown()
-                self._keep_within(budget)
-            except BudgetTooSmall:
-                log.transcript, log.anchor, log.windows = unchanged
-                raise
-            self._save()
-        return before - log.count() + bool(log.anchor.summary)
 
     def _keep_within(self, budget: Budget) -> None:
         log = self._log

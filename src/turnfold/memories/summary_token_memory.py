@@ -7,8 +7,8 @@ Three things differ from the document, whose protocol loses messages:
 
 - A watermark says up to which message the summary reaches, so each message is summarised once, however often the whole
   history is passed in.
-- A full window is cut to half of `available` in one step, so that the model is called rarely and the beginning of the
-  prompt stays the same for the provider's cache.
+- When the messages it does not cover exceed `available`, all but half of that is summarised in one step, so that the
+  model is called rarely. What the summary covers already is shown as well while there is room.
 - If the model fails, an extract of the messages stands in for them, the watermark stays, and a later call tries again.
   A model that keeps failing is called less and less often. Every message is in the window or in a summary.
 
@@ -36,15 +36,11 @@ from turnfold.fold import (
     passages_of,
     split_to_fit,
 )
-from turnfold.memories.token_memory import (
-    StoredHistory,
-    StoredSummary,
-    TokenMemory,
-    Watermark,
-    digest_of,
-)
+from turnfold.memories.token_memory import TokenMemory
+from turnfold.memories.watermark import count_known, digest_of
 from turnfold.models import CompletionModel
 from turnfold.records import Message, system
+from turnfold.runtime import AsyncRuntime
 from turnfold.text import clip, fence
 from turnfold.window import (
     Anchor,
@@ -148,11 +144,12 @@ class SummaryTokenMemory(TokenMemory):
         fill_prompt(self.summary_prompt, "")  # raises if the template has no slot
         self.summary_reserve_tokens = summary_reserve_tokens
         self.current_summary = ""
-        self._watermark = Watermark()
-        self._stored_summary = StoredSummary()
+        self._covered: list[bytes] = []
+        """Digests of the messages that the summary covers, in order."""
+        self._stored_upto = 0
         self._cleared = False
         self._backoff = _Backoff()
-        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lock = AsyncRuntime().lock()
 
     async def get_history(
         self,
@@ -164,7 +161,7 @@ class SummaryTokenMemory(TokenMemory):
         With `storage` it works like `TokenMemory.get_history`; the summary is stored too, with how far it reaches.
         """
         transcript = await self._load(raw_messages, preserve_system=preserve_system)
-        async with self._serialized():
+        async with self._lock:
             digests = [digest_of(message) for message in transcript.messages]
             await self._load_summary(transcript, digests)
             context = await self._context(transcript, digests)
@@ -176,44 +173,31 @@ class SummaryTokenMemory(TokenMemory):
 
     async def close(self) -> None:
         """Store a cleared summary and close a storage that was given by its address."""
-        if self._stored is not None and self._cleared:
-            await self._store_cleared(self._stored)
+        await self._store_cleared()
         await super().close()
 
     async def _load_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
         """Load the stored summary, whichever process wrote it."""
         if self._stored is None:
             return
-        if self._cleared:
-            await self._store_cleared(self._stored)
-        self._stored_summary = await self._stored.summary()
-        self.current_summary = self._stored_summary.text
-        self._watermark = Watermark()
-        self._watermark.extend(
-            digests[: bisect_right(transcript.numbers, self._stored_summary.upto)]
-        )
+        await self._store_cleared()
+        stored = await self._stored.summary()
+        self.current_summary, self._stored_upto = stored.summary, stored.upto
+        self._covered = digests[: bisect_right(transcript.numbers, stored.upto)]
 
     async def _store_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
         """Store the summary if it changed. If another process was faster, theirs stays and the next call loads it."""
         if self._stored is None or self._cleared:
             return
-        covered = self._watermark.reach(digests)
+        covered = count_known(self._covered, digests)
         upto = transcript.numbers[covered - 1] if covered else 0
-        if (self.current_summary, upto) != (self._stored_summary.text, self._stored_summary.upto):
-            await self._stored.put_summary(
-                self.current_summary, upto, version=self._stored_summary.version
-            )
+        if upto != self._stored_upto:
+            await self._stored.put_summary(self.current_summary, upto)
 
-    async def _store_cleared(self, stored: StoredHistory) -> None:
-        await stored.put_summary("", 0, version=None)
-        self._cleared = False
-
-    def _serialized(self) -> asyncio.Lock:
-        # An asyncio lock belongs to one event loop, and a memory may outlive a loop.
-        loop = asyncio.get_running_loop()
-        if self._lock is None or self._lock[0] is not loop:
-            self._lock = loop, asyncio.Lock()
-        return self._lock[1]
+    async def _store_cleared(self) -> None:
+        if self._stored is not None and self._cleared:
+            await self._stored.put_summary("", 0, anyway=True)
+            self._cleared = False
 
     def clear_summary(self) -> None:
         """Clear the summary and its watermark, for a user who starts over.
@@ -221,34 +205,38 @@ class SummaryTokenMemory(TokenMemory):
         With `storage` it is cleared there at once, or inside an event loop with the next history or `close`.
         """
         self.current_summary = ""
-        self._watermark = Watermark()
+        self._covered = []
         if self._stored is None:
             return
         self._cleared = True
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            asyncio.run(self._store_cleared(self._stored))
+            asyncio.run(self._store_cleared())
 
     async def _context(self, transcript: Transcript, digests: list[bytes]) -> Context:
-        mark = transcript.span_at(self._watermark.reach(digests))
+        mark = transcript.span_at(count_known(self._covered, digests))
         whole = self.max_tokens - price(transcript, self._budget(), summary="").tokens
         view = SpanView(transcript, min(mark, max(transcript.spans - 1, 0)), caps={})
-        start = self._cut(view, whole)
+        edge = self._fold_edge(view, whole)
         summary = self.current_summary
-        if start > mark:
-            summary = await self._fold(transcript, digests, mark, start)
+        if edge > mark:
+            summary = await self._fold(transcript, digests, mark, edge)
+        # The newest messages fill what is available, those that the summary covers already included.
+        available = max(whole - self._reserved_tokens(), 1) if summary else whole
+        start = view.first_within(0, tokens=available, messages=0, size=0)
         # A newest span that is too long is shortened; it does not push the summary out.
         left = max(whole - view.tokens(start), min(self._reserved_tokens(), whole // 2))
         return self._with_summary(
-            transcript, start, self._summary_message(summary, left), folds=start > mark
+            transcript, start, self._summary_message(summary, left), folds=edge > mark
         )
 
     def _reserved_tokens(self) -> int:
         """Return the tokens reserved for an existing summary."""
         return max(self.summary_reserve_tokens, _MIN_SUMMARY_MESSAGE)
 
-    def _cut(self, view: SpanView, whole: int) -> int:
+    def _fold_edge(self, view: SpanView, whole: int) -> int:
+        """Return the first span that need not be in the summary; half of what is available is folded in one step."""
         reserve = self._reserved_tokens() if self.current_summary else self.summary_reserve_tokens
         if view.start >= view.last or view.tokens(view.start) <= whole - reserve:
             return view.start
@@ -266,13 +254,13 @@ class SummaryTokenMemory(TokenMemory):
             return self._extract_of(passages, self.current_summary)
         groups = list(split_to_fit(passages, self._group_tokens(), self._local.count_text))
         edges = [*(group[0].position for group in groups[1:]), stop][: len(groups)]
-        watermark, summary, done = self._watermark, self.current_summary, 0
+        covered, summary, done = self._covered, self.current_summary, 0
         try:
             for group, edge in zip(groups, edges, strict=True):
                 summary = await self._summarize(group, summary)
-                if watermark is self._watermark:  # otherwise the summary was cleared meanwhile
+                if covered is self._covered:  # otherwise the summary was cleared meanwhile
                     self.current_summary = summary
-                    watermark.extend(digests[first:edge])
+                    covered.extend(digests[first:edge])
                 first, done = edge, done + 1
                 self._backoff.succeeded()
         except Exception as error:  # whatever the model raises, the window must be built
@@ -286,7 +274,7 @@ class SummaryTokenMemory(TokenMemory):
             )
             return self._extract_of([each for group in groups[done:] for each in group], summary)
         if not groups:
-            watermark.extend(digests[first:stop])
+            covered.extend(digests[first:stop])
         return summary
 
     def _extract_of(self, passages: list[Passage], previous: str) -> str:
@@ -316,28 +304,21 @@ class SummaryTokenMemory(TokenMemory):
 
     def _summary_message(self, summary: str, left: int) -> Message | None:
         """Return the summary as a system message of at most `left` tokens; None if there is no room."""
-        if not summary:
-            return None
-        message = _summary_message(summary)
-        if self.counter.count_message(message) <= left:
-            return message
-        # Clip to the reserved tokens in one step, so that the prompt changes once and not with every message.
-        left = min(left, self._reserved_tokens())
-        over = self.counter.count_message(message) - left
-        text = summary
-        while over > 0:
-            room = self._local.count_text(text) - over
-            if room < _MIN_SUMMARY:
+
+        def cost(text: str) -> int:
+            return self.counter.count_message(_summary_message(text))
+
+        if summary and cost(summary) > left:
+            # Clip to the reserved tokens in one step, so that the prompt changes once and not with every message.
+            summary = clip(summary, max(min(left, self._reserved_tokens()), 0), cost)
+            if self._local.count_text(summary) < _MIN_SUMMARY:
                 _log.warning(
                     "no room for the summary: the newest turn leaves %d tokens",
                     left,
                     extra={"event": "no_room_for_summary", "tokens": left},
                 )
                 return None
-            text = clip(text, room, self._local.count_text)
-            message = _summary_message(text)
-            over = self.counter.count_message(message) - left
-        return message
+        return _summary_message(summary) if summary else None
 
     def _with_summary(
         self, transcript: Transcript, start: int, message: Message | None, *, folds: bool

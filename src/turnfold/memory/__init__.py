@@ -6,6 +6,7 @@ from turnfold._late_names import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from turnfold.memories import SummaryTokenMemory, TokenMemory
     from turnfold.memory._sync import Memory, Session, State
     from turnfold.memory.call_log import (
         Difference,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         SummaryWriter,
     )
     from turnfold.memory.tail import pins_text, recalled_text
+    from turnfold.tokens import shutdown_token_executor
 
 __all__ = (
     "RECALL_CONTEXT",
@@ -63,7 +65,9 @@ __all__ = (
     "State",
     "Summaries",
     "SummaryTask",
+    "SummaryTokenMemory",
     "SummaryWriter",
+    "TokenMemory",
     "budget_of",
     "call_key",
     "compare",
@@ -72,6 +76,7 @@ __all__ = (
     "pins_text",
     "recall_parameters",
     "recalled_text",
+    "shutdown_token_executor",
 )
 
 _HOMES = {
@@ -88,6 +93,9 @@ _HOMES = {
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
     "turnfold.memory.summarizers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
     "turnfold.memory.tail": "pins_text recalled_text",
+    # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
+    "turnfold.memories": "SummaryTokenMemory TokenMemory",
+    "turnfold.tokens": "shutdown_token_executor",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

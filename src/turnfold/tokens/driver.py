@@ -61,11 +61,6 @@ class DriverCounter(TokenCounter):
             self._cache.put(message, count)
         return count
 
-    def count_anew(self, message: Message) -> int:
-        """Return the same without the cache: the driver is asked again, and the answer is not stored."""
-        count = self._ask(message)
-        return self._local.count_message(message) if count is None else count
-
     def certainty_of(self, message: Message) -> Certainty:
         """Return ESTIMATE: a driver does not say how it counts, and the local counter may have replaced it."""
         del message
