@@ -216,6 +216,9 @@ def test_a_file_of_an_earlier_release_opens_as_it_was(tmp_path: Path, case: str)
     assert log == [*(message for message in said if message.role != "system"), user("<77> 还在")]
     with Memory(f"sqlite:///{path}") as other:
         assert audit(other.session("s")) == []
+        if case.startswith("cleared"):
+            shown = [each for each in other.session("s").context().messages if each.role == "user"]
+            assert shown == [*(each for each in expected if each.role == "user"), user("<77> 还在")]
     if state is not None:
         with Memory(f"sqlite:///{path}", scope="local") as old:
             assert old.conversations() == [], "there is one copy, which one deletion erases"

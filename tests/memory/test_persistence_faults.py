@@ -91,10 +91,15 @@ def test_a_message_that_came_in_between_is_kept_in_its_place(
     path = tmp_path / "chat.db"
     with kept_in(path) as early, kept_in(path) as late:
         late.add(user("first"))
-        with monkeypatch.context() as blind:
-            blind.setattr(MessageFile, "is_current", lambda _: True)  # late has looked just before
+        append = MessageFile.append
+
+        def overtaken(file: MessageFile, message: Message) -> None:
+            monkeypatch.setattr(MessageFile, "append", append)
             early.add(user("不丢"))
-            late.add(user("second"))
+            append(file, message)
+
+        monkeypatch.setattr(MessageFile, "append", overtaken)
+        late.add(user("second"))
         assert late.get_messages() == [user("first"), user("不丢"), user("second")]
         assert seen(early) == seen(late)
 

@@ -506,6 +506,20 @@ def test_a_model_that_fails_is_asked_again_after_a_restart(address: str) -> None
     assert told(model)[0] == 0
 
 
+def test_a_summary_that_an_earlier_release_stored_goes_on() -> None:
+    from turnfold.records import Document, NewEntry
+    from turnfold.runtime import drive
+
+    store = MemoryStore()
+    log = chat(60)
+    drive(store.append(Scope("default"), S, [NewEntry(message) for message in log]))
+    body = '{"v":1,"summary":"told #0-99# 茶","upto":100}'.encode()
+    drive(store.put_document(Scope("default"), S, Document("token-memory", "summary", body, 0)))
+    model = scribe()
+    assert remembered(summarised(store, model)) == set(range(120))
+    assert model.prompts == []
+
+
 def test_a_summary_of_another_shape_is_refused() -> None:
     from turnfold.errors import InvalidRecord
     from turnfold.records import Document

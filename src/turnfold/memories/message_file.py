@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,15 +36,14 @@ from turnfold.records import (
     SystemNote,
     decode_message,
     decode_struct,
-    system,
     write_note,
 )
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.stores import Appended, Head, Scope, SqliteStore
+from turnfold.stores import Scope, SqliteStore
 from turnfold.tokens import TokenCounter
 from turnfold.window import Anchor
 
-__all__ = ("LoggedMessage", "MessageFile")
+__all__ = ("MessageFile",)
 
 
 _KIND: Final = "message-memory"
@@ -71,13 +70,8 @@ class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """Of earlier releases."""
 
 
-class LoggedMessage(NamedTuple):
-    """A message in the log of the session."""
-
-    message: Message
-    seq: int
-    tokens: int | None
-    """Its cost; None if it is not known."""
+LoggedMessage: TypeAlias = tuple[Message, int, int]
+"""A message in the log of the session, its seq and its tokens."""
 
 
 class MessageFile:
@@ -90,8 +84,8 @@ class MessageFile:
         self._session = self._memory.session(session)
         self._store, self._place = self._session.store, (self._session.scope, session)
         self._cache = ConversationCache(self._store, *self._place, counter)
-        self._head: Head | None = None
-        """The head of the session as it was loaded, own changes included; None if it must be loaded again."""
+        self._loaded: tuple[object, ...] = ()
+        """What the log that was loaded last depends on, other than messages that were added since."""
         self._version = 0
         self._appended = self._closed = False
         try:
@@ -100,22 +94,38 @@ class MessageFile:
             self.close()
             raise
 
-    def is_current(self) -> bool:
-        """Return True if nobody else has changed the session since it was loaded; True after `close()`."""
+    def refresh(self, log: MessageLog) -> tuple[MessageLog, Iterator[LoggedMessage]]:
+        """Return the log and the messages to add to it: as it is if only messages were added, else read again."""
         if self._closed:
-            return True
-        head = drive(self._store.head(*self._place))
-        return self._head is not None and head.state == self._head.state
-
-    def load(self) -> tuple[MessageLog, Iterator[LoggedMessage]]:
-        """Return the log as it was saved, and the messages that were logged after that."""
+            return log, iter(())
         # The document is read before the head, so that it never refers to entries that were not read.
         document = drive(self._store.get_document(*self._place, _KIND, _KEY))
         self._version = document.version if document else 0
+        drive(self._cache.refresh())
+        if self._loaded != self._dependencies():
+            log = self._load(_read_state(document.body) if document else _State())
+            self._loaded, self._appended = self._dependencies(), False
+        return log, self._read(log.seq, self._cache.head.seq)
+
+    def append(self, message: Message) -> None:
+        """Append a message durably."""
+        self._cache.appended(self._session.add(message), ())
+        self._appended = True
+
+    def set_system(self, content: str) -> None:
+        """Replace the system messages."""
+        self._session.system(content)
+
+    def clear(self) -> None:
+        """Hide everything but the system messages."""
+        self._session.clear()
+
+    def _dependencies(self) -> tuple[object, ...]:
         cache = self._cache
-        drive(cache.refresh())
-        self._head, self._appended = cache.head, False
-        state = _read_state(document.body) if document else _State()
+        return self._version, cache.cleared, cache.checkpoint, cache.stand_in, cache.system
+
+    def _load(self, state: _State) -> MessageLog:
+        cache = self._cache
         if state.seq <= cache.covered:  # cleared, or folded by another handle, since it was saved
             question = self._turn_start(cache.covered + 1)
             held = ((question, question),) if question else ()
@@ -128,30 +138,17 @@ class MessageFile:
         shown = cache.stand_in or cache.shown_checkpoint
         if shown is not None:
             covered = bisect_left(log.transcript.numbers, cache.covered + 1)
-            position = max(log.anchor.position, covered)
-            log.anchor = replace(log.anchor, position=position, summary=shown.text, covered=covered)
+            first = max(log.anchor.position, covered)
+            log.anchor = replace(log.anchor, position=first, summary=shown.text, covered=covered)
         sized = zip(state.windows, chain(state.sizes, repeat(0)), strict=False)
         log.windows = {(tokens, size): anchor for (tokens, anchor), size in sized}
-        return log, self._read(log.seq, cache.head.seq)
-
-    def append(self, message: Message) -> LoggedMessage | None:
-        """Append a message durably; None if the session must be loaded again to see it."""
-        return self._logged(message, self._head, self._session.add(message))
-
-    def set_system(self, content: str) -> LoggedMessage | None:
-        """Replace the system messages; None if the session must be loaded again to see it."""
-        return self._logged(system(content), self._head, self._session.system(content))
-
-    def clear(self) -> None:
-        """Hide everything but the system messages."""
-        self._session.clear()
-        self._head = None
+        return log
 
     def save(self, log: MessageLog) -> None:
         """Write what does not follow from the log of the session; `Conflict` if another handle was faster."""
-        head, self._head = self._head, None  # unless it succeeds, the session is loaded again
-        if log.anchor.summary and self._fold(log):
-            head = None
+        loaded, self._loaded = self._loaded, ()  # unless it succeeds, the session is read again
+        if log.anchor.summary:
+            self._fold(log)
         state = _State(
             seq=log.seq,
             held=_ranges(log.transcript.numbers),
@@ -162,10 +159,9 @@ class MessageFile:
         )
         document = Document(_KIND, _KEY, msgspec.json.encode(state), 0)
         written = drive(self._store.put_document(*self._place, document, expect=self._version))
+        self._cache.wrote_unlocked(written)
         self._version, self._appended = written.document.version, False
-        if head is not None and head.state == written.before:
-            generation, epoch = written.after
-            self._head = replace(head, generation=generation, epoch=epoch)
+        self._loaded = (self._version, *loaded[1:])
 
     def close(self, log: MessageLog | None = None) -> None:
         """Save the state if the limits have released messages, and close the file. Closing twice is allowed."""
@@ -181,34 +177,18 @@ class MessageFile:
             self._memory.close()
             drive(self._file.close())
 
-    def _logged(
-        self, message: Message, before: Head | None, done: Appended | None
-    ) -> LoggedMessage | None:
-        self._head, self._appended = None, True
-        if before is None or done is None or done.before != before.state:
-            return None
-        if (
-            message.role == "system"
-        ):  # the session has written a note as well: its state is not known
-            return LoggedMessage(message, done.last, None)
-        self._head = done.head
-        counted = before.counter in ("", self._counter.name)
-        cost = done.head.tokens - before.tokens if counted else None
-        return LoggedMessage(message, done.last, cost)
-
-    def _fold(self, log: MessageLog) -> bool:
-        """Make the summary of the log a checkpoint of the session; False if it is one already."""
+    def _fold(self, log: MessageLog) -> None:
+        """Make the summary of the log a checkpoint of the session, unless it is one already."""
         cache, numbers, covered = self._cache, log.transcript.numbers, log.anchor.covered
         upto = (numbers[covered] if covered < len(numbers) else log.seq + 1) - 1
         if upto <= cache.covered:
-            return False
+            return
         folder = Folder(self._store, *self._place, self._counter, ExtractiveWriter(), SyncRuntime())
         fold = FoldRange(
             cache.checkpoint, cache.folded, upto, 0, cleared=cache.cleared, seen=cache.newest
         )
         if drive(folder.given(fold, log.anchor.summary)) is None:
             raise Conflict(f"another handle has folded session {self._session.id!r}: read it again")
-        return True
 
     def _turn_start(self, seq: int) -> int:
         """Return the seq of the user message that opened the turn `seq` is inside of; 0 if `seq` opens a turn."""
@@ -228,9 +208,7 @@ class MessageFile:
                 )
             after = page[-1].seq
             for entry in page:
-                if entry.message.role != "system":
-                    tokens = self._cache.stored_message(entry).tokens
-                    yield LoggedMessage(entry.message, entry.seq, tokens)
+                yield entry.message, entry.seq, self._cache.stored_message(entry).tokens
 
 
 def _read_state(body: bytes) -> _State:

@@ -158,14 +158,10 @@ class MessageMemory:
         if self._stored is None:
             self._add(accepted)
             return
-        log = self._current()
         if accepted.role == "system":
-            self._limits_with([*log.transcript.system, accepted])  # raises before it is stored
-        logged = self._stored.append(accepted)
-        if logged is None:  # another handle added something just before it
-            self._load(self._stored)
-        else:
-            self._add(*logged)
+            self._check_system([*self._current().transcript.system, accepted])
+        self._stored.append(accepted)
+        self._current()
         if self._mark() != self._saved:
             self._try_save()
 
@@ -174,11 +170,12 @@ class MessageMemory:
         messages = [system(content)]
         if self._current().transcript.system == messages:
             return
-        self._limits_with(messages)  # raises before it is stored
-        if self._stored is not None and self._stored.set_system(content) is None:
-            self._load(self._stored)
-        else:
+        self._check_system(messages)
+        if self._stored is None:
             self._use_system(messages)
+        else:
+            self._stored.set_system(content)
+            self._current()
             self._try_save()
 
     def get_messages(self) -> list[Message]:
@@ -310,23 +307,23 @@ class MessageMemory:
 
         self._stored = MessageFile(path, self.config.session_id or _SESSION, counter=self._counter)
         try:
-            self._load(self._stored)
+            self._current()
         except BaseException:
             self._stored.close()
             raise
 
-    def _load(self, stored: MessageFile) -> None:
-        self._log, newer = stored.load()
-        self._limits = self._limits_with(self._log.transcript.system)
-        self._saved = self._mark()
-        for message in newer:
-            self._add(*message)
-        self._enforce_limits()
-
     def _current(self) -> MessageLog:
-        """Return the messages, read again if another handle has changed the session."""
-        if self._stored is not None and not self._stored.is_current():
-            self._load(self._stored)
+        """Return the messages, with what was added to the session since, or read again if it was changed."""
+        if self._stored is not None:
+            log, newer = self._stored.refresh(self._log)
+            if log is not self._log:
+                self._limits, self._log = self._limits_with(log.transcript.system), log
+                self._saved = self._mark()
+            for message, seq, tokens in newer:
+                log.seq = seq
+                if message.role != "system":  # the session says which of them are current
+                    self._add(message, seq, tokens)
+            self._enforce_limits()
         return self._log
 
     def _add(self, message: Message, seq: int = 0, tokens: int | None = None) -> None:
@@ -335,6 +332,11 @@ class MessageMemory:
         else:
             self._log.add(message, seq, tokens)
             self._enforce_limits()
+
+    def _check_system(self, messages: Sequence[Message]) -> None:
+        """Raise if these system messages exceed the limits; save the state, which the present ones are part of."""
+        self._limits_with(messages)
+        self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
         """Return a value that changes when adding released messages or made a summary; the state is saved then."""
@@ -458,9 +460,7 @@ def _limited_summarizer(summarizer: Summarizer | None, count: Callable[[str], in
             found = summarizer(messages, previous=previous, limit=limit)
             checked = check_text(plain_text(found, path="summary"), path="summary")
             text = clip(checked.strip(), limit, count)
-        except (
-            Exception
-        ) as error:  # whatever a model raises, the message is kept and the limits hold
+        except Exception as error:  # whatever it raises, the limits hold
             # Only the type: the message of the error may quote the conversation.
             kind = type(error).__name__
             fields = {"event": "summary_failed", "error": kind}

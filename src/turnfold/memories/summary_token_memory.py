@@ -60,37 +60,8 @@ __all__ = ("SummaryTokenMemory",)
 _FREE_RETRIES = 3
 """Failures in a row after which the next call tries again at once."""
 _MAX_SKIPPED = 32
-"""Calls without an attempt, at most."""
-
-
-class _Backoff:
-    """Counts failures of the model and skips attempts, twice as many after each failure.
-
-    It counts calls, not seconds: a history is built at every call, and its user would wait for a dead model each time.
-    """
-
-    __slots__ = ("_failures", "_skips")
-
-    def __init__(self) -> None:
-        self._failures = 0
-        self._skips = 0
-
-    def should_try(self) -> bool:
-        """Return True if this call may try the model; a call that may not counts as skipped."""
-        if not self._skips:
-            return True
-        self._skips -= 1
-        return False
-
-    def failed(self) -> None:
-        """Record a failure."""
-        self._failures += 1
-        past = self._failures - _FREE_RETRIES
-        self._skips = min(2 ** (past - 1), _MAX_SKIPPED) if past > 0 else 0
-
-    def succeeded(self) -> None:
-        """Record a success."""
-        self._failures = self._skips = 0
+"""Calls without an attempt after a further failure, at most; twice as many after each. Calls and not seconds, because a
+history is built at every call, and its user would wait for a dead model each time."""
 
 
 _log = logging.getLogger(__name__)
@@ -148,7 +119,8 @@ class SummaryTokenMemory(TokenMemory):
         """Digests of the messages that the summary covers, in order."""
         self._stored_upto = 0
         self._cleared = False
-        self._backoff = _Backoff()
+        self._failures = self._skips = 0
+        """Failures of the model in a row, and calls that will not try it."""
         self._lock = AsyncRuntime().lock()
 
     async def get_history(
@@ -250,7 +222,8 @@ class SummaryTokenMemory(TokenMemory):
         """Return the summary of everything before `start`; if the model fails, an extract stands in."""
         first, stop = transcript.position_of(mark), transcript.position_of(start)
         passages = passages_of(transcript.messages[first:stop], first=first)
-        if passages and not self._backoff.should_try():
+        if passages and self._skips:
+            self._skips -= 1
             return self._extract_of(passages, self.current_summary)
         groups = list(split_to_fit(passages, self._group_tokens(), self._local.count_text))
         edges = [*(group[0].position for group in groups[1:]), stop][: len(groups)]
@@ -261,10 +234,11 @@ class SummaryTokenMemory(TokenMemory):
                 if covered is self._covered:  # otherwise the summary was cleared meanwhile
                     self.current_summary = summary
                     covered.extend(digests[first:edge])
-                first, done = edge, done + 1
-                self._backoff.succeeded()
+                first, done, self._failures = edge, done + 1, 0
         except Exception as error:  # whatever the model raises, the window must be built
-            self._backoff.failed()
+            self._failures += 1
+            past = self._failures - _FREE_RETRIES
+            self._skips = min(2 ** (past - 1), _MAX_SKIPPED) if past > 0 else 0
             # Only the type: the message of the error may quote the conversation.
             kind = type(error).__name__
             _log.warning(
