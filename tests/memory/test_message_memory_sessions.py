@@ -78,7 +78,7 @@ def test_what_a_session_folded_is_shown_as_its_summary(tmp_path: Path) -> None:
     with opened(path, session_id="s") as memory, Memory(f"sqlite:///{path}") as other:
         for message in chat(6):
             memory.add(message)
-        other.session("s").checkpoint("They spoke about tea. 茶", keep_turns=1)
+        other.session("s").fold(summary="They spoke about tea. 茶", keep_turns=1)
         kept = memory.get_messages()
         assert "They spoke about tea. 茶" in kept[0].text
         assert kept[1:] == chat(6)[-2:]

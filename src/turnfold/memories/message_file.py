@@ -80,7 +80,7 @@ class MessageFile:
     def __init__(self, path: str | Path, session: str, *, counter: TokenCounter) -> None:
         self._file = SqliteStore(path, counter=counter, blocking=True)
         self._counter = counter
-        self._memory = Memory(self._file, counter=counter, checkpoint="manual")
+        self._memory = Memory(self._file, counter=counter, fold="manual")
         self._session = self._memory.session(session)
         self._store, self._place = self._session.store, (self._session.scope, session)
         self._cache = ConversationCache(self._store, *self._place, counter)
