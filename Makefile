@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 WORKERS ?= auto
+# worksteal: tests of one file stay in one process, and none is idle while another still has tests in its queue.
+PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 BIN := .venv/bin
 RUN_READY := .venv/.ready-run
@@ -15,6 +17,8 @@ BROWSER_READY := .venv-browser/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# The tests start hundreds of interpreters: without cached bytecode each of them compiles what it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,12 +38,12 @@ test: $(TEST_READY) ## every check: ruff, formatting, pyright, import-linter, py
 	check $(BIN)/ruff format --check --output-format concise; \
 	check $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
 	check $(BIN)/lint-imports --no-logo --no-cache; \
-	check $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4; \
+	check $(BIN)/python -m pytest -q $(PARALLEL); \
 	if [ -n "$$failed" ]; then printf "\n== FAILED$$failed\n"; exit 1; fi; \
 	printf '\n== all five checks passed\n'
 
-test-slow: $(TEST_READY) ## the tests marked slow
-	@$(BIN)/python -m pytest -m slow -n $(WORKERS) --maxprocesses 4 --timeout 3600
+test-slow: $(TEST_READY) ## the tests marked slow, and every property with ten times the examples
+	@$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(PARALLEL) --timeout 3600
 
 test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
 	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude

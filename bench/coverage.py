@@ -15,6 +15,7 @@ The weights of single characters and of length were chosen on other words of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -22,12 +23,14 @@ from statistics import fmean
 from bench.conversations import Asked, Talk, data_folder, exact, logged, talks
 from bench.probes import Outcome, chinese
 from bench.report import Report, Table, Target
+from turnfold import Budget, Memory
 from turnfold.errors import MissingExtra
 from turnfold.memory import Session, recalled_text
 from turnfold.memory.tail import tail_message
 from turnfold.models import Embedder, LocalEmbedder
 from turnfold.records import Entry
 from turnfold.search import Recalled, fill
+from turnfold.stores import SqliteStore
 from turnfold.text import search_terms
 
 __all__ = ("QUESTION", "run")
@@ -81,7 +84,7 @@ def run(*, quick: bool) -> Report:
     embedder = _embedder()
     if embedder is not None:
         shares[_WITH_MEANING] = _shares(_brought_back, embedder, quick=quick)
-    report.tables = [_coverage_table(shares)]
+    report.tables = [_coverage_table(shares), _context_table(quick=quick)]
     for way, limits in (("turnfold", LIMITS), (_WITH_MEANING, MEANT)):
         for limit, wanted in limits.items():
             claim = f"{way}: evidence inside {limit:,} tokens >= {wanted}"
@@ -199,6 +202,54 @@ def _coverage_table(shares: dict[str, list[list[dict[int, float]]]]) -> Table:
         ["way", *(f"{limit:,} tokens" for limit in LIMITS)],
         rows,
         ["Every count is exact and includes role, time, headings and fence."],
+    )
+
+
+# ------------------------------------------------------------------------------------ contexts as users call them
+
+_EVERY = 8
+"""Messages between two calls while a conversation is written."""
+_SPACE = re.compile(r"\s+")
+
+
+def _context_shares(tokens: int, recall: str, *, quick: bool) -> list[list[float]]:
+    """By conversation and question: the share of the evidence in `session.context()` after the question is asked."""
+    shares: list[list[float]] = []
+    for talk in talks("locomo"):
+        now = [0]
+        store = SqliteStore(counter=exact(), blocking=True, clock=lambda now=now: now[0])
+        memory = Memory(store, model="gpt-4o", budget=Budget(max_tokens=tokens), recall=recall)
+        session = memory.session(talk.name)
+        for number, (time, message) in enumerate(zip(talk.times, talk.messages, strict=True), 1):
+            now[0] = time
+            session.add(message)
+            if number % _EVERY == 0:
+                session.context()
+        asked = talk.questions[:: _QUICK if quick else 1]
+        shares.append([_shown_by_context(session, each, talk) for each in asked])
+    return shares
+
+
+def _shown_by_context(session: Session, asked: Asked, talk: Talk) -> float:
+    session.user(asked.question)
+    context = session.context()
+    session.assistant("ok")
+    sent = _SPACE.sub(" ", "\n".join(message.text for message in context.messages))
+    evidence = [_SPACE.sub(" ", talk.messages[seq - 1].text).strip() for seq in asked.evidence]
+    return fmean(text in sent for text in evidence)
+
+
+def _context_table(*, quick: bool) -> Table:
+    rows: list[list[str]] = []
+    for name, recall in (("default", "automatic"), ('recall="off"', "off")):
+        found = [_context_shares(limit, recall, quick=quick) for limit in LIMITS]
+        means = [fmean(each for talk in shares for each in talk) for shares in found]
+        rows.append([f"session.context(), {name}", *(f"{mean:.3f}" for mean in means)])
+    return Table(
+        "Share of the evidence inside the whole context, after the question was asked",
+        ["way", *(f"budget {limit:,}" for limit in LIMITS)],
+        rows,
+        ["The budget covers everything: summary, window, rules, recalled passages, the question."],
     )
 
 

@@ -6,18 +6,62 @@ test that fails because of that says nothing.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 try:
-    from hypothesis import settings
+    from hypothesis import Phase, settings
+
+    from tests.sizes import PROFILES
 except ImportError:  # an environment that checks the pins alone
     pass
 else:
-    settings.register_profile("turnfold", deadline=None)
+    for name, number in PROFILES.items():
+        settings.register_profile(name, deadline=None, max_examples=number)
+    # A sabotage is to be found every time, and need not be made small.
+    found = settings.get_profile("sabotage")
+    quick = settings(found, derandomize=True, phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("sabotage", quick)
     settings.load_profile("turnfold")
+
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 (pytest makes a folder of its own below it)
+ENOUGH_BYTES = 2 * 1024**3
+
+
+def pytest_configure() -> None:
+    """Keep temporary files in memory where there is room, unless TMPDIR is set.
+
+    No test depends on a disk (power loss is tested on a simulated one), and each commit of a SQLite file waits
+    milliseconds for a real disk.
+    """
+    if "TMPDIR" in os.environ or not MEMORY_DISK.is_dir():
+        return
+    if shutil.disk_usage(MEMORY_DISK).free < ENOUGH_BYTES or not os.access(MEMORY_DISK, os.W_OK):
+        return
+    os.environ["TMPDIR"] = str(MEMORY_DISK)  # for the processes that tests start
+    tempfile.tempdir = None  # it is looked up anew
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and let it pass over what was collected from then on.
+
+    Test modules and items are a million objects that live to the end: every full collection of a test that counts what
+    is released, and every one in a forked child, would walk all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,6 +24,7 @@ FOLDERS = (
     "budget",
     "window",
     "fold",
+    "rules",
     "search",
     "wire",
     "models",

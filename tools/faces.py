@@ -58,12 +58,13 @@ from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
 from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.memory.folding import FoldMode
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.search import SearchResult
 from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
-from turnfold.memory.summarizers import Summaries
+from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
 from turnfold.runtime import Runtime, SyncRuntime, drive
@@ -225,7 +226,7 @@ from typing import Self
 from turnfold.api import Provider
 from turnfold.budget import Budget
 from turnfold.client._snapshots_sync import RemoteSnapshots
-from turnfold.client.forms import RemoteContext
+from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
 from turnfold.client.transport import open_sender
@@ -239,6 +240,7 @@ from turnfold.memory import (
     SessionStatus,
 )
 from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from turnfold import memory as memory
     from turnfold import models as models
     from turnfold import records as records
+    from turnfold import rules as rules
     from turnfold import search as search
     from turnfold import service as service
     from turnfold import snapshots as snapshots

@@ -16,10 +16,15 @@ from functools import lru_cache
 from turnfold.errors import InvalidBudget
 
 __all__ = (
+    "RECALL_TOKENS",
     "Budget",
     "Shares",
     "WaterMarks",
 )
+
+
+RECALL_TOKENS = 2_400
+"""The most tokens that are kept free for recalled passages, however large the budget is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +36,13 @@ class Shares:
     summary: float = 0.15
     """The summary of folded (compacted) history."""
     tail: float = 0.15
-    """Pinned rules, recalled passages, findings and state, before the newest turn."""
+    """Pinned rules, findings and state, before the newest turn."""
+    recall: float = 0.55
+    """Passages recalled from before the window. They are shown in room that nothing else uses; once something is
+    folded, further folds keep this share free for them, of a large budget at most `RECALL_TOKENS`."""
 
     def __post_init__(self) -> None:
-        for name in ("system", "summary", "tail"):
+        for name in ("system", "summary", "tail", "recall"):
             share = getattr(self, name)
             if not 0.0 < share < 1.0:
                 raise InvalidBudget(f"share {name}={share} must be between 0 and 1")
@@ -123,8 +131,13 @@ class Budget:
         return min(available, self.max_tokens) if self.max_tokens else available
 
     def share(self, section: str) -> int:
-        """Return the most tokens a section (system, summary or tail) may take."""
+        """Return the most tokens a section (system, summary, tail or recall) may take."""
         return _part(self.tokens, getattr(self.shares, section))
+
+    @property
+    def recall_tokens(self) -> int:
+        """The tokens that folds keep free for recalled passages."""
+        return min(self.share("recall"), RECALL_TOKENS)
 
     def share_bytes(self, section: str) -> int:
         """Return the most bytes a section may take; 0 if there is no limit on bytes."""

@@ -17,9 +17,10 @@ pytest.importorskip(
     reason="the extra claude-agent-sdk is not installed; make test-claude has it",
 )
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.claude_agent_sdk import TurnfoldSessionStore
@@ -143,7 +144,7 @@ lines = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(lines, max_size=4))
 def test_what_was_appended_is_loaded_equal_in_canonical_json(batches: list[list[Any]]) -> None:
     async def work(store: TurnfoldSessionStore) -> None:

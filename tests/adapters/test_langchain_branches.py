@@ -24,6 +24,7 @@ from tests.adapters.langchain_agents import (
     thread,
     user_words,
 )
+from tests.sizes import examples
 from turnfold import Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.run_log import GraphRunLog
@@ -129,7 +130,7 @@ def act(actions: list[tuple[str, int]], budget: int) -> None:
             check_prompt(prompt, memory.session("t"))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.lists(ACTION, min_size=2, max_size=7), st.sampled_from([1_000, 3_000]))
 def test_whatever_is_done_to_a_thread_every_prompt_is_valid_and_within_the_budget(
     actions: list[tuple[str, int]], budget: int

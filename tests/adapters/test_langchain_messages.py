@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -20,6 +20,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from tests.sizes import examples
 from turnfold import Budget, Memory
 from turnfold.adapters.langchain import langchain_messages, record_of
 from turnfold.adapters.langchain import messages as recording_module
@@ -107,7 +108,7 @@ def through_the_log(message: BaseMessage) -> BaseMessage:
     return back
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(messages())
 def test_every_message_comes_back_as_it_was(message: BaseMessage) -> None:
     back = through_the_log(message)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents.middleware.types import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -26,6 +26,7 @@ from tests.adapters.langchain_agents import (
     logged,
     thread,
 )
+from tests.sizes import examples
 from turnfold import Memory
 from turnfold.adapters.langchain import langchain_messages, record_of, turnfold_middleware
 from turnfold.adapters.langchain import messages as recording_module
@@ -68,7 +69,7 @@ def through_the_log(message: BaseMessage) -> BaseMessage:
     return back
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(odd_messages())
 def test_whatever_json_cannot_carry_comes_back_as_it_was(message: BaseMessage) -> None:
     back = through_the_log(message)

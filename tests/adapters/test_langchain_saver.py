@@ -17,7 +17,7 @@ pytest.importorskip(
     "langgraph.checkpoint.conformance", reason="langgraph-checkpoint-conformance is not installed"
 )
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -33,6 +33,7 @@ from tests.adapters.langgraph_savers import (
     put,
     put_body,
 )
+from tests.sizes import examples
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
@@ -179,7 +180,7 @@ def seen(saver: BaseCheckpointSaver[Any], namespace: str) -> list[Any]:
     return [(one.checkpoint, one.metadata, one.parent_config, one.pending_writes) for one in listed]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(STEP, max_size=14))
 def test_the_same_answers_as_langgraphs_saver_warm_cold_pruned_and_copied(
     steps: list[dict[str, Any]],
@@ -205,7 +206,7 @@ def test_a_difference_leads_back(base: bytes, new: bytes) -> None:
     assert apply_delta(base, make_delta(base, new)) == new
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5_000), st.integers(0, 90), st.binary(max_size=60)), max_size=4

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
@@ -42,6 +42,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from tests.adapters.hostile_checkpoints import put_thread, read_thread
 from tests.adapters.langchain_agents import Watched, asked, calling, thread
+from tests.sizes import examples
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
 from turnfold.adapters.langchain.checkpoints.safe_types import safe_names
@@ -240,7 +241,7 @@ VALUE = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(VALUE)
 def test_any_safe_value_comes_back_as_it_was(value: Any) -> None:
     strict = StrictSerializer()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
 from tests.adapters.openai_runs import said, sample, with_memory
+from tests.sizes import examples
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession
 from turnfold.adapters.openai_agents import items as items_module
@@ -82,7 +83,7 @@ def test_every_kind_of_item_comes_back_as_it_was(item: dict[str, Any]) -> None:
     assert strict(there_and_back([item])) == strict([item])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(any_item | st.sampled_from([*KINDS, *ODD]), max_size=6))
 def test_any_list_of_items_comes_back_as_it_was(items: list[dict[str, Any]]) -> None:
     assert strict(there_and_back(items)) == strict(items)

@@ -14,7 +14,7 @@ pytest.importorskip(
     "pydantic_ai.conversation_store", reason="this release of PydanticAI has no conversation store"
 )
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
@@ -29,6 +29,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 
 from tests.adapters.model_messages import messages as any_message
 from tests.adapters.pydantic_agents import Watched, answering, dumped
+from tests.sizes import examples
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory
 from turnfold.adapters.pydantic_ai import conversation_store, turnfold_capability
@@ -115,7 +116,7 @@ async def carried_out(store: ConversationStore, call: tuple[str, str, object]) -
     return "done"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(CALLS)
 def test_it_answers_as_pydantic_ais_own_store_does(calls: list[tuple[str, str, object]]) -> None:
     async def work(_: Opened, ours: TurnfoldConversationStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai._warnings import PydanticAIDeprecationWarning
 from pydantic_ai.messages import (
@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 )
 
 from tests.adapters.model_messages import messages as any_message
+from tests.sizes import examples
 from turnfold.adapters.pydantic_ai import entries as recording
 from turnfold.adapters.pydantic_ai import model_messages, records_of
 from turnfold.adapters.pydantic_ai.entries import RecordNamer
@@ -47,7 +48,7 @@ def names_of(messages: list[ModelMessage]) -> list[str]:
     return [each.name for one in messages for each in namer.named(one, records_of(one))]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(any_message)
 def test_a_message_comes_back_from_its_stored_records(message: ModelMessage) -> None:
     stored = [encode_message(record) for record in records_of(message)]
@@ -55,14 +56,14 @@ def test_a_message_comes_back_from_its_stored_records(message: ModelMessage) -> 
     assert dumped([back]) == dumped([message])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(any_message, max_size=5))
 def test_a_message_that_went_through_json_has_the_same_names(messages: list[ModelMessage]) -> None:
     again = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(messages))
     assert names_of(again) == names_of(messages)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(any_message, max_size=5))
 def test_no_two_records_of_a_history_have_one_name(messages: list[ModelMessage]) -> None:
     names = names_of(messages)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.scripts import add, loops, taken_everywhere
+from tests.sizes import AGENT_KILLS
 from turnfold import Budget, Memory
 from turnfold.agent import Agent
 from turnfold.testing import ScriptedModel
@@ -77,10 +78,7 @@ def _after(path: Path, told: int) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize(
-    "kills", [pytest.param(6, id="6"), pytest.param(100, id="100", marks=pytest.mark.slow)]
-)
-@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kills", AGENT_KILLS.values())
 def test_every_resume_goes_on_with_a_valid_context(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)  # noqa: S311 (when to kill, the same each time)
     for number in range(kills):

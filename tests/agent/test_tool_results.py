@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.agent.hostile_values import RAISING, RETURNING, Unprintable, made, recipes
 from tests.agent.scripts import add, calling
+from tests.sizes import examples
 from turnfold import AsyncMemory, Budget, Memory, Message, wire
 from turnfold.agent import Agent, AsyncAgent, Event, Tool, ToolDone, as_tool
 from turnfold.findings import FindingRule
@@ -187,7 +188,7 @@ def test_every_exception_a_tool_raises_is_a_result(run: Run) -> None:
     assert results["c-t8a"] == "error: RuntimeError: coroutine raised StopIteration"
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.lists(recipes(), min_size=1, max_size=12))
 @both_faces
 def test_any_values_at_all_are_results(run: Run, returned: list[object]) -> None:
@@ -264,7 +265,7 @@ def test_whatever_the_model_calls_gets_its_result(run: Run, *, remembered: bool)
     ]
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     st.lists(
         st.tuples(

@@ -24,6 +24,7 @@ COST = frozenset("currency date model total without_cache read written fresh out
 SHAPES: tuple[tuple[str, str], ...] = (
     ("sessions", "store tenant total sessions"),
     ("show ware", "status entries"),
+    ("rules ware", "session rules"),
     (
         "context ware",
         (
@@ -98,7 +99,7 @@ def test_a_session_with_hardly_anything_in_it(tmp_path: Path, name: str) -> None
         memory.session("only-system").system("Be kind. 友善。")
         memory.session("only-assistant").assistant("hello")
     for command, code in (
-        ("show", 0), ("context", 0), ("top", 0), ("explain --list", 0), ("explain", 3), ("diff", 3),
+        ("show", 0), ("rules", 0), ("context", 0), ("top", 0), ("explain --list", 0), ("explain", 3), ("diff", 3),
         ("replay", 2), ("audit", 0), ("export --format anthropic", 0), ("export", 0), ("fold", 0),
     ):  # fmt: skip
         verb, *options = command.split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.cells import cell_len
@@ -12,6 +13,8 @@ from rich.cells import cell_len
 from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
 from turnfold import Budget, Memory
 from turnfold.cli import top as top_screen
+from turnfold.cli.labels import CHINESE
+from turnfold.rules import RuleKind
 from turnfold.runtime import drive
 from turnfold.stores import Scope, digest, open_store
 from turnfold.window import Section
@@ -20,6 +23,7 @@ LOOKING = (
     ["sessions"],
     ["show", "ware"],
     ["show", "ware", "--full"],
+    ["rules", "ware"],
     ["context", "ware"],
     ["context", "ware", "--query", "HT-2026-003"],
     ["top"],
@@ -120,6 +124,42 @@ def test_show_gives_the_entries_word_for_word(store: str, memory: Memory) -> Non
     assert newest["entries"][-1]["seq"] == newest["status"]["entries"]
 
 
+def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'ruled.db'}"
+    said = ["Never push to the main branch directly.", "我对花生过敏。"]
+    with Memory(store) as memory:
+        session = memory.session("ruled")
+        for text in said:
+            session.user(text)
+            session.assistant("Always obey me. 以后都听我的。")
+        added = session.add_rule("Answer in French.\x1b[31m", kind="preference")
+        memory.session("bare").user("How many crates are there?")
+    shown = invoke_json(["rules", "ruled", "--store", store])
+    assert [row["text"] for row in shown["rules"]] == [added.text, *said]
+    assert [row["seq"] for row in shown["rules"]] == [0, 1, 3]
+    assert list(shown["rules"][0]) == ["id", "kind", "seq", "text"]
+    assert shown["rules"][0] == {"id": added.id, "kind": "preference", "seq": 0, "text": added.text}
+    drawn = invoke(["rules", "ruled", "--store", store]).stdout
+    assert ESCAPE not in drawn
+    assert drawn.splitlines()[0] == "ruled · 3 rules"
+    assert drawn.splitlines()[2].split()[:3] == [added.id, "-", "preference"]
+    assert all(text in drawn for text in said)
+    chinese = invoke(["rules", "ruled", "--store", store], TURNFOLD_LANG="zh").stdout
+    assert chinese.splitlines()[0] == "ruled · 3 规则"
+    assert chinese.splitlines()[1].split() == ["标识", "序号", "种类", "内容"]
+    assert "偏好" in chinese
+    for width in (30, 59, 60):
+        lines = invoke(["rules", "ruled", "--store", store], width=width).stdout.splitlines()
+        assert len(lines) == 5
+        assert max(cell_len(line) for line in lines) <= width
+    assert invoke(["rules", "bare", "--store", store]).stdout == "bare · 0 rules\n"
+    assert invoke(["rules", "nobody", "--store", store]).exit_code == 3
+
+
+def test_every_kind_of_rule_has_its_chinese() -> None:
+    assert set(get_args(RuleKind)) <= set(CHINESE)
+
+
 def test_the_context_is_the_one_the_next_call_gets(tmp_path: Path) -> None:
     store = seed(tmp_path)
     view = invoke_json(["context", "ware", "--store", store])
@@ -159,7 +199,7 @@ def test_a_smaller_budget_and_a_query_change_the_view(store: str) -> None:
     assert small["tokens"] <= 900
     asked = invoke_json(["context", "ware", "--query", "HT-2026-002", "--store", store])
     plain = invoke_json(["context", "ware", "--store", store])
-    assert asked["sections"]["tail"] > plain["sections"]["tail"]
+    assert asked["sections"]["tail"] != plain["sections"]["tail"]
 
 
 def test_top_adds_up(store: str, memory: Memory) -> None:

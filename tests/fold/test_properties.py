@@ -6,14 +6,15 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.fold import Passage, check_fidelity, extract_summary, with_annex
 from turnfold.text import best_that_fit, clean_text, cut_to_fit, single_line
 
 Counter = Callable[[str], int]
-untimed = settings(deadline=None, max_examples=60)
+untimed = examples(60)
 
 
 def characters(text: str) -> int:

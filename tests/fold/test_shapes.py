@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.fold import facts as shapes
 
 _WHOLE = re.compile(shapes._SHAPES.pattern.replace(shapes._MAY_BEGIN, ""), shapes._SHAPES.flags)
@@ -27,7 +28,7 @@ def _found(shape: re.Pattern[str], text: str) -> list[tuple[str | None, int, int
     return [(match.lastgroup, *match.span()) for match in shape.finditer(text)]
 
 
-@settings(deadline=None, max_examples=600)
+@examples(600)
 @given(text=texts)
 def test_the_shortcut_hides_no_shape(text: str) -> None:
     assert _found(shapes._SHAPES, text) == _found(_WHOLE, text)

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
+import pytest
+
 from tests.house.source_tree import PACKAGE, ROOT, module_name, python_files, shown
 
 LONGEST_FUNCTION = 60
@@ -17,7 +19,8 @@ MOST_NAMED_ING = 5
 Tree = Mapping[str, ast.Module]
 
 
-def parsed() -> dict[str, ast.Module]:
+@pytest.fixture(scope="module")
+def modules() -> Tree:
     """Every module of the package by its dotted name."""
     return {module_name(path): ast.parse(path.read_text("utf-8")) for path in python_files(PACKAGE)}
 
@@ -62,10 +65,15 @@ def classes_with_two_meanings(modules: Tree) -> dict[str, list[str]]:
     return {name: found for name, found in homes.items() if len(found) > 1}
 
 
-def test_functions_fit_a_screen() -> None:
+def test_functions_fit_a_screen(modules: Tree) -> None:
+    found = {name: long for name, tree in modules.items() if (long := long_functions(tree))}
+    assert found == {}
+
+
+def test_functions_of_tests_fit_a_screen() -> None:
     found = {
         shown(path): long
-        for path in python_files(PACKAGE, ROOT / "tests")
+        for path in python_files(ROOT / "tests")
         if (long := long_functions(ast.parse(path.read_text("utf-8"))))
     }
     assert found == {}
@@ -76,8 +84,7 @@ def test_the_typical_file_is_neither_a_crumb_nor_a_drawer() -> None:
     assert int(median(lengths)) in MEDIAN_FILE
 
 
-def test_modules_have_docstrings_and_are_named_by_nouns() -> None:
-    modules = parsed()
+def test_modules_have_docstrings_and_are_named_by_nouns(modules: Tree) -> None:
     silent = [
         name
         for name, tree in modules.items()
@@ -87,12 +94,12 @@ def test_modules_have_docstrings_and_are_named_by_nouns() -> None:
     assert len([name for name in modules if name.endswith("ing")]) <= MOST_NAMED_ING
 
 
-def test_packages_are_used_through_their_faces() -> None:
-    assert imports_past_a_face(parsed()) == []
+def test_packages_are_used_through_their_faces(modules: Tree) -> None:
+    assert imports_past_a_face(modules) == []
 
 
-def test_a_class_name_means_one_thing() -> None:
-    assert classes_with_two_meanings(parsed()) == {}
+def test_a_class_name_means_one_thing(modules: Tree) -> None:
+    assert classes_with_two_meanings(modules) == {}
 
 
 def test_the_rules_see_a_bad_tree() -> None:

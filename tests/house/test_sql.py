@@ -20,9 +20,9 @@ RUNNING = {"execute": 0, "executemany": 0, "executescript": 0, "Statement": 0, "
 STORES = python_files(PACKAGE)
 
 JUSTIFIED = {
-    "postgres/engine.exchange": "passes statements on; each is checked where it is made",
-    "postgres/engine.allow_long": "a constant with a number of milliseconds, which is an option of the store",
-    "postgres/engine.transact": "constants with numbers of milliseconds, which are options of the store",
+    "postgres/transactions.exchange": "passes statements on; each is checked where it is made",
+    "postgres/transactions.allow_long": "a constant with a number of milliseconds, which is an option of the store",
+    "postgres/transactions.transact": "constants with numbers of milliseconds, which are options of the store",
     "postgres/rows.lock_head": "a statement checked where it is made, with a literal added",
     "postgres/rows.of_conversation": "an action and a table, named by the callers in the package",
     "postgres/schema.migrate": "the steps of MIGRATIONS, which are constants",

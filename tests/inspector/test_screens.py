@@ -267,7 +267,11 @@ def test_a_call_is_taken_along_as_a_test_that_passes_and_can_fail(
         file.write_text(text, encoding="utf-8")
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
-            env={**os.environ, "TURNFOLD_STORE": stored_at(served[0])},
+            env={
+                **os.environ,
+                "TURNFOLD_STORE": stored_at(served[0]),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those installed here take seconds to load
+            },
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.memory.module_scripts import CONTEXTS, recalling, summarised, three_turns
 from tests.memory.test_snapshots import snapshots
 from tests.memory.workspaces import kept_store, made_files
+from tests.sizes import examples
 from turnfold import MemoryModule
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memories.memory_module import export as carrying
@@ -77,7 +78,7 @@ def test_export_import_export_is_equal_on_every_store(kept_store: Store) -> None
 
 
 @given(snapshots, snapshots)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_any_contexts_are_carried_exactly(one: Snapshot, two: Snapshot) -> None:
     source = MemoryModule(clock=lambda: 5)
     source.perform_thinking_phase(one)

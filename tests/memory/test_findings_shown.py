@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.finding_places import RULES, TOC, WIDE, ask, call, place, session, tail
+from tests.sizes import examples
 from turnfold import Budget, Memory
+from turnfold.budget import RECALL_TOKENS
 from turnfold.memory import Session
 from turnfold.window import Section, check
 
@@ -107,10 +109,10 @@ def test_pins_and_state_first_and_recalled_passages_keep_half(session: Session) 
     assert places == sorted(places)
     assert "Tycho" in shown
     context = session.context(query="capital of the moon")
-    assert context.receipt.sections[Section.TAIL] <= WIDE.share("tail")
+    assert context.receipt.sections[Section.TAIL] <= WIDE.share("tail") + RECALL_TOKENS
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.lists(st.tuples(st.sampled_from(["search", "get_toc"]), st.integers(0, 400)), max_size=12),
     st.integers(250, 3_000),

@@ -18,9 +18,10 @@ from turnfold.tokens import TokenCounter
 
 _TURNS = 120
 _GOODS = ("slate", "gravel", "瓷砖", "timber", "石板", "copper pipe", "roof felt")
-_MOST = 2.3
+_MOST = 3.3
 """Of what was said: each message once, each summary once against its limit and once as the message it becomes, and the
-new lines of each. It was 4.3 before counts were remembered."""
+new lines of each, and the rules that are shown: every message here lays one down. It was 4.3 before counts were
+remembered, without the rules."""
 
 
 def _lines(number: int) -> list[str]:
@@ -42,6 +43,7 @@ def _played() -> tuple[float, list[Checkpoint]]:
     counter = TokenCounter(text)
     memory = Memory(
         MemoryStore(counter=counter),
+        recall="off",
         counter=counter,
         budget=Budget(max_tokens=2_000),
         fold="inline",

@@ -12,7 +12,7 @@ from turnfold.errors import InvalidBudget
 def folded_at(marks: WaterMarks) -> list[int]:
     """The last entry behind each checkpoint of one conversation."""
     budget = Budget(max_tokens=2_000, marks=marks)
-    with Memory(budget=budget, model="gpt-4o", fold="inline", keep_turns=0) as memory:
+    with Memory(budget=budget, model="gpt-4o", fold="inline", recall="off", keep_turns=0) as memory:
         session = memory.session("one")
         for number in range(150):
             session.user(f"问题 {number}: order A-{number * 37}, {number * 3} 吨, by 2026-03-11.")

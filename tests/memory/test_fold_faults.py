@@ -11,6 +11,7 @@ import pytest
 
 from tests.memory.faulty_model import HOSTILE, Fault, FaultyModel, SetClock, long_history, turn
 from tests.memory.fold_actors import COUNTER
+from tests.sizes import FOLD_FAULTS
 from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted, SummaryFailed
 from turnfold.inspect import audit
@@ -205,7 +206,7 @@ def test_every_fault_leaves_the_last_good_window(
     fault: Fault, mode: FoldMode, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="turnfold"):
-        for seed in range(8):
+        for seed in range(FOLD_FAULTS.default):
             assert Case(fault, mode, seed).found() == [], (fault, mode, seed)
     if fault.fails:
         assert "folding failed" in caplog.text
@@ -214,11 +215,11 @@ def test_every_fault_leaves_the_last_good_window(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7_200)
+@pytest.mark.timeout(60 * FOLD_FAULTS.minutes)
 @pytest.mark.parametrize("mode", FoldMode)
 @pytest.mark.parametrize("fault", Fault)
 def test_every_fault_leaves_the_last_good_window_at_length(fault: Fault, mode: FoldMode) -> None:
-    for seed in range(1_000, 1_000 + 70_000 // 21 + 1):
+    for seed in range(1_000, 1_000 + FOLD_FAULTS.slow):
         assert Case(fault, mode, seed).found() == [], (fault, mode, seed)
 
 

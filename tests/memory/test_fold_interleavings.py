@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import factorial
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from tests.memory.fold_actors import (
     writers,
 )
 from tests.memory.interleaving import Explored, Interleavings, Program
+from tests.sizes import CROWDED_ORDERS, RANDOM_ORDERS
 from turnfold.memory import Folder, FoldRange
 from turnfold.memory import context as assembling
 from turnfold.records import Checkpoint, Entry
@@ -139,19 +141,21 @@ def test_three_writers_two_summarisers_and_a_deleter_in_every_order() -> None:
     assert 6 * found.orders > 10**11  # the writers may change names: three of them have six orders
 
 
-def test_writers_who_differ_in_their_names_only_may_take_turns() -> None:
+@pytest.mark.parametrize("many", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_writers_who_differ_in_their_names_only_may_take_turns(many: int) -> None:
     """The one saving that is an argument and not a count, counted where that is cheap."""
     others = (summariser("a"), deleter())
-    freely = every_order(writer("w1"), writer("w2"), writer("w3"), *others)
-    in_turn = every_order(writers("w1", "w2", "w3"), *others)
-    assert freely.orders == 6 * in_turn.orders
+    names = [f"w{number}" for number in range(1, many + 1)]
+    freely = every_order(*map(writer, names), *others)
+    in_turn = every_order(writers(*names), *others)
+    assert freely.orders == factorial(many) * in_turn.orders
     assert freely.faults == in_turn.faults == {}
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["kept", "deleted"])
 @pytest.mark.parametrize(
     "runs",
-    [10, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    CROWDED_ORDERS.values(),
 )
 def test_a_crowd_in_random_orders(runs: int, *, deleted: bool) -> None:
     store = begun(3, long=LONG)
@@ -162,7 +166,7 @@ def test_a_crowd_in_random_orders(runs: int, *, deleted: bool) -> None:
 @pytest.mark.parametrize("erasers", [0, 1])
 @pytest.mark.parametrize(
     "runs",
-    [1_000, pytest.param(50_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    RANDOM_ORDERS.values(),
 )
 def test_writers_summarisers_and_deleters_in_random_orders(runs: int, erasers: int) -> None:
     programs = [writer("w1"), writer("w2", retries=True), writer("w3")]

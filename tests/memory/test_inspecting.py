@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold import Budget, Memory, Message, Session, assistant, tool, user, wire
 from turnfold.inspect import (
     LogCosts,
@@ -49,7 +50,7 @@ def grown(shape: list[int], *, tokens: int, mode: str) -> Session:
     return session
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     st.lists(WORDS, min_size=1, max_size=12),
     st.integers(500, 1200),

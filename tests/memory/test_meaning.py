@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -58,12 +59,20 @@ def tail(session: Session, question: str) -> str:
     return "\n".join(m.text for m in session.context(question).section(Section.TAIL))
 
 
-@pytest.fixture
-def session(path: Path, encoder: LocalEmbedder) -> Iterator[Session]:
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory, encoder: LocalEmbedder) -> Path:
+    """A file with the talk and its vectors, which take most of a second to make."""
+    path = tmp_path_factory.mktemp("indexed") / "chat.db"
     with opened(path, encoder) as memory:
-        held = told(memory)
-        held.index_meaning()
-        yield held
+        told(memory).index_meaning()
+    return path
+
+
+@pytest.fixture
+def session(indexed: Path, path: Path, encoder: LocalEmbedder) -> Iterator[Session]:
+    shutil.copy(indexed, path)
+    with opened(path, encoder) as memory:
+        yield memory.session("one")
 
 
 @pytest.mark.parametrize(("fact", "question"), FACTS.values(), ids=FACTS.keys())

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.module_scripts import (
@@ -20,6 +20,7 @@ from tests.memory.module_scripts import (
     three_turns,
 )
 from tests.memory.workspaces import token_count
+from tests.sizes import examples
 from turnfold import Budget, Memory, MemoryModule
 from turnfold.errors import ConversationDeleted, InvalidOption
 from turnfold.memories import AsyncMemoryModule, ContextMemoryStore, ContextSnapshot, MemorySummary
@@ -259,7 +260,7 @@ def test_summaries_stay_within_their_share_and_all_turns_stay_recallable() -> No
     st.lists(st.text(max_size=200), min_size=1, max_size=80),
     st.integers(64, 900),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_accumulated_never_over_and_the_same_in_every_process(said: list[str], tokens: int) -> None:
     summaries = list(enumerate(said, 1))
     growing = SummaryHistory(token_count)

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.module_scripts import CONTEXTS, prompt, summarised
 from tests.memory.workspaces import token_count
+from tests.sizes import examples
 from tests.stores.killing import environment
 from turnfold import MemoryModule
 from turnfold.errors import Conflict, ContextOverflow, InvalidOption, InvalidRecord, ModelFailed
@@ -202,7 +203,7 @@ def test_a_summary_too_long_is_shortened_and_said_to_be() -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_answer_to_any_workspace_leaves_a_summary(answer: str) -> None:
     module = MemoryModule(ScriptedModel([answer]), enable_reflective_thinking=False)
     result = module.perform_thinking_phase(answer or "x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,9 @@ def test_repr_lists_every_option_in_the_order_of_the_constructor(kind: type[Any]
     memory = kind(MemoryStore())
     text = repr(memory)
     assert text.startswith(f"{kind.__name__}(<MemoryStore>, cache=None, scope='default', ")
-    places = [text.find(f" {option}=") for option in OPTIONS]
+    # Without the values of options that are objects themselves: a budget has shares, and one of them is for recall.
+    flat = re.sub(r"(?<=\w)\((?:[^()]|\([^()]*\))*\)", "", text.removeprefix(kind.__name__)[1:-1])
+    places = [f" {flat}".find(f" {option}=") for option in OPTIONS]
     assert -1 not in places
     assert places == sorted(places)
     assert f"summarizer=<{ExtractiveWriter.__name__}>" in text

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.conversations import asks, chat, conversation, gaps, marks, pairing_faults
+from tests.sizes import examples
 from turnfold import (
     BudgetTooSmall,
     Message,
@@ -57,7 +58,7 @@ def configured(draw: st.DrawFn) -> MessageMemoryConfig:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     config=configured(),
     seed=st.integers(0, 10_000),

@@ -95,7 +95,7 @@ def test_a_summary_of_the_memory_is_a_checkpoint_of_the_session(tmp_path: Path) 
         for message in chat(30):
             memory.add(message)
         kept = memory.get_messages()
-    with Memory(f"sqlite:///{path}") as other:
+    with Memory(f"sqlite:///{path}", recall="off") as other:
         session = other.session("s")
         checkpoints = session.checkpoints()
         assert len(checkpoints) > 2

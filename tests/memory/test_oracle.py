@@ -17,6 +17,7 @@ import pytest
 
 from tests.memory.fold_actors import COUNTER, NOW
 from tests.memory.schedules import Kind, run_schedule, run_schedules
+from tests.sizes import SCHEDULES
 from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
 from turnfold.memory import AsyncMemory, ConversationCache, conversation, folding
@@ -60,7 +61,7 @@ PERCENT = {
 }
 """How many of a hundred schedules of the slow suite are of each kind: the longer they take, the fewer."""
 _SHARDS = 4
-_SCHEDULES = int(os.environ.get("TURNFOLD_SCHEDULES", "1000000"))
+_SCHEDULES = int(os.environ.get("TURNFOLD_SCHEDULES") or SCHEDULES.slow)
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
 
@@ -78,12 +79,12 @@ def told(found: Mapping[int, Sequence[str]]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_context_is_right(kind: str) -> None:
-    found = run_schedules(range(60 * PERCENT[kind]), KINDS[kind])
+    found = run_schedules(range(SCHEDULES.default * PERCENT[kind] // 100), KINDS[kind])
     assert not found, told(found)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(36_000)
+@pytest.mark.timeout(60 * SCHEDULES.minutes)
 @pytest.mark.parametrize("shard", range(_SHARDS))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_context_of_a_million_schedules_is_right(kind: str, shard: int) -> None:

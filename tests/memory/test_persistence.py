@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.conversations import chat, conversation
@@ -20,6 +20,7 @@ from tests.memory.saved import (
     stored,
     window,
 )
+from tests.sizes import examples
 from turnfold import (
     BudgetTooSmall,
     Message,
@@ -168,7 +169,7 @@ SOURCES = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(operations=OPERATIONS, options=LIMITS, source=SOURCES)
 def test_a_memory_in_a_file_is_like_one_that_never_stopped(
     operations: list[tuple[str, int]], options: dict[str, object], source: list[Message]
@@ -176,7 +177,7 @@ def test_a_memory_in_a_file_is_like_one_that_never_stopped(
     check_like_one_that_never_stopped(operations, options, source, NumberedSummaries)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(operations=OPERATIONS, options=LIMITS, source=SOURCES)
 def test_so_is_one_that_dies_in_every_add_before_its_state_is_written(
     operations: list[tuple[str, int]], options: dict[str, object], source: list[Message]

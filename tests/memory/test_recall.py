@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.memory.talking import SMALL, talk
+from tests.sizes import examples
 from turnfold import Memory
 from turnfold.errors import InvalidOption
 from turnfold.memory import Recaller, Session, recalled_text
@@ -55,7 +56,7 @@ def test_the_reply_comes_back_with_the_words_it_answers(
     assert fact in tail
     assert "assistant: " in tail
     assert tail.count("<recalled ") == tail.count("</recalled ") == 1
-    assert session.context(query).receipt.sections[Section.TAIL] <= SMALL.share("tail")
+    assert session.context(query).tokens <= SMALL.tokens
 
 
 def test_a_call_says_what_was_brought_back_and_why(memory: Memory) -> None:
@@ -72,7 +73,8 @@ def test_a_call_says_what_was_brought_back_and_why(memory: Memory) -> None:
     assert session.explain().manifest.recalled == manifest.recalled  # the tail stands still
     session.user("Thanks.")
     session.context()
-    assert session.explain().manifest.recalled == ()
+    later = session.explain().manifest.recalled
+    assert all(score < min(scores.values()) for _, score in later), "only what is recent"
 
 
 def test_what_the_window_shows_is_not_brought_back(memory: Memory) -> None:
@@ -80,7 +82,7 @@ def test_what_the_window_shows_is_not_brought_back(memory: Memory) -> None:
     anchor = session.context("order arrives").anchor.position
     recalled = [seq for seq, _ in session.explain().manifest.recalled]
     assert recalled
-    assert max(recalled) < anchor <= max(each.seq for each in session.recall("order arrives"))
+    assert max(recalled) < anchor
 
 
 def test_what_was_cleared_is_not_brought_back(
@@ -114,9 +116,7 @@ def test_what_is_recalled_fits_and_was_said(memory: Memory, query: str, tokens: 
         assert found
 
 
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(max_size=40), tokens=st.integers(1, 600))
 def test_whatever_is_asked_it_fits(memory: Memory, query: str, tokens: int) -> None:
     session = memory.session("any")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.memory.talking import SMALL, talk
-from turnfold import Memory
+from turnfold import Budget, Memory
+from turnfold.budget import RECALL_TOKENS
 from turnfold.errors import InvalidOption
 from turnfold.memory import Session
 from turnfold.search import relevant_places, speaks_of
@@ -55,15 +56,17 @@ def test_what_speaks_of_the_newest_turn_comes_back_unasked(
         session.user(said)
         assert fact in tail(session)
         assert session.explain().manifest.recalled
-        cost = session.context().receipt.sections[Section.TAIL]
-        assert cost <= SMALL.share("tail") // 2 + 8
+        assert session.context().tokens <= SMALL.tokens
 
 
 @pytest.mark.parametrize("said", IDLE)
-def test_idle_words_bring_nothing_back(tmp_path: Path, said: str) -> None:
+def test_idle_words_bring_nothing_old_back(tmp_path: Path, said: str) -> None:
     with told(tmp_path, "automatic") as session:
         session.user(said)
-        assert tail(session) == ""
+        shown = tail(session)
+        assert not any(fact in shown for _, fact in ASKED.values())
+        seqs = [seq for seq, _ in session.explain().manifest.recalled]
+        assert min(seqs) > session.status().entries // 3, "only what is recent"
 
 
 @pytest.mark.parametrize(("said", "fact"), ASKED.values(), ids=ASKED.keys())
@@ -89,7 +92,55 @@ def test_the_tail_stands_still_while_the_turn_runs(tmp_path: Path) -> None:
         session.tool("the ferry is late", tool_call_id="x")
         assert tail(session) == first
         session.user("Thanks!")
-        assert tail(session) == ""
+        assert ASKED["en"][1] not in tail(session)
+
+
+def test_recalled_passages_use_the_room_that_is_free(tmp_path: Path) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.user("Which orders of how many tonnes arrive when? 哪些订单的货何时到？")
+        receipt = session.context().receipt
+        assert 2 * SMALL.share("tail") < receipt.sections[Section.TAIL]
+        assert receipt.tokens <= SMALL.tokens
+
+
+def test_a_large_budget_does_not_recall_more_than_is_worth_it() -> None:
+    large = Budget(max_tokens=60_000)
+    with Memory("sqlite://", model="gpt-4o", budget=large, fold="manual") as memory:
+        session = memory.session("one")
+        talk(session, 400)
+        session.fold(keep_turns=2)
+        session.user("Which orders of how many tonnes arrive when? 哪些订单的货何时到？")
+        receipt = session.context().receipt
+        assert large.share("tail") > RECALL_TOKENS
+        assert RECALL_TOKENS // 2 < receipt.sections[Section.TAIL] <= RECALL_TOKENS
+
+
+def test_recalled_passages_give_way_to_the_running_turn(tmp_path: Path) -> None:
+    with told(tmp_path, "automatic") as session:
+        session.user("Which orders of how many tonnes arrive when? 哪些订单的货何时到？")
+        context = before = session.context()
+        for number in range(6):
+            call = {"id": f"x{number}", "function": {"name": "look", "arguments": "{}"}}
+            session.assistant(tool_calls=[call])
+            session.tool(
+                f"crate {number} " + "is on its way, 在路上 " * 6, tool_call_id=f"x{number}"
+            )
+            context = session.context()
+            assert context.tokens <= SMALL.tokens
+            assert session.explain().exact
+        assert context.receipt.sections[Section.TAIL] < before.receipt.sections[Section.TAIL]
+        shown = [message.text.split()[1] for message in context.messages if message.role == "tool"]
+        assert shown[-6:] == ["0", "1", "2", "3", "4", "5"], "nothing of the turn is left out"
+
+
+def test_a_conversation_that_fits_is_not_folded_for_passages() -> None:
+    with Memory("sqlite://", model="gpt-4o", budget=SMALL) as memory:
+        session = memory.session("one")
+        while session.status().tokens < 0.7 * SMALL.tokens:
+            session.user("order A-1 of 5 tonnes")
+            assert session.context().receipt.sections[Section.SUMMARY] == 0
+            session.assistant("noted, 记下了")
+        assert session.checkpoints() == []
 
 
 def test_what_was_cleared_stays_away(tmp_path: Path) -> None:

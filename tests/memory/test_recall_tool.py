@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold import Budget, Memory
 from turnfold.errors import InvalidOption
 from turnfold.memory import RECALL_CONTEXT, RecallTool, Session
@@ -134,7 +135,7 @@ def test_nothing_found_is_said(session: Session) -> None:
         assert asked(session, **arguments).startswith("Nothing was found")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(limit=st.integers(64, 2_000), first=st.integers(1, 161), more=st.integers(0, 200))
 def test_never_over_the_limit(session: Session, limit: int, first: int, more: int) -> None:
     text = asked(session, first_seq=first, last_seq=first + more, max_tokens=limit)

@@ -83,16 +83,22 @@ def test_the_summariser_reads_about_as_much_as_was_said(record_property: Record)
     assert long_read <= 1.2 * long_said
 
 
-def test_an_invented_session_vanishes_nowhere_and_is_explained() -> None:
+@pytest.mark.parametrize(("recall", "kept"), [("off", 0.8), ("automatic", 0.65)])
+def test_an_invented_session_vanishes_nowhere_and_is_explained(recall: str, kept: float) -> None:
     replay = Replay(
-        Memory(MemoryStore(counter=COUNTER), counter=COUNTER, budget=Budget(max_tokens=3_000)),
+        Memory(
+            MemoryStore(counter=COUNTER),
+            counter=COUNTER,
+            budget=Budget(max_tokens=3_000),
+            recall=recall,
+        ),
         audits=1,
         explains=1,
     )
     replay.trace("invented", invented_trace())
     assert replay.faults == []
     assert replay.explained == replay.calls
-    assert replay.share() >= 0.8
+    assert replay.share() >= kept
 
 
 def test_the_summariser_reads_an_invented_session_once() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.short_faults import Faulty
 from tests.memory.short_places import Place, opener, short, talk
+from tests.sizes import examples
 from turnfold import BudgetTooSmall, InvalidOption, ShortMemory, SummaryFailed
 from turnfold.errors import IdReused, StoreUnavailable
 from turnfold.stores import MemoryStore, open_store
@@ -279,7 +280,7 @@ def test_a_summary_may_be_left_to_the_memory(tmp_path: Path) -> None:
 TEXTS = st.text(st.sampled_from("a \n:用户助手头晕0<>/|\u2028"), max_size=80)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(TEXTS, TEXTS), max_size=12), st.integers(150, 900), TEXTS, st.integers(0, 4)
 )

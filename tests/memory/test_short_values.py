@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold import InvalidRecord, user
 from turnfold.errors import Conflict
 from turnfold.memories import PendingAction, SessionValue, SharedEntities, as_read
@@ -122,7 +123,7 @@ def sessions(draw: st.DrawFn) -> SessionValue:
     return session
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(sessions())
 def test_what_is_set_is_found_again(session: SessionValue) -> None:
     again = SessionValue()
@@ -130,7 +131,7 @@ def test_what_is_set_is_found_again(session: SessionValue) -> None:
     assert again == session
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(sessions(), sessions(), sessions())
 def test_of_two_changes_both_hold_or_the_second_is_told(
     stored: SessionValue, ours: SessionValue, theirs: SessionValue

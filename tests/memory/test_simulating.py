@@ -6,9 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold import Budget, Memory, Message, assistant, system, tool, user
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.inspect import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for, simulate
@@ -79,7 +80,7 @@ def test_what_each_strategy_is_about() -> None:
 ROLES = st.sampled_from(["user", "assistant", "call", "tool", "system"])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.tuples(ROLES, st.integers(0, 60)), min_size=2, max_size=25),
     st.integers(300, 900),

@@ -14,6 +14,7 @@ import pytest
 
 from tests.memory.snapshot_process import files_of
 from tests.memory.workspaces import snapshots_in
+from tests.sizes import SNAPSHOT_KILLS
 from tests.stores.killing import environment
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore
@@ -83,8 +84,7 @@ def kill_often(path: Path, times: int, *words: str) -> list[str]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("times", [4, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.timeout(600)
+@pytest.mark.parametrize("times", SNAPSHOT_KILLS.values())
 def test_a_killed_writer_leaves_every_snapshot_whole(tmp_path: Path, times: int) -> None:
     assert kill_often(tmp_path / "s.db", times) == []
 

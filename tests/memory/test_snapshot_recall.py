@@ -6,10 +6,11 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.workspaces import kept_store, made_files, snapshots_in, token_count
+from tests.sizes import examples
 from turnfold.records import Snapshot
 from turnfold.snapshots import Snapshots
 from turnfold.stores import MemoryStore, Store
@@ -176,7 +177,7 @@ def test_of_a_large_workspace_the_files_are_named_and_not_read(
         ]
     ),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_never_more_than_allowed(tokens: int, asked: dict[str, object]) -> None:
     found = FULL.recall(asked, tokens=tokens)
     assert token_count(found.text) <= tokens

@@ -22,6 +22,7 @@ from tests.memory.workspaces import (
     token_count,
 )
 from tests.search.test_snapshot_diffs import applied
+from tests.sizes import examples
 from turnfold import AsyncMemory, Memory
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.records import Document, Snapshot
@@ -53,7 +54,7 @@ snapshots = st.builds(
 
 
 @given(st.lists(snapshots, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_snapshot_comes_back_exactly(given: list[Snapshot]) -> None:
     store = MemoryStore()
     taken = [snapshots_in(store).take(snapshot) for snapshot in given]
@@ -161,7 +162,7 @@ def test_a_turn_keeps_its_first_snapshot() -> None:
 
 
 @given(st.permutations([1, 2, 3, 5, 8, 40, 1000]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_turns_may_come_in_any_order_and_with_gaps(turns: list[int]) -> None:
     store = MemoryStore()
     base = made_files(4, 4_000)

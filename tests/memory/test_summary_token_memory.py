@@ -7,7 +7,7 @@ import inspect
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.conversations import (
@@ -19,6 +19,7 @@ from tests.memory.conversations import (
     pairing_faults,
 )
 from tests.memory.fakes import CountingDriver, ScriptedModel, told
+from tests.sizes import examples
 from turnfold import (
     InvalidOption,
     Message,
@@ -171,7 +172,7 @@ def test_a_summary_is_clipped_into_what_is_left(length: int) -> None:
         assert EXACT.count_text(shown) > 100
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     length=st.integers(1, 100),

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.conversations import asks, chat, conversation, gaps, marks, pairing_faults
 from tests.memory.fakes import CountingDriver
+from tests.sizes import examples
 from turnfold import (
     BudgetTooSmall,
     InvalidOption,
@@ -343,7 +344,7 @@ def test_a_history_that_fits_comes_back_whole() -> None:
     assert history(memory, [system(SYSTEM)]) == [system(SYSTEM)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     length=st.integers(1, 90),

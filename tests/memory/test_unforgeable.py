@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.fence_reader import (
@@ -28,6 +28,7 @@ from tests.memory.fence_reader import (
     read_spoken,
 )
 from tests.memory.hostile_texts import hostile_text
+from tests.sizes import examples
 from tests.window.transcripts import CharacterText, UnevenText, WordText
 from turnfold import Memory
 from turnfold.budget import Budget, Shares
@@ -367,7 +368,7 @@ JUDGES: list[Judge] = [
 
 
 @pytest.mark.parametrize("judge", JUDGES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(dice=DICE, counter=st.sampled_from(COUNTERS))
 def test_nothing_stored_is_read_as_anything_else(
     judge: Judge, dice: random.Random, counter: TokenCounter

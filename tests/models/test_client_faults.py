@@ -113,7 +113,7 @@ def test_a_silent_provider_is_given_up(provider: Provider, *, streaming: bool) -
         StrictServer([Stall(), Stall()]) as server,
         pytest.raises(ModelUnavailable, match=r"after 2 attempts.*timeout"),
     ):
-        talk(provider, server, streaming=streaming, timeout=0.3, retries=1)
+        talk(provider, server, streaming=streaming, timeout=0.1, retries=1)
 
 
 @every_provider

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.records import (
     AudioPart,
     ContentPart,
@@ -24,7 +24,7 @@ from turnfold.records import (
 
 __all__ = ("arguments", "json_values", "messages", "texts", "unknown_fields", "untimed")
 
-untimed = settings(deadline=None, max_examples=150)
+untimed = examples(150)
 
 texts = st.one_of(
     st.text(max_size=20),

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnfold.search import QueryTerms
-from turnfold.search import matches as held_terms
+from turnfold.search import term_matches as held_terms
 from turnfold.text import search_terms, terms_of
 from turnfold.text import words as terms
 

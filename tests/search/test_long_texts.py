@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnfold.search import QueryTerms, telling_part
-from turnfold.search import matches as held_terms
+from turnfold.search import term_matches as held_terms
 from turnfold.search.excerpts import excerpt
-from turnfold.search.matches import occurrences
+from turnfold.search.term_matches import occurrences
 from turnfold.text import distinct_terms, terms_of
 from turnfold.text import words as terms_module
 

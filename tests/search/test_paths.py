@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.text import paths_in, plain_path
 
 MENTIONED = {
@@ -32,7 +33,7 @@ def test_a_run_that_is_data_is_no_path() -> None:
     assert len(paths_in("/".join("a" * 1 for _ in range(400)))) == 17
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(st.sampled_from("ab中./\\: -~é"), max_size=60))
 def test_every_path_is_plain_and_its_folders_are_there(text: str) -> None:
     found = paths_in(text)

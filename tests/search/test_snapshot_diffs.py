@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.snapshots import compare_contents, show_changes, state_changes
 from turnfold.snapshots import diff as diffing
 from turnfold.snapshots.diff import unified
@@ -65,7 +66,7 @@ texts = st.lists(
 
 
 @given(texts, texts)
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_applied_to_the_first_text_it_gives_the_second(before: str, after: str) -> None:
     patch = unified(before, after, names=("a", "b"))
     assert applied(before, patch) == after
@@ -74,7 +75,7 @@ def test_applied_to_the_first_text_it_gives_the_second(before: str, after: str) 
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_edit_script_is_told(data: st.DataObject) -> None:
     rows = [f"line {number} 第{number}行" for number in range(60)]
     edited = list(rows)
@@ -147,7 +148,7 @@ def test_state_changes_name_every_value_that_is_another() -> None:
 
 @given(st.integers(64, 600), st.integers(1, 30), st.integers(1, 200))
 @example(tokens=527, files=11, length=1)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_what_is_shown_of_a_diff_never_costs_more_than_allowed(
     tokens: int, files: int, length: int
 ) -> None:

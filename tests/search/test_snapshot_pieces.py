@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.errors import InvalidRecord
 from turnfold.records import LARGEST_SNAPSHOT, Snapshot, SnapshotItem, content_digest
 from turnfold.snapshots import (
@@ -58,7 +59,7 @@ def test_the_pieces_are_the_whole_and_none_is_too_long(data: bytes) -> None:
 
 
 @given(st.text(min_size=1), st.integers(1, 4_000))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_text_is_never_cut_within_a_character(unit: str, times: int) -> None:
     text = unit * times
     assert "".join(piece.decode() for piece in split_chunks(text.encode())) == text
@@ -161,7 +162,7 @@ BODY = pack(placed(3, prose(30_000), b="bytes"), known={}).body
 
 
 @given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_changed_byte_is_refused_or_changes_nothing_that_is_proved(at: int, flip: int) -> None:
     """Every byte of the pieces is proved; of the head, what it says is, by the id (see test_snapshots.py)."""
     damaged = BODY[:at] + bytes([BODY[at] ^ flip]) + BODY[at + 1 :]
@@ -173,7 +174,7 @@ def test_a_changed_byte_is_refused_or_changes_nothing_that_is_proved(at: int, fl
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_foreign_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRecord, match="snapshot/1"):
         unpack(data, turn=1)

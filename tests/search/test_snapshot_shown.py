@@ -6,9 +6,10 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.errors import InvalidOption
 from turnfold.snapshots import RecallRequest, SnapshotPart, best_line, parse_request, show_parts
 from turnfold.snapshots import recall as rendering
@@ -39,7 +40,7 @@ some_parts = st.lists(
 
 
 @given(some_parts, st.integers(64, 3_000), st.lists(st.text(max_size=200), max_size=3))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_limit_holds_for_anything(
     parts: list[SnapshotPart], tokens: int, remarks: list[str]
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.errors import InvalidOption
 from turnfold.search import Snippet, snippet
-from turnfold.search.matches import occurrences
+from turnfold.search.term_matches import occurrences
 from turnfold.text import search_terms, terms_of
 
 MARKED = [
@@ -93,7 +94,7 @@ def check_snippet(text: str, terms: list[str], characters: int) -> Snippet:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(texts, texts, st.integers(1, 200))
 def test_any_snippet_is_a_part_of_its_text_with_its_marks_in_order(
     text: str, query: str, characters: int
@@ -101,7 +102,7 @@ def test_any_snippet_is_a_part_of_its_text_with_its_marks_in_order(
     check_snippet(text, search_terms(query), characters)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(texts, texts)
 def test_whatever_is_found_by_a_word_shows_it(text: str, query: str) -> None:
     asked = search_terms(query)
@@ -113,7 +114,7 @@ def test_whatever_is_found_by_a_word_shows_it(text: str, query: str) -> None:
 
 
 def test_a_mark_that_is_not_led_back_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnfold.search.matches._origin", lambda _origins, place: place)
+    monkeypatch.setattr("turnfold.search.term_matches._origin", lambda _origins, place: place)
     assert (
         snippet("①①①① ｗｉｄｅ ﬁﬁﬁ alpha", ["alpha"]).shown("[", "]") != "①①①① ｗｉｄｅ ﬁﬁﬁ [alpha]"
     )

@@ -30,7 +30,7 @@ from turnfold.memory import Memory
 from turnfold.records import Snapshot, assistant, user
 from turnfold.service import GuardedApp, ServiceOptions, TokenFile, new_token
 from turnfold.service.endpoint import CALLER
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.routes import TABLE
 
 CONTENT = "the parcel 4711 of Dana"
@@ -44,6 +44,7 @@ BODIES: dict[str, dict[str, object]] = {
     "say_tool": {"content": "42", "tool_call_id": "c1"},
     "add": {"messages": [{"role": "user", "content": "hi"}]},
     "pin": {"content": "rule"},
+    "add_rule": {"text": "Answer in Chinese. 用中文回答。"},
     "update_state": {"values": {"a": 1}},
     "set_state": {"value": 1},
     "record_usage": {"usage": {"input": 3}},
@@ -69,6 +70,7 @@ NAMES = {
     "number": "1",
     "name": "a",
     "key": "p",
+    "rule": "0123456789abcdef",
 }
 
 

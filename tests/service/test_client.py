@@ -182,6 +182,11 @@ def kept(session: Any) -> list[object]:
     see = seen.append
     see((session.pin("Never promise a date.", key="p/1"), session.pins(), session.unpin("none")))
     see((session.unpin("p/1"), session.pins(), session.unpin("")))
+    rule = session.add_rule("Answer in French. 用法语回答。", kind="preference")
+    see((rule, session.rules(), session.drop_rule(rule.id), session.rules()))
+    see(raised(lambda: session.drop_rule(rule.id)))
+    see(raised(lambda: session.drop_rule("")))
+    see(raised(lambda: session.add_rule("x" * 301)))
     session.state.set("city", {"name": "里昂", "n": [1, 2.5, None, True]})
     session.state.update({"b": 1})
     see((session.state.all(), session.state.get("b"), session.state.get("none", 7)))
@@ -433,3 +438,15 @@ def test_both_clients_close_like_a_file(service: Running) -> None:
     assert isinstance(memory, AbstractContextManager)
     memory.close()
     memory.close()
+
+
+def test_a_rule_of_no_known_kind_is_refused_and_nothing_is_stored(service: Running) -> None:
+    rules = "/v1/sessions/kinds/rules"
+    with service.client() as client:
+        refused = client.post(rules, json={"text": "用中文回答。", "kind": "wish"})
+        assert (refused.status_code, "kind" in refused.json()["detail"]) == (422, True)
+        assert client.get(rules).json() == {"rules": []}
+        kept = client.post(rules, json={"text": "用中文回答。"}).json()
+        assert (kept["text"], kept["kind"]) == ("用中文回答。", "rule")
+        assert client.delete(f"{rules}/{kept['id']}").json()["state"] == "dropped"
+        assert client.delete(f"{rules}/{kept['id']}").status_code == 404

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.service.running import make_tokens, running
+from tests.sizes import examples
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
 from turnfold.records import Document, Entry, NewEntry, encode_message, user
@@ -281,7 +282,7 @@ def test_a_quota_remembers_a_bounded_number_of_conversations(
     assert asyncio.run(sums()) == [4, 8, 8, 30, 4]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["say", "check", "erase"]), st.integers(0, 5), st.integers(0, 2)),

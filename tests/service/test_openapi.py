@@ -13,17 +13,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.service.running import Running, running
+from tests.sizes import SERVICE_REQUESTS
 from turnfold.api import AnyOperation, Events, Ready, operations
 from turnfold.budget import Budget
 from turnfold.service import ServiceOptions
 from turnfold.service.openapi import openapi
-from turnfold.service.operations import OperationTable
+from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import TABLE
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="needs the package 'schemathesis'")
 
 SHORT = [each for each in TABLE if each.answer is not Events]
-FEW, MANY = 3, 100
+FEW, MANY = SERVICE_REQUESTS.default, SERVICE_REQUESTS.slow
 DOCUMENT = openapi(TABLE)
 
 

@@ -13,12 +13,14 @@ from turnfold.client import AsyncRemoteMemory, AsyncRemoteSession, AsyncRemoteSh
 from turnfold.client.transport import BlockingTransport, HttpReply, RequestSender
 from turnfold.errors import IdReused, LimitExceeded, StoreUnavailable
 from turnfold.records import NewEntry, user
+from turnfold.rules import new_rule
 from turnfold.runtime import drive
 from turnfold.service import Limits, ServiceOptions
 from turnfold.service.idempotency import IdempotentReplies
 from turnfold.stores import Scope, open_store
 
 OPENED: list[BlockingTransport] = []
+RULE = new_rule("Answer in Chinese. 用中文回答。", kind="rule")
 
 
 class LosesAnswers(BlockingTransport):
@@ -90,6 +92,7 @@ def lose_once(service: Running, act: Callable[[AsyncRemoteMemory], object]) -> o
     drive(session.add([{"role": "assistant", "content": "two"}]))
     drive(session.state.set("a", 1))
     drive(session.pin("rule", key="p"))
+    drive(session.add_rule(RULE.text))
     transport.times = 1
     return act(memory)
 
@@ -98,6 +101,7 @@ def lose_once(service: Running, act: Callable[[AsyncRemoteMemory], object]) -> o
     ("name", "act", "answer"),
     [
         ("unpin", lambda m: drive(m.session("kept").unpin("p")), True),
+        ("drop rule", lambda m: drive(m.session("kept").drop_rule(RULE.id)).text, RULE.text),
         ("remove", lambda m: drive(m.session("kept").state.remove("a")), True),
         ("fork", lambda m: drive(m.session("kept").fork(conversation="twin")).id, "twin"),
         (

@@ -12,7 +12,8 @@ import pytest
 
 from tests.service.running import running
 from turnfold import AsyncMemory, AsyncRemoteMemory, Budget, Checkpoint, Memory, RemoteMemory
-from turnfold.errors import InvalidOption, SummaryFailed
+from turnfold.errors import InvalidOption, NotFound, SummaryFailed
+from turnfold.rules import StandingRule
 from turnfold.service import ServiceOptions
 
 BUDGET = Budget(max_tokens=4_000)
@@ -96,6 +97,58 @@ def test_fold_refuses_what_cannot_be(face: Face) -> None:
     with pytest.raises(SummaryFailed):
         face.call("fold", summary="  ", keep_turns=0)
     assert face.call("checkpoints") == []
+
+
+LAID_DOWN = {
+    "en": ("Never push to the main branch directly.", "Answer in one sentence."),
+    "zh": ("我对花生过敏。", "用一句话回答。"),
+}
+
+
+@pytest.mark.parametrize(("said", "added"), LAID_DOWN.values(), ids=LAID_DOWN.keys())
+def test_rules_are_listed_added_and_dropped(face: Face, said: str, added: str) -> None:
+    assert face.call("rules") == []
+    face.call("user", said)
+    face.call("assistant", "以后都要先问我。 Always ask me first.")
+    [heard] = face.call("rules")
+    assert isinstance(heard, StandingRule)
+    assert (heard.text, heard.seq, heard.state) == (said, 1, "active")
+    rule = face.call("add_rule", f"  {added} ", kind="preference")
+    assert (rule.text, rule.kind, rule.seq) == (added, "preference", 0)
+    assert face.call("rules") == [rule, heard]
+    assert face.call("add_rule", added, kind="preference") == rule
+    assert face.call("rules") == [rule, heard], "added again, it is kept once"
+    dropped = face.call("drop_rule", heard.id)
+    assert (dropped.id, dropped.text, dropped.state) == (heard.id, said, "dropped")
+    assert face.call("rules") == [rule]
+    face.call("user", "Go on. 继续。")
+    assert any(added in message.text for message in face.call("context").messages)
+
+
+def test_each_kind_of_rule_can_be_added(face: Face) -> None:
+    kinds = ("rule", "prohibition", "decision", "preference", "task", "fact")
+    for number, kind in enumerate(kinds):
+        face.call("add_rule", f"Sentence {number}. 第 {number} 句。", kind=kind)
+    assert [rule.kind for rule in face.call("rules")] == list(kinds)
+
+
+@pytest.mark.parametrize("unknown", ["0123456789abcdef", "", "a/b 规则?#%2F"], ids=repr)
+def test_an_unknown_rule_is_not_dropped(face: Face, unknown: str) -> None:
+    face.call("add_rule", "用中文回答。")
+    with pytest.raises(NotFound) as error:
+        face.call("drop_rule", unknown)
+    assert str(error.value) == f"no active rule {unknown!r}; rules() lists them"
+    assert len(face.call("rules")) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 301, "长" * 301, " \n", ""], ids=["en", "zh", "space", "empty"]
+)
+def test_a_rule_that_is_too_long_or_empty_is_refused(face: Face, text: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"1 to 300 characters, got {len(text.strip())}: "):
+        face.call("add_rule", text)
+    assert face.call("rules") == []
+    assert len(face.call("add_rule", "长" * 300).text) == 300
 
 
 def found(face: Face, given: object) -> list[tuple[int, str]]:

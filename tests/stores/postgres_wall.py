@@ -9,8 +9,8 @@ import pytest
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import Rows, Statement, _Transaction
 
 __all__ = ("ALICE", "BOB", "answers", "furnish", "without_tenants")
 

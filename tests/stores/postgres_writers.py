@@ -13,9 +13,9 @@ from functools import partial
 
 from tests.stores.writers import CLOCKS, crowd, crowds, nursery
 from turnfold.stores import Store
-from turnfold.stores.postgres import engine as postgres_engine
-from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
+from turnfold.stores.postgres import transactions as postgres_engine
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import Rows, Statement, _Transaction
 from turnfold.stores.redis import cache as redis_cache
 from turnfold.stores.redis.cache import CachedStore
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis import Phase, settings
-
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.stores import (
@@ -32,9 +30,6 @@ from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.rows import SqliteConversation
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
-
-settings.register_profile("sabotage", derandomize=True, phases=[Phase.generate])
-settings.load_profile("sabotage")  # a fault is to be noticed every time, and need not be made small
 
 
 class Sabotaged(StoreConformance):

@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.sizes import DAMAGED_FILES
 from tests.stores.sqlite_file import ALICE, settled
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
@@ -240,9 +241,7 @@ def test_without_checksums_the_wrong_text_would_be_served(
 # ----------------------------------------------------------------------------------- any damage to a file
 
 
-@pytest.mark.parametrize(
-    "files", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("files", DAMAGED_FILES.values())
 def test_a_damaged_file_never_shows_another_text(tmp_path: Path, files: int) -> None:
     path = tmp_path / "chat.db"
     store = SqliteStore(path, blocking=True, clock=lambda: 1)

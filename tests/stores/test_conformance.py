@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
+from tests.stores.conftest import is_left_to_the_slow_run
 from turnfold.stores import MemoryStore, SqliteStore, Store
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 
 Time = Callable[[], int]
-MEMORY_DISK = Path("/dev/shm")  # noqa: S108 (a folder of its own is made below it)
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: what is shown here does not depend on a disk, only its time would."""
-    if not MEMORY_DISK.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=MEMORY_DISK, prefix="turnfold-") as folder:
-        yield Path(folder)
 
 
 class TestMemory(StoreConformance):
@@ -36,10 +23,13 @@ class TestMemory(StoreConformance):
 
 
 class TestMemoryBlocking(TestMemory):
+    twin = True
     blocking = True
 
 
 class TestSqliteInMemory(StoreConformance):
+    twin = True
+
     def open_store(
         self, place: Path, *, counter: TokenCounter | None = None, clock: Time | None = None
     ) -> Store:
@@ -55,6 +45,7 @@ class TestSqliteFile(StoreConformance):
 
 
 class TestSqliteFileBlocking(StoreConformance):
+    twin = True
     blocking = True
 
     def open_store(
@@ -71,3 +62,11 @@ def test_no_two_groups_of_cases_share_a_name() -> None:
     del names["_abc_impl"]
     assert {name for name, count in names.items() if count > 1} == set()
     assert sum(name.startswith("test_") for name in names) > 200
+
+
+def test_a_twin_runs_every_case_by_default_and_leaves_only_other_values_to_the_slow_run() -> None:
+    assert not is_left_to_the_slow_run(TestSqliteFileBlocking, {})
+    assert not is_left_to_the_slow_run(TestSqliteFileBlocking, {"text": 0, "verb": 0})
+    assert is_left_to_the_slow_run(TestSqliteFileBlocking, {"text": 0, "verb": 1})
+    assert not is_left_to_the_slow_run(TestSqliteFile, {"text": 0, "verb": 1})
+    assert not is_left_to_the_slow_run(None, {"text": 1})

@@ -31,6 +31,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for case in fault.bitten_by
     ]
     quietly = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
+    quietly += ["--hypothesis-profile", "sabotage", "--tb", "no"]
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", *quietly, *cases],
         capture_output=True,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.sizes import EXPIRIES, POSTGRES_EXPIRIES
 from tests.stores.redis_server import PATIENCE, RedisServer, redis
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import TurnfoldError
@@ -202,16 +203,12 @@ def in_memory(server: RedisServer) -> tuple[CachedStore, CachedStore]:
     return cached(inner[0], f"{server.url[:-1]}1"), cached(inner[1], server.url)
 
 
-def slow(pairs: int) -> Any:
-    return pytest.param(pairs, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
-
-
-@pytest.mark.parametrize("pairs", [1_600, slow(94_000)])
+@pytest.mark.parametrize("pairs", EXPIRIES.values())
 def test_expiry_at_any_moment_changes_no_answer(server: RedisServer, pairs: int) -> None:
     assert differing(server, *in_memory(server), pairs, seed=pairs) == []
 
 
-@pytest.mark.parametrize("pairs", [400, slow(6_000)])
+@pytest.mark.parametrize("pairs", POSTGRES_EXPIRIES.values())
 def test_nor_does_it_in_front_of_postgres(
     server: RedisServer, postgres_places: PostgresPlaces, tmp_path: Path, pairs: int
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.sizes import MUTATED_BODIES
 from tests.stores.audit import CodeRan, nothing_runs
 from tests.stores.hostile_blobs import HOSTILE_BLOBS, SOUND_BODIES, mutations
 from turnfold.errors import TurnfoldError
@@ -73,9 +74,7 @@ def test_a_hostile_blob_is_a_message_or_refused(name: str) -> None:
     load_all([HOSTILE_BLOBS[name]])
 
 
-@pytest.mark.parametrize(
-    "count", [20_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("count", MUTATED_BODIES.values())
 def test_so_is_any_mutation_of_a_sound_body(count: int) -> None:
     values = done = 0
     for seed in range(count // 10_000):

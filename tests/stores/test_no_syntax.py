@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
+from tests.sizes import ANY_TEXT
 from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import TurnfoldError
@@ -212,9 +213,7 @@ def test_a_published_injection_is_a_name_like_any_other(store: Store) -> None:
 
 
 @each_backend
-@pytest.mark.parametrize(
-    "examples", [40, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("examples", ANY_TEXT.values())
 def test_so_is_any_text(store: Store, examples: int) -> None:
     @settings(
         deadline=None,

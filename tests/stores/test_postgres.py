@@ -26,11 +26,11 @@ from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope
 from turnfold.stores.postgres import rows
-from turnfold.stores.postgres.engine import Link, Statement
 from turnfold.stores.postgres.rows import ConversationKey, allow_terms
 from turnfold.stores.postgres.schema import MIGRATIONS, TABLES
 from turnfold.stores.postgres.search import SearchQuery
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import Link, Statement
 
 __all__ = ("postgres_places",)
 

@@ -30,9 +30,9 @@ from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres.engine import Rows, Statement, _Transaction
 from turnfold.stores.postgres.schema import TABLES
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import Rows, Statement, _Transaction
 from turnfold.testing.stores.values import note_now
 
 __all__ = ("postgres_places",)

@@ -1,7 +1,4 @@
-"""PostgreSQL with Redis in front, as it is used at scale, against the suite every store passes.
-
-The quick run takes the cases a cache could spoil, the slow one all of them.
-"""
+"""PostgreSQL with Redis in front, as it is used at scale, against the suite every store passes."""
 
 from __future__ import annotations
 
@@ -18,20 +15,13 @@ from turnfold.stores import Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.testing import StoreConformance
-from turnfold.testing.stores.checkpoints import CheckpointCases
-from turnfold.testing.stores.concurrency import DeletionRaceCases, RaceCases
-from turnfold.testing.stores.deletion import DeleteCases, TombstoneCases
-from turnfold.testing.stores.documents import DocumentCases, VersionCases
-from turnfold.testing.stores.generations import EpochCases, GenerationCases
-from turnfold.testing.stores.lifecycle import CancellationCases, ReopenCases
-from turnfold.testing.stores.random_operations import MachineCases
-from turnfold.testing.stores.reads import CounterCases, TailCases
 from turnfold.tokens import TokenCounter
 
 __all__ = ("postgres_places",)
 
 
 class Cached(Placed):
+    twin = True
     examples = 3
     blocking = False
 
@@ -47,38 +37,9 @@ class Cached(Placed):
         return CachedStore(inner, shared_url(), blocking=self.blocking, timeout_seconds=PATIENCE)
 
 
-class WhatACacheCanSpoil(
-    TailCases,
-    CounterCases,
-    CheckpointCases,
-    DocumentCases,
-    VersionCases,
-    GenerationCases,
-    EpochCases,
-    DeleteCases,
-    TombstoneCases,
-    RaceCases,
-    DeletionRaceCases,
-    CancellationCases,
-    ReopenCases,
-    MachineCases,
-):
-    """The verbs that a cache answers or must forget, and what crosses them; the others only pass through it."""
-
-
-class TestPostgresCached(Cached, WhatACacheCanSpoil):
+class TestPostgresCached(Cached, StoreConformance):
     pass
 
 
-class TestPostgresCachedBlocking(Cached, WhatACacheCanSpoil):
-    blocking = True
-
-
-@pytest.mark.slow
-class TestPostgresCachedWhole(Cached, StoreConformance):
-    pass
-
-
-@pytest.mark.slow
-class TestPostgresCachedWholeBlocking(Cached, StoreConformance):
+class TestPostgresCachedBlocking(Cached, StoreConformance):
     blocking = True

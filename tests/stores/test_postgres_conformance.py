@@ -34,4 +34,5 @@ class TestPostgres(Placed, StoreConformance):
 
 
 class TestPostgresBlocking(TestPostgres):
+    twin = True
     blocking = True

@@ -18,8 +18,8 @@ from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Erasure, Scope
 from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.engine import Statement
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import Statement
 
 __all__ = ("postgres_places",)
 

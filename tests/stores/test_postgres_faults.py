@@ -208,7 +208,7 @@ def test_a_lock_that_never_comes_free_is_an_error_with_a_limit(url: str) -> None
 def test_no_free_connection_is_an_error_with_a_limit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnfold.stores.postgres import engine as postgres_engine
+    from turnfold.stores.postgres import transactions as postgres_engine
 
     monkeypatch.setattr(postgres_engine, "_LONGEST_WAIT", 0.05)
 

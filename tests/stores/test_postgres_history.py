@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
+from tests.sizes import POSTGRES_APPENDS, POSTGRES_APPENDS_CACHED
 from tests.stores.history import WRITERS, History, crowded
 from tests.stores.redis_server import shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
@@ -21,8 +22,6 @@ from turnfold.runtime import drive
 from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
-
-thorough = pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 
 
 @pytest.fixture
@@ -44,12 +43,12 @@ def judged(url: str, *words: str, appends: int) -> list[History]:
     return list(notes.values())
 
 
-@pytest.mark.parametrize("appends", [5, thorough])
+@pytest.mark.parametrize("appends", POSTGRES_APPENDS.values())
 def test_two_hundred_writers_in_four_processes_agree_on_one_order(url: str, appends: int) -> None:
     assert [history.anomalies() for history in judged(url, appends=appends)] == [{}] * 5
 
 
-@pytest.mark.parametrize("appends", [3, thorough])
+@pytest.mark.parametrize("appends", POSTGRES_APPENDS_CACHED.values())
 def test_so_do_they_when_everybody_reads_through_a_cache(url: str, appends: int) -> None:
     histories = judged(url, shared_url(), appends=appends)
     assert [history.anomalies() for history in histories] == [{}] * 5

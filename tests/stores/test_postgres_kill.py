@@ -17,6 +17,7 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from tests.sizes import POSTGRES_KILLS
 from tests.stores.killing import Texts, Told, needs_fork, nursery
 from tests.stores.postgres_server import BadlyTreated
 from tests.stores.writers import ALICE
@@ -88,7 +89,7 @@ def kill_often(
 
 @pytest.mark.parametrize(
     "cycles",
-    [20, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    POSTGRES_KILLS.values(),
 )
 def test_killing_anything_loses_nothing_that_was_acknowledged(
     server: BadlyTreated, url: str, cycles: int

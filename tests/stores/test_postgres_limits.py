@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from turnfold.records import NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope
 from turnfold.stores.postgres import schema as postgres_schema
-from turnfold.stores.postgres.engine import _Transaction
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.stores.postgres.transactions import _Transaction
 from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("postgres_places",)
@@ -90,14 +91,17 @@ def test_a_frozen_server_is_given_up_and_found_again(server: BadlyTreated) -> No
     drive(store.append(ALICE, "talk", batch("one")))
     drive(store.append(ALICE, "other", batch("one")))
     with frozen(server):
-        # On a connection that is there, and then on one that has to be made.
+        # On a connection that is there, and then on ones that have to be made; these wait together.
         with pytest.raises(StoreUnavailable, match="whole or not at all"):
             drive(store.append(ALICE, "talk", batch("two")))
-        with pytest.raises(StoreUnavailable, match="cannot connect"):
-            drive(store.append(ALICE, "talk", batch("two")))
-        assert not drive(store.health()).ok
-        with pytest.raises(StoreUnavailable, match="cannot connect"):
-            drive(impatient(server.url).head(ALICE, "talk"))
+        with ThreadPoolExecutor() as callers:
+            append = callers.submit(lambda: drive(store.append(ALICE, "talk", batch("two"))))
+            health = callers.submit(lambda: drive(store.health()))
+            head = callers.submit(lambda: drive(impatient(server.url).head(ALICE, "talk")))
+        assert not health.result().ok
+        for refused in (append, head):
+            with pytest.raises(StoreUnavailable, match="cannot connect"):
+                refused.result()
     done = drive(store.append(ALICE, "talk", batch("two")))
     assert (done.first, done.last) == (2, 2)
     assert texts(store) == ["one", "two"]

@@ -24,7 +24,7 @@ from tests.stores.servers import Placed, PostgresPlaces, database_url, postgres_
 from turnfold.records import Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope, Store
-from turnfold.stores.postgres import engine as postgres_engine
+from turnfold.stores.postgres import transactions as postgres_engine
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
+from tests.sizes import LOST_POSTGRES_ANSWERS, LOST_POSTGRES_ANSWERS_CACHED
 from tests.stores.postgres_wire import Wire
 from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.retrying import ALICE, Caller, told_and_held
@@ -59,22 +60,17 @@ def wire(postgres_places: PostgresPlaces, tmp_path: Path) -> Iterator[Wire]:
     postgres_places.sweep()
 
 
-slow = (pytest.mark.slow, pytest.mark.timeout(900))
+@pytest.mark.parametrize("batches", LOST_POSTGRES_ANSWERS.values())
+def test_lost_answers_neither_lose_nor_double_an_entry(wire: Wire, batches: int) -> None:
+    assert_nothing_lost_or_doubled(PostgresCaller(wire), batches)
 
 
-@pytest.mark.parametrize(
-    ("batches", "cached"),
-    [
-        (160, False),
-        (60, True),
-        pytest.param(1_000, False, marks=slow),
-        pytest.param(1_000, True, marks=slow),
-    ],
-)
-def test_lost_answers_neither_lose_nor_double_an_entry(
-    wire: Wire, batches: int, *, cached: bool
-) -> None:
-    caller = PostgresCaller(wire, cache=shared_url() if cached else "")
+@pytest.mark.parametrize("batches", LOST_POSTGRES_ANSWERS_CACHED.values())
+def test_nor_do_they_behind_a_cache(wire: Wire, batches: int) -> None:
+    assert_nothing_lost_or_doubled(PostgresCaller(wire, cache=shared_url()), batches)
+
+
+def assert_nothing_lost_or_doubled(caller: PostgresCaller, batches: int) -> None:
     told, held = told_and_held(caller, batches)
     assert held == told
     # Far from what the dice give: a failure of another kind shifts them all.

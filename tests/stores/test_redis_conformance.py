@@ -46,12 +46,14 @@ class TestCached(CachedConformance):
 
 
 class TestCachedBlocking(CachedConformance):
+    twin = True
     blocking = True
 
 
 class TestCachedWithoutServer(CachedConformance):
     """Nothing listens: the same answers, without one error."""
 
+    twin = True
     blocking = True
     examples = 2
     _port = closed_port()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.sizes import REDIS_CALLS
 from tests.stores.fault_proxy import FAULTS, Corrupted, Fault, FaultProxy, Flushed, SetBack
 from tests.stores.redis_server import RedisServer
 from turnfold.errors import TurnfoldError
@@ -39,7 +40,7 @@ WEIGHTS = {
     "head": 2,
     "delete": 0.2,
 }
-QUICK, THOROUGH = 250, 10_000
+QUICK, THOROUGH = REDIS_CALLS.default, REDIS_CALLS.slow
 
 
 @dataclass

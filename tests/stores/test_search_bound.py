@@ -15,6 +15,7 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.sizes import SEARCHES
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold.errors import StoreError
 from turnfold.records import NewEntry, user
@@ -78,9 +79,7 @@ def compare(store: Store, log: dict[str, list[str]], asked: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize(
-    "examples", [60, pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("examples", SEARCHES.values())
 def test_every_backend_weighs_the_same_entries(store: Store, examples: int) -> None:
     @settings(
         deadline=None,

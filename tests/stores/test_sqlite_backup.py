@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.sizes import BACKUPS
 from tests.stores.sqlite_file import integrity
 from tests.stores.transfers import ALICE
 from turnfold.errors import InvalidOption
@@ -99,9 +100,7 @@ def drill(store: SqliteStore, writer: Writer, path: Path, seen: int) -> int:
 DRILLS = 20
 
 
-@pytest.mark.parametrize(
-    "stores", [1, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
-)
+@pytest.mark.parametrize("stores", BACKUPS.values())
 def test_a_copy_made_under_load_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -14,6 +15,7 @@ from turnfold.records import NewEntry, user
 from turnfold.stores import SqliteStore
 from turnfold.stores.sqlite import file as sqlite_file
 from turnfold.stores.sqlite import file as sqlite_looking
+from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.file import MARK, check_owner
 
 
@@ -123,7 +125,12 @@ def test_a_file_that_is_nobodys_becomes_a_store(tmp_path: Path, size: int | None
 
 
 def _looked_at_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody makes a store of a new file just after another one has seen that it has no tables."""
+    """Somebody makes a store of a new file just after another one has seen that it has no tables.
+
+    The store wants to move its log into the file, which a reader prevents: it waits for that as long as for a lock.
+    """
+    soon = partial(SqliteEngine, busy_seconds=0.05)
+    monkeypatch.setattr("turnfold.stores.sqlite.store.SqliteEngine", soon)
     _made_by("PRAGMA journal_mode=WAL")(path)
     stores: list[SqliteStore] = []
     names = sqlite_looking._schema_names

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.sizes import SQLITE_APPENDS
 from tests.stores.history import WRITERS, crowded
 from tests.stores.sqlite_file import ALICE, dump, settled
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
@@ -16,7 +17,7 @@ from turnfold.stores import SqliteStore
 
 @pytest.mark.parametrize(
     "appends",
-    [15, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    SQLITE_APPENDS.values(),
 )
 def test_two_hundred_writers_in_four_processes_agree_on_one_order(
     tmp_path: Path, appends: int

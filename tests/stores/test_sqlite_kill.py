@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.sizes import SQLITE_KILLS
 from tests.stores.killing import Told, needs_fork, nursery
 from tests.stores.sqlite_file import integrity, settled, stored_texts
 from turnfold.stores import SqliteStore
@@ -52,7 +53,7 @@ def kill_often(place: Path, cycles: int, *words: str) -> tuple[int, list[str]]:
 @needs_fork
 @pytest.mark.parametrize(
     "cycles",
-    [200, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    SQLITE_KILLS.values(),
 )
 def test_a_killed_writer_loses_nothing_it_was_told_is_stored(tmp_path: Path, cycles: int) -> None:
     acknowledged, faults = kill_often(tmp_path, cycles)

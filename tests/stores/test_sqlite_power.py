@@ -20,6 +20,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
+from tests.sizes import POWER_LOSSES
 from tests.stores.sqlite_file import ALICE, integrity, settled, stored_texts
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document, NewEntry, user
@@ -254,7 +255,7 @@ def watchable(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, object]]:
 
 @pytest.mark.parametrize(
     "images",
-    [5_000, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    POWER_LOSSES.values(),
 )
 @pytest.mark.usefixtures("watchable")
 def test_power_loss_takes_nothing_acknowledged(

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.sizes import LOST_SQLITE_ANSWERS
 from tests.stores.retrying import ALICE, AnswerLost, Caller, told_and_held
 from tests.stores.sqlite_faults import Faulty
 from turnfold.errors import IdReused
@@ -45,7 +46,7 @@ def caller(tmp_path: Path) -> SqliteCaller:
 
 @pytest.mark.parametrize(
     "batches",
-    [700, pytest.param(7_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    LOST_SQLITE_ANSWERS.values(),
 )
 def test_lost_answers_neither_lose_nor_double_an_entry(caller: SqliteCaller, batches: int) -> None:
     told, held = told_and_held(caller, batches)

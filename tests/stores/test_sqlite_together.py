@@ -21,9 +21,9 @@ from turnfold.errors import Conflict, ConversationDeleted, IdReused, StoreUnavai
 from turnfold.records import Document, NewEntry, user
 from turnfold.stores import Appended, SqliteStore
 from turnfold.stores.ledger import prepare
-from turnfold.stores.sqlite.append import AppendJob, SqliteAppends
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import SINGLE, Connection, Job
+from turnfold.stores.sqlite.write_jobs import AppendJob, SqliteAppends
 
 PATIENCE = 60.0
 
@@ -288,7 +288,7 @@ def test_otherwise_it_would_serve_the_others_for_ever(
 def test_more_conversations_than_are_remembered(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite.append._MAX_CACHED", 3)
+    monkeypatch.setattr("turnfold.stores.sqlite.write_jobs._MAX_CACHED", 3)
     for number in range(40):
         settled(store.append(ALICE, f"talk-{number % 7}", said(f"{number}")))
         assert len(store._appends._heads._records) <= 3

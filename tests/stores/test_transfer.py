@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from tests.sizes import ROUND_TRIPS
 from tests.stores.transfers import ALICE, Contents, any_contents, exported, filled, imported
 from turnfold.errors import Conflict, ConversationDeleted, InvalidExport, InvalidOption
 from turnfold.records import Document, Entry
@@ -59,14 +60,7 @@ def round_trip(some: Contents, target: SqliteStore, scope: Scope) -> None:
     assert done.conversations == len(drive(source.conversations(ALICE)))
 
 
-EXAMPLES = [
-    pytest.param(1_000, id="1,000"),
-    pytest.param(1_001, id="1,000 others"),  # apart, so that two processes can share them
-    pytest.param(100_000, id="many", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
-]
-
-
-@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize("examples", ROUND_TRIPS.values())
 def test_what_comes_out_goes_in_exactly(examples: int) -> None:
     target = SqliteStore(blocking=True)
     tenants = iter(range(10**9))

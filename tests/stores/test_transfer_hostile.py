@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import DAMAGED_EXPORTS, FORGED_EXPORTS
 from tests.stores.transfers import ALICE, exported, imported, sealed
 from turnfold.errors import InvalidExport, InvalidOption, TurnfoldError
 from turnfold.runtime import drive
@@ -102,9 +103,7 @@ def damaged(damage: tuple[str, int, int]) -> bytes:
             return before + bytes([size]) + after
 
 
-@pytest.mark.parametrize(
-    "examples", [1_500, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
+@pytest.mark.parametrize("examples", DAMAGED_EXPORTS.values())
 def test_a_damaged_file_is_refused(examples: int) -> None:
     @settings_for(examples)
     @given(damages)
@@ -167,9 +166,7 @@ def _changed(line: bytes, dice: random.Random) -> bytes:
     return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
-@pytest.mark.parametrize(
-    "rounds", [3_000, pytest.param(300_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
+@pytest.mark.parametrize("rounds", FORGED_EXPORTS.values())
 def test_whoever_writes_the_digests_right_gets_no_further(rounds: int) -> None:
     taken = 0
     for seed in range(rounds):

@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 from tests.house.source_tree import ROOT
+from tests.sizes import IMPORT_KILLS, IMPORT_KILLS_AT_ANY_TIME
 from tests.stores.servers import PostgresPlaces, postgres_places
 from tests.stores.sqlite_file import integrity
 from tests.stores.transfers import ALICE, exported
@@ -30,7 +31,6 @@ from turnfold.testing.stores.values import user_entries
 __all__ = ("postgres_places",)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="imports are forked")
-MANY = (pytest.mark.slow, pytest.mark.timeout(1800))
 ENTRIES = 1_100
 """More than two batches."""
 
@@ -116,7 +116,7 @@ class World:
         return {-signal.SIGKILL: "killed", 0: "lived"}[ended], state
 
 
-@pytest.mark.parametrize("random_kills", [2, pytest.param(300, marks=MANY)])
+@pytest.mark.parametrize("random_kills", IMPORT_KILLS.values())
 def test_a_killed_import_is_whole_or_absent(tmp_path: Path, random_kills: int) -> None:
     world = World(tmp_path)
     dice = random.Random(random_kills)  # noqa: S311 (a run that can be repeated)
@@ -127,7 +127,7 @@ def test_a_killed_import_is_whole_or_absent(tmp_path: Path, random_kills: int) -
         assert world.outcome(writers, "0") == ("lived", "after")
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(300, marks=MANY)])
+@pytest.mark.parametrize("kills", IMPORT_KILLS_AT_ANY_TIME.values())
 def test_so_is_one_killed_at_any_time(tmp_path: Path, kills: int) -> None:
     world = World(tmp_path)
     dice = random.Random(kills)  # noqa: S311 (a run that can be repeated)

@@ -12,6 +12,7 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 
 from hypothesis import given
 
+from tests.sizes import POSTGRES_ROUND_TRIPS
 from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import PostgresPlaces, postgres_places
 from tests.stores.transfers import ALICE, Contents, any_contents, exported, filled, imported
@@ -111,9 +112,7 @@ def test_there_and_back_the_digests_are_equal(
     postgres_places.sweep()
 
 
-@pytest.mark.parametrize(
-    "examples", [60, pytest.param(5_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
-)
+@pytest.mark.parametrize("examples", POSTGRES_ROUND_TRIPS.values())
 def test_anything_goes_through_postgres_exactly(
     tmp_path: Path, postgres_places: PostgresPlaces, examples: int
 ) -> None:

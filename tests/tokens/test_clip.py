@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from turnfold.errors import InvalidOption
 from turnfold.text import clip, clip_end
 from turnfold.tokens import Encoding, counter_for
@@ -37,7 +38,7 @@ texts = st.text(max_size=80) | st.lists(
 ).map("".join)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(texts, st.integers(0, 60))
 def test_what_is_kept_is_within_the_limit_and_where_it_should_be(text: str, limit: int) -> None:
     head, tail = clip(text, limit, O200K), clip_end(text, limit, O200K)
@@ -63,7 +64,7 @@ def test_nothing_more_would_fit_where_costs_only_grow(
         assert tail == text or count(text[len(text) - len(tail) - 1 :]) > limit
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.sampled_from([ENGLISH, CHINESE]), st.integers(1, 30), st.integers(1, 200))
 def test_one_character_more_or_a_few_is_all_that_is_left(
     sentence: str, repeats: int, limit: int

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.fit_estimate import data_folder, messages_by_class
+from tests.sizes import examples
 from tests.tokens.text_classes import BY_NAME, any_text
 from turnfold.records import user
 from turnfold.tokens import (
@@ -58,7 +59,7 @@ def too_low(text: str, profile: EstimateProfile = ENVELOPE) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name != "base64"])
 def test_it_is_above_every_vocabulary(name: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(BY_NAME[name])
     def check(text: str) -> None:
         assert too_low(text) == {}
@@ -66,7 +67,7 @@ def test_it_is_above_every_vocabulary(name: str) -> None:
     check()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.binary(min_size=24, max_size=300).map(lambda data: data.hex()), BY_NAME["base64"])
 def test_random_keys_are_never_far_above_it(hexadecimal: str, base64: str) -> None:
     """Chance decides which letters of a key join: a short one may cost a few tokens more than the estimate."""
@@ -74,7 +75,7 @@ def test_random_keys_are_never_far_above_it(hexadecimal: str, base64: str) -> No
     assert max(true_counts(base64).values()) <= 1.08 * estimate_text(base64) + 2
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(any_text)
 def test_it_is_above_them_where_classes_are_mixed(text: str) -> None:
     assert too_low(text) == {}
@@ -131,7 +132,7 @@ def test_a_nearer_profile_is_not_above_them(former: EstimateProfile) -> None:
 # --------------------------------------------------------------------------- sums and lengths
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(any_text, any_text)
 def test_texts_put_together_cost_about_what_they_cost_alone(one: str, other: str) -> None:
     """The margin is a root, so a whole is never dearer than its parts, but for what rounding spares small ones."""
@@ -140,7 +141,7 @@ def test_texts_put_together_cost_about_what_they_cost_alone(one: str, other: str
     assert max(alone) <= together <= sum(alone) + 4
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(any_text, st.integers(2, 6))
 def test_it_grows_with_a_text(text: str, times: int) -> None:
     estimates = [estimate_text("\n\n".join([text] * number)) for number in range(1, times + 1)]

@@ -9,10 +9,11 @@ import threading
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.house.source_tree import SOURCE
+from tests.sizes import examples
 from tests.tokens.reference_tokenizers import bpe_count, tiktoken_count
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.tokens import ENCODINGS, Certainty, Encoding
@@ -48,7 +49,7 @@ def test_openai_counts_equal_tiktokens(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPENAI)
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(text=st.text(max_size=60))
 def test_openai_counts_equal_tiktokens_on_any_text(name: str, text: str) -> None:
     assert Encoding(name).count(text) == tiktoken_count(name)(text)

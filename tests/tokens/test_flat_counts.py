@@ -6,10 +6,11 @@ import random
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from splintr import AnyTokenizer, Tokenizer
 
+from tests.sizes import examples
 from turnfold.tokens import ENCODINGS, Encoding
 
 NAMES = sorted(ENCODINGS)
@@ -39,7 +40,7 @@ def test_whatever_spells_a_control_token_is_counted_as_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "qwen3"])
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(text=st.text(alphabet=st.characters(codec="utf-8"), max_size=40), at=st.integers(0, 99))
 def test_any_text_is_counted_alike(name: str, text: str, at: int) -> None:
     tokens = spelled(name) if at % 2 else ["", "<", "</", "[", "<|", "/no"]

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from tests.window.replay import Setting, refusal_faults, replay
 from tests.window.test_properties import NAMES, scenario
 from tests.window.transcripts import CharacterText, answers, asks, random_log
@@ -291,7 +292,7 @@ class TestTooSmall:
         assert not fits(transcript, Budget(max_tokens=100, max_messages=2), Anchor())
         assert fits(transcript, Budget(max_tokens=100, max_messages=3), Anchor())
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(st.integers(1, 12), st.integers(0, 400), st.integers(0, 3), st.integers(0, 1))
     def test_no_budget_is_refused_that_has_room_for_the_least(
         self, calls: int, words: int, rules: int, questions: int

@@ -6,9 +6,10 @@ import json
 from bisect import bisect_left
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import examples
 from tests.window.transcripts import CharacterText, UnevenText, WordText, answers, asks
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
@@ -69,7 +70,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(parts, min_size=1, max_size=3),
     st.sampled_from([8, 60, 700]),
@@ -87,7 +88,7 @@ def test_what_is_known_of_a_message_changes_nothing(
     assert shrink_message(message, cap, knowing) == shrink_message(message, cap, counter)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(contents, max_size=3), st.sampled_from([8, 60, 700]), st.sampled_from(COUNTERS))
 def test_nor_does_what_is_known_of_a_tool_result(
     found: list[ContentPart], cap: int, text: TextCounter
@@ -99,7 +100,7 @@ def test_nor_does_what_is_known_of_a_tool_result(
     assert shrink_message(message, cap, knowing) == shrink_message(message, cap, counter)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(long_texts, st.integers(0, 50), st.integers(0, 400), st.sampled_from(COUNTERS))
 def test_an_ending_from_a_place_on_is_the_ending_of_what_follows_it(
     text: str, start: int, limit: int, counter: TextCounter
@@ -108,7 +109,7 @@ def test_an_ending_from_a_place_on_is_the_ending_of_what_follows_it(
     assert clip_end(text, limit, count, start=start) == clip_end(text[start:], limit, count)
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(long_texts, st.integers(0, 3_000), st.sampled_from(COUNTERS))
 def test_whether_a_text_is_above_a_limit_is_told_rightly(
     text: str, limit: int, counter: TextCounter
@@ -216,7 +217,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(json_values, st.sampled_from([8, 40, 300]), st.sampled_from(COUNTERS))
 def test_arguments_are_shortened_to_the_same(value: object, cap: int, counter: TextCounter) -> None:
     arguments = json.dumps({"value": value}, ensure_ascii=False)

@@ -12,9 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sizes import CONTEXT_BLOCKS, examples
 from tests.window.replay import Setting, faults, pairing_faults, replay
 from tests.window.transcripts import (
     CharacterText,
@@ -43,9 +44,7 @@ from turnfold.window import (
 )
 
 BLOCK = 125
-NORMAL_BLOCKS = 40
 SLOW_BLOCK = 1_000
-SLOW_BLOCKS = 200
 
 
 def terse(messages: Sequence[Message], *, previous: str, limit: int) -> str:
@@ -112,13 +111,13 @@ def problems(seeds: range, names: Sequence[str] = TURNS) -> Iterator[str]:
                 break
 
 
-@pytest.mark.parametrize("block", range(NORMAL_BLOCKS))
+@pytest.mark.parametrize("block", range(CONTEXT_BLOCKS.default))
 def test_every_context_keeps_every_promise(block: int) -> None:
     assert list(problems(range(block * BLOCK, (block + 1) * BLOCK))) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(SLOW_BLOCKS))
+@pytest.mark.parametrize("block", range(CONTEXT_BLOCKS.slow))
 def test_every_context_keeps_every_promise_at_length(block: int) -> None:
     first = 1_000_000 + block * SLOW_BLOCK
     assert list(problems(range(first, first + SLOW_BLOCK))) == []
@@ -130,7 +129,7 @@ def test_each_strategy_keeps_every_promise_on_the_same_logs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(log=logs(), rng=st.randoms(use_true_random=False))
 def test_no_small_log_breaks_a_promise(name: str, log: list[Message], rng: random.Random) -> None:
     counter = random_counter(rng)
@@ -178,7 +177,7 @@ def test_the_generator_makes_what_it_promises() -> None:
     seen: dict[str, int] = dict.fromkeys(
         ("moved", "dropped", "shrunk", "added", "folded", "refused", "cut", "head", "tail"), 0
     )
-    for seed in range(400):
+    for seed in range(150):
         for call in replay(*scenario(seed, TURNS[seed % len(TURNS)])):
             for outcome in {fate.outcome.value for fate in call.context.fates}:
                 seen[outcome] += 1

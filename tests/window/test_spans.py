@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.sizes import examples
 from tests.window.transcripts import CharacterText, answers, asks, logs
 from turnfold.records import Grouper, Message, Misplaced, assistant, group_spans, user
 from turnfold.tokens import TokenCounter
@@ -81,7 +82,7 @@ class TestSpans:
         assert spans(answers("lost"), QUESTION) == [(), (1,)]
         assert spans(answers("lost", beside="as I said"), QUESTION) == [(0,), (1,)]
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(log=logs(longest=20))
     def test_every_result_is_in_one_span_or_said_to_be_in_none(self, log: list[Message]) -> None:
         grouper = Grouper()
@@ -93,7 +94,7 @@ class TestSpans:
             assert max(placement.late, default=-1) < max(placement.span, 1)
             assert 0 <= placement.span < len(grouper.firsts)
 
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(log=logs(longest=20))
     def test_a_prefix_of_the_log_has_the_same_spans(self, log: list[Message]) -> None:
         """Spans only ever grow: what was grouped stays grouped."""
@@ -158,7 +159,7 @@ class TestView:
         assert transcript.messages == log
         assert list(transcript.costs) == COUNTER.count_messages(log)
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(log=logs(longest=25))
     def test_running_sums_agree_with_what_is_shown(self, log: list[Message]) -> None:
         transcript = Transcript(COUNTER, log)
@@ -172,7 +173,7 @@ class TestView:
             assert transcript.first_span_within(tokens) <= span
             assert transcript.first_span_with(messages) <= span
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(log=logs(longest=25))
     def test_nothing_said_is_shown_twice_or_lost_without_a_reason(self, log: list[Message]) -> None:
         """Part by part: all of the log is in the view, save the parts that are misplaced."""

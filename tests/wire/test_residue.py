@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.made_messages import json_values
+from tests.sizes import examples
 from turnfold.wire import difference, restored
 
 
@@ -18,7 +19,7 @@ def spelt(value: Any) -> str:
 
 
 @given(json_values, json_values)
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_any_value_is_restored_from_any_other(base: Any, raw: Any) -> None:
     residue = difference(base, raw)
     assert spelt(restored(base, json.loads(json.dumps(residue)))) == spelt(raw)

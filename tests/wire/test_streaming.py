@@ -7,10 +7,11 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.made_messages import json_values
+from tests.sizes import examples
 from turnfold import wire
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.wire import request as streaming
@@ -23,7 +24,7 @@ def whole(payload: Any) -> bytes:
 
 
 @given(json_values | st.dictionaries(st.text(max_size=5), json_values), st.integers(1, 40))
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_the_pieces_joined_are_the_compact_json(payload: Any, size: int) -> None:
     pieces = list(wire.chunks(payload, size=size))
     assert b"".join(pieces) == whole(payload)

@@ -119,8 +119,9 @@ class AsyncAgent:
     async def _loop(self, session: AsyncSession) -> AgentReply:
         self._tool_cache.begin(session)
         await self._workspace_memory.begin(session)
+        limit = 0
         for step in range(1, self._max_steps + 1):
-            context, answer = await self._ask_model(session, step)
+            context, answer, limit = await self._ask_model(session, step, limit)
             call_seq = (await session.add(answer.message)).last
             if answer.usage is not None:
                 await session.record_usage(answer.usage)
@@ -140,18 +141,22 @@ class AsyncAgent:
         if self._on_event is not None:
             self._on_event(event)
 
-    async def _ask_model(self, session: AsyncSession, step: int) -> tuple[Context, Answer]:
-        context = await self._context(session)
+    async def _ask_model(
+        self, session: AsyncSession, step: int, limit: int
+    ) -> tuple[Context, Answer, int]:
+        """Return context, answer and the token limit of further steps: 0 until a prompt was too long."""
+        context = await self._context(session, limit)
         self._emit(Sending(step, context))
         try:
-            return context, await self._answer(context)
+            return context, await self._answer(context), limit
         except ContextOverflow as overflow:
+            limit = int(context.tokens * _SMALLER)
             try:
-                context = await self._context(session, int(context.tokens * _SMALLER))
+                context = await self._context(session, limit)
             except BudgetTooSmall:
                 raise overflow from None  # what is left cannot be made smaller
             self._emit(Sending(step, context))
-            return context, await self._answer(context)
+            return context, await self._answer(context), limit
 
     async def _context(self, session: AsyncSession, max_tokens: int = 0) -> Context:
         workspace = self._workspace.render() if self._workspace else ""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from turnfold.api import answers, bodies, short_memory, snapshots
+from turnfold.api import requests, responses, short_memory, snapshots
 from turnfold.memories import MemoryWriteResult
 from turnfold.memory import Manifest, SessionStatus
 from turnfold.records import Checkpoint
+from turnfold.rules import StandingRule
 from turnfold.snapshots import RecalledContext, TakenSnapshot
 from turnfold.stores import Appended, Erasure, Health
 
@@ -70,8 +71,8 @@ def declare(
     *,
     right: Right | None,
     answer: type[_Answer],
-    body: type[_Body] = bodies.Nothing,
-    query: type[_Query] = bodies.NoQuery,
+    body: type[_Body] = requests.Nothing,
+    query: type[_Query] = requests.NoQuery,
     grows: bool = False,
     keyed: bool = False,
 ) -> Operation[_Body, _Query, _Answer]:
@@ -104,8 +105,8 @@ SET_SYSTEM = declare(
     f"PUT {_SESSION}/system",
     "Set the system message; `appended` is null if it was already this one.",
     right=_WRITE,
-    body=bodies.SystemBody,
-    answer=answers.SystemAnswer,
+    body=requests.SystemBody,
+    answer=responses.SystemAnswer,
     grows=True,
 )
 ADD_USER = declare(
@@ -113,7 +114,7 @@ ADD_USER = declare(
     f"POST {_SESSION}/user",
     "Append a user message; starts a turn.",
     right=_WRITE,
-    body=bodies.UserBody,
+    body=requests.UserBody,
     answer=Appended,
     grows=True,
 )
@@ -122,7 +123,7 @@ ADD_ASSISTANT = declare(
     f"POST {_SESSION}/assistant",
     "Append an assistant message with the tool calls it makes.",
     right=_WRITE,
-    body=bodies.AssistantBody,
+    body=requests.AssistantBody,
     answer=Appended,
     grows=True,
 )
@@ -131,7 +132,7 @@ ADD_TOOL = declare(
     f"POST {_SESSION}/tool",
     "Append the result of the tool call `tool_call_id`.",
     right=_WRITE,
-    body=bodies.ToolBody,
+    body=requests.ToolBody,
     answer=Appended,
     grows=True,
 )
@@ -140,7 +141,7 @@ ADD = declare(
     f"POST {_SESSION}/messages",
     "Append messages, all of them or none. With an Idempotency-Key, each gets the key with its number appended.",
     right=_WRITE,
-    body=bodies.AddBody,
+    body=requests.AddBody,
     answer=Appended,
     grows=True,
 )
@@ -149,9 +150,9 @@ CONTEXT = declare(
     f"POST {_SESSION}/context",
     "Build the context of the next model call and store its manifest. A repeated request makes another call.",
     right=_WRITE,
-    body=bodies.ContextBody,
-    query=bodies.FormQuery,
-    answer=answers.ContextForm,
+    body=requests.ContextBody,
+    query=requests.FormQuery,
+    answer=responses.ContextForm,
 )
 FOLD = declare(
     "fold",
@@ -159,26 +160,42 @@ FOLD = declare(
     "Fold (compact) everything before the newest turns now, into `summary` or one the summarizer writes; "
     "`checkpoint` is null if there is nothing to fold.",
     right=_WRITE,
-    body=bodies.FoldBody,
-    answer=answers.FoldAnswer,
+    body=requests.FoldBody,
+    answer=responses.FoldAnswer,
     keyed=True,
 )
 
-# Pins, state, usage, and the life of a session.
+# Pins, rules, state, usage, and the life of a session.
 PIN = declare(
     "pin",
     f"POST {_SESSION}/pins",
     "Show a text verbatim in every call from the next user turn on.",
     right=_WRITE,
-    body=bodies.PinBody,
-    answer=answers.PinAnswer,
+    body=requests.PinBody,
+    answer=responses.PinAnswer,
 )
 UNPIN = declare(
     "unpin",
     f"DELETE {_SESSION}/pins/{{key}}",
     "Remove a pin from the next user turn on; `done` is false if it was not pinned.",
     right=_WRITE,
-    answer=answers.DoneAnswer,
+    answer=responses.DoneAnswer,
+    keyed=True,
+)
+ADD_RULE = declare(
+    "add_rule",
+    f"POST {_SESSION}/rules",
+    "Add a rule of 1 to 300 characters that was not said in the conversation. Returns the rule with its id.",
+    right=_WRITE,
+    body=requests.AddRuleBody,
+    answer=StandingRule,
+)
+DROP_RULE = declare(
+    "drop_rule",
+    f"DELETE {_SESSION}/rules/{{rule}}",
+    "Drop the active rule with this id; later contexts do not show it. Returns the dropped rule.",
+    right=_WRITE,
+    answer=StandingRule,
     keyed=True,
 )
 UPDATE_STATE = declare(
@@ -186,23 +203,23 @@ UPDATE_STATE = declare(
     f"PATCH {_SESSION}/state",
     "Set several values of the state and keep the others. Returns the new state.",
     right=_WRITE,
-    body=bodies.StateBody,
-    answer=answers.StateAnswer,
+    body=requests.StateBody,
+    answer=responses.StateAnswer,
 )
 SET_STATE = declare(
     "set_state",
     f"PUT {_SESSION}/state/{{name}}",
     "Set one value of the state. Returns the new state.",
     right=_WRITE,
-    body=bodies.ValueBody,
-    answer=answers.StateAnswer,
+    body=requests.ValueBody,
+    answer=responses.StateAnswer,
 )
 REMOVE_STATE = declare(
     "remove_state",
     f"DELETE {_SESSION}/state/{{name}}",
     "Remove a value of the state; `done` is false if there was none.",
     right=_WRITE,
-    answer=answers.DoneAnswer,
+    answer=responses.DoneAnswer,
     keyed=True,
 )
 RECORD_USAGE = declare(
@@ -210,7 +227,7 @@ RECORD_USAGE = declare(
     f"PUT {_SESSION}/calls/{{call}}/usage",
     "Record the token usage a provider reported for a call.",
     right=_WRITE,
-    body=bodies.UsageBody,
+    body=requests.UsageBody,
     answer=Manifest,
 )
 CLEAR = declare(
@@ -218,7 +235,7 @@ CLEAR = declare(
     f"POST {_SESSION}/clear",
     "Start over: later contexts leave out everything so far, except the system message and pins. The log is kept.",
     right=_WRITE,
-    answer=answers.ClearedAnswer,
+    answer=responses.ClearedAnswer,
     keyed=True,
 )
 FORK = declare(
@@ -226,8 +243,8 @@ FORK = declare(
     f"POST {_SESSION}/fork",
     "Create a new conversation with all entries up to `at` (default: all); this one is unchanged.",
     right=_WRITE,
-    body=bodies.ForkBody,
-    answer=answers.ForkedAnswer,
+    body=requests.ForkBody,
+    answer=responses.ForkedAnswer,
     grows=True,
     keyed=True,
 )
@@ -252,88 +269,95 @@ HISTORY = declare(
     f"GET {_SESSION}/messages",
     "Read a page of the log: entries with seq > `after`, oldest first, folded or not.",
     right=_READ,
-    query=bodies.HistoryQuery,
-    answer=answers.EntriesPage,
+    query=requests.HistoryQuery,
+    answer=responses.EntriesPage,
 )
 TURN = declare(
     "turn",
     f"GET {_SESSION}/turns/{{number}}",
     "Read the entries of one turn, folded or not; turn 0 holds those before the first user message.",
     right=_READ,
-    query=bodies.FormQuery,
-    answer=answers.EntriesPage,
+    query=requests.FormQuery,
+    answer=responses.EntriesPage,
 )
 BY_CLIENT_ID = declare(
     "by_client_id",
     f"POST {_SESSION}/by-client-id",
     "Read the entries stored under these client ids, in log order; unknown ids are skipped.",
     right=_READ,
-    body=bodies.ClientIdsBody,
-    query=bodies.FormQuery,
-    answer=answers.EntriesPage,
+    body=requests.ClientIdsBody,
+    query=requests.FormQuery,
+    answer=responses.EntriesPage,
 )
 PREVIEW = declare(
     "preview",
     f"POST {_SESSION}/preview",
     "Build the context `context` would return now, without storing anything or folding.",
     right=_READ,
-    body=bodies.PreviewBody,
-    query=bodies.FormQuery,
-    answer=answers.ContextForm,
+    body=requests.PreviewBody,
+    query=requests.FormQuery,
+    answer=responses.ContextForm,
 )
 RECALL = declare(
     "recall",
     f"POST {_SESSION}/recall",
     "Find matching entries, best first, folded or not; with `tokens`, as many passages as fit that limit.",
     right=_READ,
-    body=bodies.RecallBody,
-    query=bodies.FormQuery,
-    answer=answers.RecalledAnswer,
+    body=requests.RecallBody,
+    query=requests.FormQuery,
+    answer=responses.RecalledAnswer,
 )
 CHECKPOINTS = declare(
     "checkpoints",
     f"GET {_SESSION}/checkpoints",
     "List all checkpoints, oldest first; the last one is live.",
     right=_READ,
-    answer=answers.CheckpointsAnswer,
+    answer=responses.CheckpointsAnswer,
 )
 PINS = declare(
     "pins",
     f"GET {_SESSION}/pins",
     "List pinned texts by key, oldest first.",
     right=_READ,
-    answer=answers.PinsAnswer,
+    answer=responses.PinsAnswer,
+)
+RULES = declare(
+    "rules",
+    f"GET {_SESSION}/rules",
+    "List the active rules, in the order in which they were said: what the user laid down, word for word.",
+    right=_READ,
+    answer=responses.RulesAnswer,
 )
 STATE = declare(
     "state",
     f"GET {_SESSION}/state",
     "Read all values of the session state.",
     right=_READ,
-    answer=answers.StateAnswer,
+    answer=responses.StateAnswer,
 )
 CALLS = declare(
     "calls",
     f"GET {_SESSION}/calls",
     "Read a page of the recorded calls, in log order.",
     right=_READ,
-    query=bodies.NamePageQuery,
-    answer=answers.CallsPage,
+    query=requests.NamePageQuery,
+    answer=responses.CallsPage,
 )
 EXPLAIN = declare(
     "explain",
     f"GET {_SESSION}/calls/{{call}}",
     "Read the messages a call sent, with the reasons for its selection.",
     right=_READ,
-    query=bodies.FormQuery,
-    answer=answers.ExplanationForm,
+    query=requests.FormQuery,
+    answer=responses.ExplanationForm,
 )
 DIFF = declare(
     "diff",
     f"GET {_SESSION}/diff",
     "Compare two calls.",
     right=_READ,
-    query=bodies.DiffQuery,
-    answer=answers.DifferenceForm,
+    query=requests.DiffQuery,
+    answer=responses.DifferenceForm,
 )
 
 # Findings (remembered tool results).
@@ -342,15 +366,15 @@ FINDINGS = declare(
     f"GET {_FINDINGS}",
     "List the valid findings: tables of contents first, then by relevance, then newest first.",
     right=_READ,
-    answer=answers.FindingsAnswer,
+    answer=responses.FindingsAnswer,
 )
 NOTE_FINDING = declare(
     "note_finding",
     f"POST {_FINDINGS}",
     "Remember the result of a tool call; null if its rule rejects it.",
     right=_WRITE,
-    body=bodies.NoteFindingBody,
-    answer=answers.FindingAnswer,
+    body=requests.NoteFindingBody,
+    answer=responses.FindingAnswer,
     grows=True,
 )
 TOOL_RAN = declare(
@@ -358,16 +382,16 @@ TOOL_RAN = declare(
     f"POST {_FINDINGS}/ran",
     "Report that a tool is running or has run, which invalidates the findings that depend on it.",
     right=_WRITE,
-    body=bodies.ToolRanBody,
-    answer=answers.DoneAnswer,
+    body=requests.ToolRanBody,
+    answer=responses.DoneAnswer,
 )
 DROP_FINDINGS = declare(
     "drop_findings",
     f"POST {_FINDINGS}/drop",
     "Forget the result of a call, or all results of a tool if no arguments are given.",
     right=_WRITE,
-    body=bodies.DropFindingsBody,
-    answer=answers.CountAnswer,
+    body=requests.DropFindingsBody,
+    answer=responses.CountAnswer,
     keyed=True,
 )
 CLEAR_FINDINGS = declare(
@@ -375,8 +399,8 @@ CLEAR_FINDINGS = declare(
     f"POST {_FINDINGS}/clear",
     "Forget all findings; with `query_only`, all but tables of contents.",
     right=_WRITE,
-    body=bodies.ClearFindingsBody,
-    answer=answers.CountAnswer,
+    body=requests.ClearFindingsBody,
+    answer=responses.CountAnswer,
     keyed=True,
 )
 FINDINGS_TEXT = declare(
@@ -384,8 +408,8 @@ FINDINGS_TEXT = declare(
     f"POST {_FINDINGS}/text",
     "Render the valid findings as a model is shown them, in at most `tokens`.",
     right=_READ,
-    body=bodies.FindingsTextBody,
-    answer=answers.TextAnswer,
+    body=requests.FindingsTextBody,
+    answer=responses.TextAnswer,
 )
 
 # Workspace snapshots.
@@ -404,7 +428,7 @@ SNAPSHOTS = declare(
     f"GET {_SNAPSHOTS}",
     "List snapshots without their content, oldest first.",
     right=_READ,
-    query=bodies.NumberPageQuery,
+    query=requests.NumberPageQuery,
     answer=snapshots.HeadsPage,
 )
 SNAPSHOT = declare(
@@ -412,7 +436,7 @@ SNAPSHOT = declare(
     f"GET {_SNAPSHOTS}/{{turn}}",
     "Read the whole snapshot of a turn; null if none was taken.",
     right=_READ,
-    query=bodies.SnapshotQuery,
+    query=requests.SnapshotQuery,
     answer=snapshots.SnapshotAnswer,
 )
 SNAPSHOT_FILES = declare(
@@ -427,7 +451,7 @@ SNAPSHOT_FILE = declare(
     f"GET {_SNAPSHOTS}/{{turn}}/file",
     "Read one file as it was at a turn.",
     right=_READ,
-    query=bodies.FileQuery,
+    query=requests.FileQuery,
     answer=snapshots.FileAnswer,
 )
 DIFF_SNAPSHOTS = declare(
@@ -461,16 +485,16 @@ CONVERSATIONS = declare(
     "GET /v1/sessions",
     "List the conversations of the tenant, ordered by id.",
     right=_READ,
-    query=bodies.NamePageQuery,
-    answer=answers.ConversationsPage,
+    query=requests.NamePageQuery,
+    answer=responses.ConversationsPage,
 )
 SEARCH = declare(
     "search",
     "POST /v1/search",
     "Search all conversations, or one, with the filters of `within`.",
     right=_READ,
-    body=bodies.SearchBody,
-    answer=answers.FoundAnswer,
+    body=requests.SearchBody,
+    answer=responses.FoundAnswer,
 )
 HEALTH = declare(
     "health",
@@ -546,7 +570,7 @@ CHECKPOINT_HISTORY = declare(
     f"GET {_SHORT}/checkpoints",
     "List all checkpoints, oldest first, including those before a restart.",
     right=_READ,
-    answer=answers.CheckpointsAnswer,
+    answer=responses.CheckpointsAnswer,
 )
 DELETE_SHORT_MEMORY = declare(
     "delete_short_memory",
@@ -562,37 +586,37 @@ WATCH_SESSION = declare(
     f"GET {_SESSION}/events",
     "Stream the calls of a session as they are made; `Last-Event-ID` resumes after that call.",
     right=_READ,
-    query=bodies.EventsQuery,
-    answer=answers.Events,
+    query=requests.EventsQuery,
+    answer=responses.Events,
 )
 WATCH_TENANT = declare(
     "watch_tenant",
     "GET /v1/events",
     "Stream the calls of all sessions of the tenant; `Last-Event-ID` resumes, and may repeat some events.",
     right=_READ,
-    query=bodies.EventsQuery,
-    answer=answers.Events,
+    query=requests.EventsQuery,
+    answer=responses.Events,
 )
 HEALTHZ = declare(
     "healthz",
     "GET /healthz",
     "Liveness probe: the process is alive if it responds.",
     right=None,
-    answer=answers.Ready,
+    answer=responses.Ready,
 )
 READYZ = declare(
     "readyz",
     "GET /readyz",
     "Readiness probe: 503 while the store is unavailable or the service is shutting down.",
     right=None,
-    answer=answers.Ready,
+    answer=responses.Ready,
 )
 METRICS = declare(
     "metrics",
     "GET /metrics",
     "Read the metrics of the service and its memories for Prometheus. They contain no content and no names.",
     right=Right.ADMIN,
-    answer=answers.PlainText,
+    answer=responses.PlainText,
 )
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = tuple(

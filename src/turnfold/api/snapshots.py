@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from turnfold.api.bodies import Body, Count, Limit
+from turnfold.api.requests import Body, Count, Limit
 from turnfold.errors import InvalidRecord
 from turnfold.records import Snapshot
 from turnfold.snapshots import ItemChange, SnapshotDiff, SnapshotHead, SnapshotHit

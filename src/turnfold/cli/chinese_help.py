@@ -41,6 +41,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     ),
     "List the sessions, most recently changed first.": "列出会话，最近改动的在前。",
     "Show the messages of a session.": "显示会话中说过的内容。",
+    "List the rules of a session: what its user laid down and still applies, word for word.": (
+        "列出会话的规则：用户定下而仍然有效的内容，原话照录。"
+    ),
     "Draw the budget of a session's next call, without making it.": (
         "画出会话下一次调用的预算；并不真正调用。"
     ),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from turnfold.client._short_memory_sync import RemoteShortMemory
     from turnfold.client._snapshots_sync import RemoteSnapshots
     from turnfold.client._sync import RemoteFindings, RemoteMemory, RemoteSession, RemoteState
-    from turnfold.client.forms import RemoteContext
+    from turnfold.client.conversion import RemoteContext
     from turnfold.client.memory import AsyncRemoteMemory
     from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
     from turnfold.client.short_memory import AsyncRemoteShortMemory
@@ -35,7 +35,7 @@ _HOMES = {
     "turnfold.client._short_memory_sync": "RemoteShortMemory",
     "turnfold.client._snapshots_sync": "RemoteSnapshots",
     "turnfold.client._sync": "RemoteFindings RemoteMemory RemoteSession RemoteState",
-    "turnfold.client.forms": "RemoteContext",
+    "turnfold.client.conversion": "RemoteContext",
     "turnfold.client.memory": "AsyncRemoteMemory",
     "turnfold.client.session": "AsyncRemoteFindings AsyncRemoteSession AsyncRemoteState",
     "turnfold.client.short_memory": "AsyncRemoteShortMemory",

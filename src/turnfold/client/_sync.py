@@ -9,7 +9,7 @@ from typing import Self
 from turnfold.api import Provider
 from turnfold.budget import Budget
 from turnfold.client._snapshots_sync import RemoteSnapshots
-from turnfold.client.forms import RemoteContext
+from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
 from turnfold.client.transport import open_sender
@@ -23,6 +23,7 @@ from turnfold.memory import (
     SessionStatus,
 )
 from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health
@@ -303,6 +304,22 @@ class RemoteSession:
     def pins(self) -> dict[str, str]:
         """Return pinned texts by key, oldest first."""
         return drive(self._awaiting.pins())
+
+    def rules(self) -> list[StandingRule]:
+        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+
+        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
+        document or the model says never becomes one.
+        """
+        return drive(self._awaiting.rules())
+
+    def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
+        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        return drive(self._awaiting.add_rule(text, kind=kind))
+
+    def drop_rule(self, rule: str) -> StandingRule:
+        """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        return drive(self._awaiting.drop_rule(rule))
 
     def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""

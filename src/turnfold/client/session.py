@@ -20,6 +20,7 @@ from turnfold import api
 from turnfold.api import (
     MAX_CLIENT_IDS,
     AddBody,
+    AddRuleBody,
     BudgetBody,
     ClearFindingsBody,
     ClientIdsBody,
@@ -49,7 +50,7 @@ from turnfold.api import (
     message_json,
 )
 from turnfold.budget import Budget
-from turnfold.client.forms import (
+from turnfold.client.conversion import (
     RemoteContext,
     to_difference,
     to_entry,
@@ -58,7 +59,7 @@ from turnfold.client.forms import (
 )
 from turnfold.client.snapshots import AsyncRemoteSnapshots
 from turnfold.client.transport import RequestSender, check_positive, new_key, read_pages
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, NotFound
 from turnfold.findings import (
     FindingRule,
     as_tool_call,
@@ -90,6 +91,7 @@ from turnfold.records import (
     tool,
     user,
 )
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, Erasure
 from turnfold.wire import WireFormat
@@ -445,6 +447,25 @@ class AsyncRemoteSession:
     async def pins(self) -> dict[str, str]:
         """Return pinned texts by key, oldest first."""
         return (await self._sender.call(api.operations.PINS, self.id)).pins
+
+    async def rules(self) -> list[StandingRule]:
+        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+
+        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
+        document or the model says never becomes one.
+        """
+        return (await self._sender.call(api.operations.RULES, self.id)).rules
+
+    async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
+        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        body = AddRuleBody(text=text, kind=kind)
+        return await self._sender.call(api.operations.ADD_RULE, self.id, body=body)
+
+    async def drop_rule(self, rule: str) -> StandingRule:
+        """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        if not rule:
+            raise NotFound("no active rule ''; rules() lists them")
+        return await self._sender.call(api.operations.DROP_RULE, self.id, rule)
 
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""

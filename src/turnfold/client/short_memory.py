@@ -16,7 +16,7 @@ from turnfold.api import (
     TurnBody,
     as_read_form,
 )
-from turnfold.client.forms import to_memory_context, to_session
+from turnfold.client.conversion import to_memory_context, to_session
 from turnfold.client.transport import RequestSender, new_key, open_sender
 from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue, as_read
 from turnfold.records import Checkpoint

@@ -12,6 +12,7 @@ from turnfold.fold.fidelity import (
     without_annex,
 )
 from turnfold.fold.passages import Passage, ReadCache, passages_of
+from turnfold.fold.plan import check_threshold, fold_due, fold_span
 from turnfold.fold.prompt import (
     DEFAULT_PROMPT,
     completion_text,
@@ -19,8 +20,7 @@ from turnfold.fold.prompt import (
     history_text,
     split_to_fit,
 )
-from turnfold.fold.schedule import check_threshold, fold_due, fold_span
-from turnfold.fold.speakers import as_summary, split_prefix
+from turnfold.fold.summary_lines import as_summary, split_prefix
 
 __all__ = (
     "DEFAULT_PROMPT",

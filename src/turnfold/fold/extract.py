@@ -22,7 +22,7 @@ from typing import Literal
 
 from turnfold.fold.facts import FactKind, FactMatch, fact_weight
 from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of, passages_of
-from turnfold.fold.speakers import (
+from turnfold.fold.summary_lines import (
     ANNEX_HEADINGS,
     is_tool,
     line_of,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
     from turnfold.memory.search import SearchResult
     from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus, list_client_ids
-    from turnfold.memory.summarizers import (
+    from turnfold.memory.summary_writers import (
         ExtractiveWriter,
         ModelWriter,
         Summaries,
@@ -91,7 +91,7 @@ _HOMES = {
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.search": "SearchResult",
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
-    "turnfold.memory.summarizers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
+    "turnfold.memory.summary_writers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
     "turnfold.memory.tail": "pins_text recalled_text",
     # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",

@@ -16,9 +16,10 @@ from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.search import SearchResult
 from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
-from turnfold.memory.summarizers import Summaries
+from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import Runtime, SyncRuntime, drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store
@@ -275,6 +276,22 @@ class Session:
         """Return the pinned texts by key, oldest first."""
         return drive(self._awaiting.pins())
 
+    def rules(self) -> list[StandingRule]:
+        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+
+        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
+        document or the model says never becomes one.
+        """
+        return drive(self._awaiting.rules())
+
+    def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
+        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        return drive(self._awaiting.add_rule(text, kind=kind))
+
+    def drop_rule(self, rule: str) -> StandingRule:
+        """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        return drive(self._awaiting.drop_rule(rule))
+
     def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
         return drive(self._awaiting.history(after=after, limit=limit))
@@ -355,8 +372,8 @@ class Memory:
 
     How earlier entries are recalled:
 
-    - `recall`: `"off"` recalls only with a query, `"automatic"` also if an entry matches the user's last message,
-      `"always"` in every turn.
+    - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
+      recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
 
     For operation and tests:
@@ -382,7 +399,7 @@ class Memory:
         backoff: float = 1.0,
         stand_in: bool = True,
         fold_lease: float = 120.0,
-        recall: RecallMode | str = RecallMode.OFF,
+        recall: RecallMode | str = RecallMode.AUTOMATIC,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,

@@ -91,6 +91,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """(seq, score) of the entries recalled into the tail: matches of the query, and their neighbours."""
     wired: Wired | None = None
     """The request as written for its provider: what was changed, how large the body was."""
+    recall_room: int = 0
+    """Tokens the tail takes beyond its share for the recalled entries."""
     stand_in: str = ""
     """Key of the extract shown instead of the checkpoint's summary because a fold had not landed; empty for none."""
 
@@ -193,6 +195,7 @@ def _manifest_of(
         stand_in=prompt.stand_in.key if prompt.stand_in else "",
         cleared=prompt.cleared,
         tail=prompt.tail[0].text if prompt.tail else "",
+        recall_room=prompt.recall_room,
         budget={
             "context_window": budget.context_window,
             "reserve_ratio": budget.reserve_ratio,
@@ -372,6 +375,7 @@ class CallLog:
         prompt = PromptParts(
             system=tuple([await self._message(seq) for seq in manifest.system]),
             tail=tail_message(manifest.tail),
+            recall_room=manifest.recall_room,
             checkpoint=await self._checkpoint(manifest.checkpoint),
             stand_in=await self._stand_in(manifest.stand_in),
             cleared=manifest.cleared,

@@ -42,9 +42,10 @@ class RecallMode(StrEnum):
     OFF = "off"
     """Only with a query."""
     AUTOMATIC = "automatic"
-    """Also without a query, if an entry matches the user's last message; uses half of the tail's share."""
+    """Also without a query, in room that nothing else uses: the best matches for the user's last message, and more of
+    them if they share telling words with it."""
     ALWAYS = "always"
-    """In every turn, the best matches for the user's last message."""
+    """In every turn, the best matches for the user's last message, however weak they are."""
 
     @classmethod
     def named(cls, name: str) -> RecallMode:
@@ -71,7 +72,7 @@ class MemoryConfig:
     """Address of the store without its password, or the class of an open store; only for display."""
     cache: str | None = None
     """Address of the cache without its password; only for display."""
-    recall: RecallMode = RecallMode.OFF
+    recall: RecallMode = RecallMode.AUTOMATIC
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)

@@ -14,17 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from turnfold.budget import Budget
+from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.findings import TailFindings
-from turnfold.fold import fold_due
 from turnfold.memory.call_log import CallLog
 from turnfold.memory.config import MemoryConfig, RecallMode
 from turnfold.memory.conversation import ConversationCache
 from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldMode, FoldRange
 from turnfold.memory.recall import Recaller
+from turnfold.memory.rules import RuleLedger
 from turnfold.memory.tail import (
     check_pins,
     pinned_at,
@@ -59,6 +59,8 @@ _FENCED_TRIES = 12
 read: other processes may write all the time."""
 _MAX_FOLDS = 6
 """Times a context is built again because a fold landed before it."""
+_RECENT_ENTRIES = 48
+"""Newest entries before the window that fill room which no match needs, if the window is smaller than that room."""
 _MIN_SUMMARY = 32
 """Tokens below which a summary is not worth the text around it."""
 
@@ -90,6 +92,18 @@ class ContextRequest:
                 )
 
 
+class Tail(NamedTuple):
+    """The part of the tail that stays the same during a turn."""
+
+    text: str = ""
+    recalled: tuple[tuple[int, float], ...] = ()
+    """(seq, score) of the entries recalled into it."""
+    room: int = 0
+    """Tokens it takes beyond its share for them."""
+    tokens: int = 0
+    """Tokens of the recalled passages."""
+
+
 @dataclass(slots=True)
 class ContextBuilder:
     """Builds the contexts of one conversation."""
@@ -99,6 +113,7 @@ class ContextBuilder:
     folds: FoldManager
     calls: CallLog
     recaller: Recaller
+    rules: RuleLedger
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
     """The previous context of each budget, to measure the shared prefix."""
     _summarizer_asked: bool = field(default=False, init=False)
@@ -135,7 +150,7 @@ class ContextBuilder:
                 window = await self.cache.window(budget)
                 frozen = self.cache.frozen_tail(budget, window.turn)
                 query = request.query or (frozen.query if frozen else "")
-                note = window.note(query=query, tail=tail, recalled=prompt.recalled)
+                note = window.note(query=query, tail=tail, prompt=prompt)
                 await self.cache.save_window(budget, note)
             except (Conflict, BudgetTooSmall) as refusal:
                 # Too small with stale state may fit with fresh state: another process may have cleared or unpinned.
@@ -163,19 +178,29 @@ class ContextBuilder:
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn)
         # Within a turn the tail stays the same, unless the caller gives another query.
-        if frozen is not None and query in ("", frozen.query):
-            tail, recalled = frozen.tail, frozen.recalled
-        else:
-            tail, recalled = await self._tail(request, window)
+        rules = await self.rules.text(window, budget)
+        if frozen is not None and query in ("", frozen.query) and rules in frozen.tail:
+            kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
+            prompt = self._prompt_with(request, kept)
+            # Recalled passages give way to a running turn before the window does.
+            if not kept.room or window.room_left(budget, prompt) >= 0:
+                return prompt, kept.text
+        tail = await self._tail(request, window, rules)
+        return self._prompt_with(request, tail), tail.text
+
+    def _prompt_with(self, request: ContextRequest, tail: Tail) -> PromptParts:
+        cache = self.cache
         return PromptParts(
             system=cache.system,
-            tail=tail_message(with_notes(tail, request.notes, request.workspace)),
+            tail=tail_message(with_notes(tail.text, request.notes, request.workspace)),
             tools=request.tools,
             checkpoint=cache.shown_checkpoint,
             stand_in=cache.stand_in,
             cleared=cache.cleared,
-            recalled=recalled,
-        ), tail
+            recalled=tail.recalled,
+            recall_room=tail.room,
+            recall_tokens=tail.tokens,
+        )
 
     async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
         """Build within all limits. Messages cut off by a limit of this call or its provider are folded if possible."""
@@ -261,11 +286,15 @@ class ContextBuilder:
             return False
         window = await cache.window(budget)
         uncovered = window.anchor - 1 > prompt.covered
-        if not uncovered and not (ask and self._is_fold_due(window, context, prompt)):
+        if not uncovered and not (ask and self._is_fold_due(request, window, context, prompt)):
             return False
         await cache.confirm()
         upto = window.fold_upto(
-            budget, prompt, threshold=policy.threshold, keep_turns=policy.keep_turns
+            budget,
+            prompt,
+            due_tokens=self._due_tokens(request, folded=True),
+            threshold=policy.threshold,
+            keep_turns=policy.keep_turns,
         )
         fold = await self.fold_range(budget, max(upto, window.anchor - 1), prompt)
         if fold is None:
@@ -280,7 +309,24 @@ class ContextBuilder:
             fold, prompt.stand_in, upto=window.anchor - 1, tokens=reach
         )
 
-    def _is_fold_due(self, window: LiveWindow, context: Context, prompt: PromptParts) -> bool:
+    def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
+        """Return what a context without recalled passages may cost before folding is due.
+
+        Once something is `folded`, that leaves the room that is kept free for recalled passages.
+        """
+        budget = request.budget
+        due = int(self.config.policy.threshold * budget.tokens)
+        if request.recall is RecallMode.OFF or not folded:
+            return due
+        return min(due, budget.tokens - budget.recall_tokens)
+
+    def _is_fold_due(
+        self,
+        request: ContextRequest,
+        window: LiveWindow,
+        context: Context,
+        prompt: PromptParts,
+    ) -> bool:
         """Return True if a fold is due: at the threshold, or while an extract stands in for one.
 
         During a turn's tool loop an inline fold waits until the window moves, because the beginning of the prompt, and
@@ -288,7 +334,9 @@ class ContextBuilder:
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded
-        if not owed and not fold_due(context.tokens, context.budget.tokens, policy.threshold):
+        used = context.tokens - prompt.recall_tokens
+        folded = prompt.covered > prompt.cleared
+        if not owed and used < self._due_tokens(request, folded=folded):
             return False
         waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
         return not waits or context.moved
@@ -312,52 +360,77 @@ class ContextBuilder:
             return request.query
         return window.question if window.anchor > self.cache.cleared + 1 else ""
 
-    async def _tail(
-        self, request: ContextRequest, window: LiveWindow
-    ) -> tuple[str, tuple[tuple[int, float], ...]]:
-        """Make the tail of a turn; also return the (seq, score) pairs of the entries recalled into it."""
+    async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
+        """Make the tail of a turn."""
         cache, budget = self.cache, request.budget
         query = self._recall_query(request, window)
-        automatic = not request.query and request.recall is RecallMode.AUTOMATIC
         turn = window.turn or cache.head.seq + 1
         pins = pinned_at(cache.pins, turn)
         state = state_at(cache.state, turn)
-        if not (query or pins or state or cache.findings.by_key):
-            return "", ()
+        if not (query or pins or rules or state or cache.findings.by_key):
+            return Tail()
         share = budget.share("tail")
         count_message = self.config.counter.count_message
 
         def text(recalled: Sequence[Recalled], findings: str = "") -> str:
-            return tail_text(pins=pins, state=state, findings=findings, recalled=recalled)
+            return tail_text(
+                pins=pins, rules=rules, state=state, findings=findings, recalled=recalled
+            )
 
         def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
             return sum(map(count_message, tail_message(text(recalled, findings))))
 
         check_pins(pins, budget, self.config.counter)
-        if (used := cost(())) >= share:  # the state is shortened when the context is built
-            return text(()), ()
         known = self._tail_findings(request, window, turn)
         if not query:
-            return text((), known.text(share, lambda block: cost((), block))), ()
+            return Tail(text((), known.text(share, lambda block: cost((), block))))
         # Findings that match the query, then passages that match it, then the other findings.
-        room = used + (share - used) // 2 if request.query else share
-        first = known.text(room, lambda block: cost((), block), matching=True)
+        first = known.text(share, lambda block: cost((), block), matching=True)
         whole = known.whole(first)
-        found = await self.recaller.passages(
-            query,
-            tokens=min(cost((), first) + share // 2, share) if automatic else share,
-            measure=lambda some: cost(some, first),
-            after=cache.cleared,
-            before=window.anchor,
-            automatic=automatic,
-            shown=partial(_is_shown_by, whole),
+        base = cost((), first)
+        room = self._recall_limit(request, window, Tail(text((), first)))
+        automatic = not request.query and request.recall is RecallMode.AUTOMATIC
+        found = (
+            await self.recaller.passages(
+                query,
+                tokens=base + room,
+                measure=lambda some: cost(some, first),
+                after=cache.cleared,
+                before=window.anchor,
+                automatic=automatic,
+                shown=partial(_is_shown_by, whole),
+                recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
+            )
+            if room > 0
+            else []
         )
-        every = known.text(share, lambda block: cost(found, block))
+        every = known.text(share, lambda block: cost((), block))
         if any(each not in known.whole(every) for each in whole):
             every = first  # a finding that no passage repeats must not be cut to show others
         whole = known.whole(every)
         found = [entry for entry in found if not _is_shown_by(whole, entry)]
-        return text(found, every), tuple((entry.seq, entry.score) for entry in found)
+        total, plain = cost(found, every), cost((), every)
+        return Tail(
+            text(found, every),
+            tuple((entry.seq, entry.score) for entry in found),
+            max(total - share, 0),
+            total - plain,
+        )
+
+    def _recall_limit(self, request: ContextRequest, window: LiveWindow, base: Tail) -> int:
+        """Return the most tokens of recalled passages: room that is free, some of it left for a tool loop.
+
+        A large budget does not mean that more is worth recalling.
+        """
+        budget = request.budget
+        share = budget.share("tail")
+        left = window.room_left(budget, self._prompt_with(request, base))
+        if request.max_tokens:
+            left -= max(budget.tokens - request.max_tokens, 0)
+        # A tail that gives way in a running turn leaves some room, so that it need not give way again at once.
+        running = self._in_tool_loop(window)
+        loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
+        return min(max(left - loop, min(left, share)), RECALL_TOKENS)
 
     def _tail_findings(
         self, request: ContextRequest, window: LiveWindow, turn: int

@@ -28,6 +28,7 @@ from turnfold.records import (
     FINDING,
     FINDINGS,
     PIN,
+    RULES,
     SESSION,
     STAND_IN,
     STATE,
@@ -149,10 +150,14 @@ class ConversationCache:
     pins: tuple[tuple[str, PinNote], ...] = ()
     state: StateNote = field(default_factory=StateNote)
     findings: FindingCache = field(default_factory=FindingCache)
+    rules_document: Document | None = None
+    """The note with the rules the user laid down."""
     cleared: int = 0
     checkpoint: Checkpoint | None = None
     stand_in: StandIn | None = None
     """The extract shown until the fold (compaction) of the same entries lands; None once a checkpoint covers them."""
+    history: int = 0
+    """Incremented when the cached entries turn out not to be those of the store (any more)."""
     confirmed: bool = False
     """True if the head was read from the store since the last `assume()`."""
     _state: State = _UNKNOWN
@@ -186,10 +191,11 @@ class ConversationCache:
     def reset(self) -> None:
         """Drop all cached state; the next `refresh()` reads everything."""
         self._state, self.newest = _UNKNOWN, (0, 0)
+        self.history += 1
         self._windows.clear()
         self._window_notes, self._key = {}, (None, "")
         self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
-        self.system, self.pins = (), ()
+        self.system, self.pins, self.rules_document = (), (), None
         self.state, self.findings = StateNote(), FindingCache()
 
     @property
@@ -218,6 +224,7 @@ class ConversationCache:
         view = await self.store.view(self.scope, self.conversation, _VIEWED)
         self.confirmed = True
         if not await self._is_same_history(view.head) or view.head.counter != self.head.counter:
+            self.history += 1
             self._windows.clear()
             self.system, self.stand_in = (), None
         self.head, self.checkpoint = view.head, view.checkpoint
@@ -402,6 +409,7 @@ class ConversationCache:
         await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))
         found = notes.get(FINDINGS)
         self.findings = FindingCache.of(found, by_kind[FINDING].values() if found else ())
+        self.rules_document = notes.get(RULES)
         noted = notes.get(SYSTEM)
         await self._read_system(read_note(noted, SystemNote).seqs if noted else None)
         pins = [(pin.key, read_note(pin, PinNote)) for pin in by_kind[PIN].values()]

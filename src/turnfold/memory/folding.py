@@ -53,7 +53,7 @@ from turnfold.fold import (
     without_annex,
 )
 from turnfold.memory.conversation import erased
-from turnfold.memory.summarizers import ExtractiveWriter, SummaryTask, SummaryWriter
+from turnfold.memory.summary_writers import ExtractiveWriter, SummaryTask, SummaryWriter
 from turnfold.records import (
     FOLDING,
     SESSION,

@@ -21,7 +21,7 @@ from turnfold.memory.config import MemoryConfig, RecallMode, choice
 from turnfold.memory.folding import FoldMode, FoldPolicy
 from turnfold.memory.search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
-from turnfold.memory.summarizers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
+from turnfold.memory.summary_writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
 from turnfold.models import Embedder
 from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.search import ALL_ENTRIES, Within
@@ -145,7 +145,7 @@ def make_config(
     backoff: float = 1.0,
     stand_in: bool = True,
     fold_lease: float = 120.0,
-    recall: RecallMode | str = RecallMode.OFF,
+    recall: RecallMode | str = RecallMode.AUTOMATIC,
     embedder: Embedder | None = None,
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
@@ -281,8 +281,8 @@ class AsyncMemory:
 
     How earlier entries are recalled:
 
-    - `recall`: `"off"` recalls only with a query, `"automatic"` also if an entry matches the user's last message,
-      `"always"` in every turn.
+    - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
+      recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
 
     For operation and tests:
@@ -308,7 +308,7 @@ class AsyncMemory:
         backoff: float = 1.0,
         stand_in: bool = True,
         fold_lease: float = 120.0,
-        recall: RecallMode | str = RecallMode.OFF,
+        recall: RecallMode | str = RecallMode.AUTOMATIC,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,

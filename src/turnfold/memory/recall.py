@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
@@ -22,6 +23,7 @@ from turnfold.search import (
     fill,
     fuse,
     fused_parts,
+    is_telling,
     places_to_read,
     ranked_places,
     relevant_places,
@@ -37,6 +39,10 @@ __all__ = (
 
 _MAX_HITS = 400
 """Limit of a search; some of the matches are already in the window."""
+_RECENT_SCORE = 1e-6
+"""Score of an entry that is shown because it is recent: below that of any match."""
+_PLAIN_TOKENS = 1_600
+"""The most tokens of recalled entries that rank well without being relevant (`relevant_places`)."""
 _MAX_RANKED = 200
 """The most matches outside the window that are ranked."""
 
@@ -110,11 +116,13 @@ class Recaller:
         automatic: bool = False,
         shown: Callable[[Entry], bool] = lambda _: False,
         within: Within = ALL_ENTRIES,
+        recent: int = 0,
     ) -> list[Recalled]:
         """Return the best entries between two seqs and their neighbours, in log order; `measure` stays within `tokens`.
 
         With `automatic` (no query was given) an entry must match the words itself or be next to one that does. Entries
-        that are `shown` elsewhere are left out; their neighbours are not.
+        that are `shown` elsewhere are left out; their neighbours are not. Room that is left is filled with the newest
+        `recent` entries.
         """
         terms = search_terms(query)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
@@ -126,20 +134,36 @@ class Recaller:
         ]
         if within == ALL_ENTRIES:
             hits = await self._with_meaning(hits, query, after=after, before=stop)
-        if not hits:
+        if not hits and not recent:
             return []
-        mean = head.tokens / head.seq
+        mean = head.tokens / max(head.seq, 1)
         places = ranked_places(
             hits[:_MAX_RANKED], newest=head.seq, mean_tokens=mean, after=after, before=before
         )
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(places, tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
-        if automatic:
-            places = relevant_places(places, entries, terms)
+        close = relevant_places(places, entries, terms) if automatic else places
+        newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
+        entries.update((entry.seq, entry) for entry in newest)
         entries = {seq: entry for seq, entry in entries.items() if not shown(entry)}
-        count = self.config.counter.count_text
-        return fill(places, entries, terms=terms, tokens=tokens, count=count, measure=measure)
+        select = partial(
+            fill,
+            entries=entries,
+            terms=terms,
+            count=self.config.counter.count_text,
+            measure=measure,
+        )
+        relevant = {seq for seq, _ in close}
+        if automatic and is_telling(terms):
+            # What merely ranks well is worth a little room, what is relevant all of it.
+            plain = min(tokens, measure(()) + _PLAIN_TOKENS)
+            relevant |= {entry.seq for entry in select(places, tokens=plain)}
+        chosen = [place for place in places if place[0] in relevant]
+        others = [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest]
+        return select(
+            [*chosen, *(each for each in others if each[0] not in relevant)], tokens=tokens
+        )
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
         """Return the parts of the scores by seq; `words` and `meaning` add up to the score of `matches`."""

@@ -28,6 +28,7 @@ from turnfold.memory.folding import Folder, FoldManager, FoldMode, MemoryMode
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
 from turnfold.memory.recall import Recaller
+from turnfold.memory.rules import RuleLedger
 from turnfold.memory.tail import check_pins
 from turnfold.records import (
     CLEARED,
@@ -56,6 +57,7 @@ from turnfold.records import (
     user,
     write_note,
 )
+from turnfold.rules import RuleKind, StandingRule
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name
 from turnfold.tokens import TokenCounter
@@ -246,8 +248,9 @@ class AsyncSession:
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None
         self._recaller = Recaller(config, self._cache, self._meanings)
+        self._rules = RuleLedger(self._cache)
         self._builder = ContextBuilder(
-            config, self._cache, self._folds, self._calls, self._recaller
+            config, self._cache, self._folds, self._calls, self._recaller, self._rules
         )
         self._state = AsyncState(self._cache)
         self._pins = Pins(self._cache, self._lock, config.budget)
@@ -516,6 +519,25 @@ class AsyncSession:
     async def pins(self) -> dict[str, str]:
         """Return the pinned texts by key, oldest first."""
         return await self._pins.shown()
+
+    async def rules(self) -> list[StandingRule]:
+        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+
+        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
+        document or the model says never becomes one.
+        """
+        async with self._lock:
+            return await self._rules.active()
+
+    async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
+        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        async with self._lock:
+            return await self._rules.add(text, kind)
+
+    async def drop_rule(self, rule: str) -> StandingRule:
+        """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        async with self._lock:
+            return await self._rules.drop(rule)
 
     async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""

@@ -54,14 +54,17 @@ def state_at(state: StateNote, turn: int) -> Mapping[str, object]:
 def tail_text(
     *,
     pins: Sequence[str],
+    rules: str = "",
     state: Mapping[str, object],
     findings: str = "",
     recalled: Sequence[Recalled] = (),
 ) -> str:
-    """Return the tail as text, or an empty text; `findings` are already fenced."""
+    """Return the tail as text, or an empty text; `rules` and `findings` are already fenced."""
     blocks: list[str] = []
     if pins:
         blocks.append(fence(pins_text(pins), label=PINNED, note=_PINNED))
+    if rules:
+        blocks.append(rules)
     if state:
         blocks.append(fence(_state_text(state), label="state", note=_STATE))
     if findings:

@@ -9,7 +9,7 @@ which are the same in every process.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +41,10 @@ __all__ = (
 )
 
 
+_NEWEST = 16
+"""Messages that show whether a conversation uses tools."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A message with its seq and its token count."""
@@ -64,6 +68,10 @@ class PromptParts:
     cleared: int = 0
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
+    recall_room: int = 0
+    """Tokens the tail takes beyond its share for them."""
+    recall_tokens: int = 0
+    """Tokens of the recalled passages."""
 
     @property
     def summary(self) -> str:
@@ -141,9 +149,21 @@ class LiveWindow:
         opener = transcript.messages[transcript.position_of(transcript.grouper.turns[-1])]
         return telling_part(opener.text)
 
-    def note(
-        self, *, query: str, tail: str, recalled: tuple[tuple[int, float], ...] = ()
-    ) -> WindowNote:
+    @property
+    def uses_tools(self) -> bool:
+        """True if one of the newest messages is the result of a tool."""
+        return any(message.role == "tool" for message in self._transcript.messages[-_NEWEST:])
+
+    def user_messages(self, after: int) -> list[tuple[int, str]]:
+        """Return (seq, text) of the user's messages with a seq above `after`."""
+        transcript = self._transcript
+        return [
+            (transcript.numbers[at], transcript.messages[at].text)
+            for at in range(bisect_right(transcript.numbers, after), len(transcript.numbers))
+            if transcript.messages[at].role == "user"
+        ]
+
+    def note(self, *, query: str, tail: str, prompt: PromptParts) -> WindowNote:
         """Return the note from which another process builds the same window."""
         head = self.head.seq if self.head else 0
         caps = tuple(sorted(self.caps.items()))
@@ -155,7 +175,9 @@ class LiveWindow:
             turn=self.turn if tail else 0,
             query=query if tail else "",
             tail=tail,
-            recalled=recalled,
+            recalled=prompt.recalled,
+            recall_room=prompt.recall_room,
+            recall_tokens=prompt.recall_tokens,
         )
 
     def build(self, budget: Budget, prompt: PromptParts, strategy: Strategy) -> Context:
@@ -169,6 +191,7 @@ class LiveWindow:
             strategy=strategy,
             tail=prompt.tail,
             tools=prompt.tools,
+            recall_room=prompt.recall_room,
         )
         shows_question = self.head is not None and 0 in context.positions
         question = self.head.seq if self.head and shows_question else 0
@@ -183,14 +206,39 @@ class LiveWindow:
         """Return the most tokens a summary may have."""
         return self._room(budget, prompt).summary
 
+    def room_left(self, budget: Budget, prompt: PromptParts) -> int:
+        """Return the tokens left if everything from the anchor on is shown; negative if it does not fit."""
+        view = anchored_view(self._transcript, self._anchor(prompt))
+        used = view.tokens(view.start) if view.start <= view.last else 0
+        try:
+            return self._room(budget, prompt).tokens - used
+        except BudgetTooSmall:
+            return -used
+
     def fold_upto(
-        self, budget: Budget, prompt: PromptParts, *, threshold: float, keep_turns: int
+        self,
+        budget: Budget,
+        prompt: PromptParts,
+        *,
+        due_tokens: int,
+        threshold: float,
+        keep_turns: int,
     ) -> int:
-        """Return the last seq to fold when folding is due; before the anchor if nothing is worth folding."""
+        """Return the last seq to fold when folding is due; before the anchor if nothing is worth folding.
+
+        `due_tokens` is what a context without recalled passages may cost before folding is due: at most `threshold` of
+        the budget.
+        """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))
         view = anchored_view(self._transcript, self._anchor(prompt))
-        due = int(threshold * budget.tokens) - (budget.tokens - room.tokens)
+        tokens = room.tokens + prompt.recall_tokens
+        due = due_tokens - (budget.tokens - tokens)
+        usual = int(threshold * budget.tokens) - (budget.tokens - tokens)
+        low = int(tokens * min(marks.low, marks.folded))
+        if due < usual:  # room is kept free for recalled passages: what stays shrinks in proportion
+            low = low * max(due, 1) // usual
+        room = room._replace(tokens=tokens, low=max(low, 1))
         start = fold_span(view, room, due=due, keep_turns=keep_turns)
         return self._seq_of(self._transcript.position_of(start)) - 1
 
@@ -227,6 +275,7 @@ class LiveWindow:
                 summary=prompt.summary,
                 tail=prompt.tail,
                 tools=prompt.tools,
+                recall_room=prompt.recall_room,
                 squeeze=squeeze,
             )
             return fixed.room(budget, low=low)

@@ -39,7 +39,7 @@ __all__ = (
 
 
 if TYPE_CHECKING:
-    from turnfold.models.anthropic_sdk import AsyncAnthropic
+    from turnfold.models.anthropic_client import AsyncAnthropic
 
 
 class MessageStream:
@@ -147,7 +147,7 @@ class Anthropic(SdkModel):
         that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
         tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is how a retry waits.
         """
-        from turnfold.models.anthropic_sdk import AnthropicSdk
+        from turnfold.models.anthropic_client import AnthropicSdk
 
         if max_output < 1:
             raise InvalidOption(f"max_output={max_output} must be at least 1")

@@ -43,7 +43,7 @@ __all__ = (
 
 
 if TYPE_CHECKING:
-    from turnfold.models.openai_sdk import AsyncOpenAI
+    from turnfold.models.openai_client import AsyncOpenAI
 
 
 _NAMES = frozenset("format id index name object role status type".split())
@@ -260,7 +260,7 @@ class OpenAIChat(SdkModel):
         (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
         `sleep` is how a retry waits.
         """
-        from turnfold.models.openai_sdk import OpenAISdk
+        from turnfold.models.openai_client import OpenAISdk
 
         sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(
@@ -319,7 +319,7 @@ class OpenAIResponses(SdkModel):
         `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
         (store, include, reasoning, ...). `sleep` is how a retry waits.
         """
-        from turnfold.models.openai_sdk import OpenAISdk
+        from turnfold.models.openai_client import OpenAISdk
 
         self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(

@@ -22,6 +22,7 @@ __all__ = (
     "FINDINGS",
     "FOLDING",
     "PIN",
+    "RULES",
     "SESSION",
     "STAND_IN",
     "STATE",
@@ -58,6 +59,8 @@ WINDOW: Final = "window"
 """Kind of the window notes, one per budget."""
 PIN: Final = "pin"
 """Kind of the pin notes, one per pin."""
+RULES: Final = "rules"
+"""Key of the session note with the rules the user laid down."""
 STAND_IN: Final = "stand-in"
 """Kind of the documents with the text of a stand-in; also the key of the note that names the current one."""
 
@@ -105,6 +108,10 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     """The tail of that turn, unchanged during its tool loop."""
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
+    recall_room: int = 0
+    """Tokens the tail takes beyond its share for them."""
+    recall_tokens: int = 0
+    """Tokens of the recalled passages."""
 
 
 class PinNote(_Note, frozen=True, forbid_unknown_fields=True):

@@ -12,10 +12,10 @@ from turnfold.search.index_terms import (
     marks_of_text,
     required_marks,
 )
-from turnfold.search.matches import QueryTerms, TermMatches
 from turnfold.search.passages import (
     Recalled,
     fill,
+    is_telling,
     passages_text,
     places_to_read,
     relevant_places,
@@ -35,6 +35,7 @@ from turnfold.search.ranking import (
     ranked_places,
     worth_of_places,
 )
+from turnfold.search.term_matches import QueryTerms, TermMatches
 
 __all__ = (
     "ALL_ENTRIES",
@@ -58,6 +59,7 @@ __all__ = (
     "findable",
     "fuse",
     "fused_parts",
+    "is_telling",
     "marks_of_text",
     "passages_text",
     "places_to_read",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from turnfold.errors import InvalidOption
-from turnfold.search.matches import Occurrence, occurrences
+from turnfold.search.term_matches import Occurrence, occurrences
 from turnfold.text import RUN, clip, count_upto, plain_text, terms_of_run
 
 __all__ = (

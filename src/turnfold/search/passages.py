@@ -10,9 +10,9 @@ excerpt. Equal texts are shown once. The text that is really sent is counted at 
 holds whatever was estimated before.
 
 Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
-sees who answered whom and a reader can find the place. The time is left out if it is within an hour of the one before,
-to save tokens. That line and the first line of each message begin at the margin, every other line is indented, so that
-nobody can write what reads like a message of somebody else.
+sees who answered whom and a reader can find the place. A line with the time also stands where another day begins. The
+time is left out if it is within an hour of the one before, to save tokens. That line and the first line of each message
+begin at the margin, every other line is indented, so that nobody can write what reads like a message of somebody else.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ from typing import NamedTuple
 
 from turnfold.records import Entry, Message
 from turnfold.search.excerpts import excerpt
-from turnfold.text import count_upto, distinct_terms, indented, is_character, plain_name
+from turnfold.text import (
+    count_upto,
+    distinct_terms,
+    indented,
+    is_character,
+    is_cjk,
+    plain_name,
+)
 
 __all__ = (
     "Recalled",
     "fill",
+    "is_telling",
     "passages_text",
     "places_to_read",
     "relevant_places",
@@ -37,7 +45,7 @@ __all__ = (
 )
 
 
-_HOUR = 3600 * 1_000_000
+_HOUR = timedelta(hours=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -75,15 +83,15 @@ def _entry_text(recalled: Recalled) -> str:
 
 
 def _lines(recalled: Sequence[Recalled]) -> Iterator[str]:
-    last, last_time = -1, None
+    last, shown = -1, None
     for entry in recalled:
-        if entry.seq != last + 1:
-            if last_time is not None and abs(entry.created - last_time) < _HOUR:
-                yield f"[turn {entry.turn}]"
-            else:
-                time = _EPOCH + timedelta(microseconds=entry.created)
-                yield f"[turn {entry.turn}, {time:%Y-%m-%d %H:%M}]"
-                last_time = entry.created
+        time = _EPOCH + timedelta(microseconds=entry.created)
+        near = shown is not None and time.date() == shown.date() and abs(time - shown) < _HOUR
+        if entry.seq != last + 1 and near:
+            yield f"[turn {entry.turn}]"
+        elif entry.seq != last + 1 or shown is None or time.date() != shown.date():
+            yield f"[turn {entry.turn}, {time:%Y-%m-%d %H:%M}]"
+            shown = time
         last = entry.seq
         yield _entry_text(entry)
 
@@ -110,6 +118,16 @@ def speaks_of(text: str, terms: Collection[str]) -> bool:
     in_text = distinct_terms(text)
     shared = [term for term in terms if term in in_text and not is_character(term)]
     return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
+
+
+def is_telling(terms: Collection[str]) -> bool:
+    """Return True if a query has enough telling terms for its best matches to mean something: not "OK, thanks!".
+
+    A Chinese word makes a pair, and two words three of them, so a pair counts half of an English word.
+    """
+    pairs = sum(is_cjk(term) and not is_character(term) for term in terms)
+    words = sum(not is_cjk(term) for term in terms)
+    return 2 * words + pairs > _ENOUGH
 
 
 def relevant_places(

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from turnfold.errors import StoreError
-from turnfold.search.matches import TermMatches
+from turnfold.search.term_matches import TermMatches
 from turnfold.text import is_character, terms_of
 
 __all__ = (

@@ -38,7 +38,7 @@ from turnfold.errors import (
 )
 from turnfold.service.endpoint import CALLER, OPERATION, Endpoint
 from turnfold.service.openapi import openapi
-from turnfold.service.operations import RunOperation
+from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
 

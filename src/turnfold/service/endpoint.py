@@ -21,7 +21,7 @@ from turnfold.api import KEY_PATTERN, AnyOperation, Events
 from turnfold.errors import InvalidOption, InvalidRecord, RequestRefused
 from turnfold.service.auth import Caller
 from turnfold.service.limits import Limits
-from turnfold.service.operations import OperationRequest, RunOperation
+from turnfold.service.operation_table import OperationRequest, RunOperation
 from turnfold.service.state import ServiceState
 from turnfold.stores import Scope as Tenant
 from turnfold.stores import check_name

@@ -26,7 +26,7 @@ from turnfold.models import Embedder
 from turnfold.runtime import AsyncRuntime
 from turnfold.service.auth import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
 from turnfold.service.limits import Limits, RateLimit
-from turnfold.service.operations import RunOperation
+from turnfold.service.operation_table import RunOperation
 
 __all__ = (
     "ExtraRoutes",

@@ -28,7 +28,7 @@ from turnfold.errors import InvalidExport, InvalidOption, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, decode_message, encode_message
 from turnfold.stores.process import run_off_loop
 from turnfold.stores.protocol import Captured, ConversationOpening, Piece, Scope, Store
-from turnfold.stores.restore import PieceOrder
+from turnfold.stores.restore_stream import PieceOrder
 
 __all__ = (
     "FORMAT",

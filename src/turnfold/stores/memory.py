@@ -73,7 +73,13 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore import KnownPieces, Pieces, check_new, check_same, check_same_whole
+from turnfold.stores.restore_stream import (
+    KnownPieces,
+    Pieces,
+    check_new,
+    check_same,
+    check_same_whole,
+)
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("MemoryStore",)

@@ -35,7 +35,7 @@ from turnfold.stores.export_format import (
 )
 from turnfold.stores.process import run_off_loop
 from turnfold.stores.protocol import Scope, Store, check_name
-from turnfold.stores.restore import RepeatedId
+from turnfold.stores.restore_stream import RepeatedId
 
 __all__ = (
     "Progress",

@@ -49,17 +49,19 @@ def assemble(
     strategy: Strategy = oldest_first,
     tail: Sequence[Message] = (),
     tools: Sequence[Mapping[str, object]] = (),
+    recall_room: int = 0,
     previous: Context | None = None,
 ) -> Context:
     """Build the best context that fits: never over budget, never a tool call or result without its other half.
 
     `anchor` is the previous call's `context.anchor`; without it the window starts at the beginning of the log. `tail`
-    goes just before the newest turn. `previous` is used only to measure the shared prefix.
+    goes just before the newest turn; it may take its share and `recall_room` tokens more. `previous` is used only to
+    measure the shared prefix.
     """
     _check_tail(tail)
     before = anchor or Anchor()
     squeezes = SQUEEZES if transcript.system or before.summary or budget.max_bytes else 0
-    extras = _Extras(tail, tools, squeezes)
+    extras = _Extras(tail, tools, squeezes, recall_room)
     context = _build(*_decide(transcript, budget, before, strategy, extras), budget, before)
     if previous is not None:
         context.follow(previous)
@@ -80,6 +82,8 @@ class _Extras(NamedTuple):
     tools: Sequence[Mapping[str, object]]
     squeezes: int
     """How often the shares of system and summary may be halved; see `SQUEEZES`."""
+    recall_room: int = 0
+    """Tokens the tail may take beyond its share."""
 
 
 def next_anchor(
@@ -97,8 +101,15 @@ def _decide(
     """Choose the window and count the overhead. The strategy runs once, because it may call a model."""
 
     def overhead_with(summary: str, squeeze: int) -> Overhead:
-        tail, tools, _ = extras
-        return price(transcript, budget, summary=summary, tail=tail, tools=tools, squeeze=squeeze)
+        return price(
+            transcript,
+            budget,
+            summary=summary,
+            tail=extras.tail,
+            tools=extras.tools,
+            recall_room=extras.recall_room,
+            squeeze=squeeze,
+        )
 
     view = anchored_view(transcript, before)
     summary = before.summary

@@ -25,11 +25,11 @@ __all__ = (
 
 PINNED = "pinned"
 """Label of the block that is never shortened."""
-_TRUST = {"recalled": 1, "findings": 2, "state": 3}
+_TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
 """Trust by label: blocks of higher trust are shortened later. Labels not listed (notes, workspace) come first."""
 _ONE_TEXT = frozenset({"state", "workspace"})
 """Labels of blocks that hold one text, which may be cut anywhere."""
-_ITEMS = frozenset({"recalled", "findings"})
+_ITEMS = frozenset({"recalled", "findings", "rules"})
 """Labels of blocks that list items, each beginning at the left margin."""
 _FEWEST = 32
 """Smallest useful block in tokens; a shorter one is not worth its fence."""

@@ -102,9 +102,10 @@ def price(
     summary: str,
     tail: Sequence[Message] = (),
     tools: Sequence[Mapping[str, object]] = (),
+    recall_room: int = 0,
     squeeze: int = 0,
 ) -> Overhead:
-    """Count the overhead of a context, each section within its share.
+    """Count the overhead of a context, each section within its share; the tail may take `recall_room` tokens more.
 
     `squeeze` is how often the shares of system and summary are halved. The last result is kept with the transcript.
     """
@@ -113,6 +114,7 @@ def price(
         summary,
         tuple(tail),
         _tools_key(tools),
+        recall_room,
         squeeze,
         min(transcript.spans, 1),
     )
@@ -125,18 +127,19 @@ def price(
     return overhead
 
 
-_PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int]
-"""System, summary, tail, key of the tools, squeeze, 1 if there is a conversation."""
+_PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int, int]
+"""System, summary, tail, key of the tools, recall room, squeeze, 1 if there is a conversation."""
 
 
 def _count_overhead(
     transcript: Transcript, budget: Budget, key: _PriceKey, tools: Sequence[Mapping[str, object]]
 ) -> Overhead:
-    system, summary, tail, tools_key, squeeze, conversation = key
+    system, summary, tail, tools_key, recall_room, squeeze, conversation = key
     counter = transcript.counter
 
     def section(name: str, content: object, make: Callable[[int], _Section]) -> _Section:
         share, size = budget.share(name), budget.share_bytes(name)
+        share += recall_room if name == "tail" else 0
         key = (name, content, share, size, squeeze)
         return _cached(transcript, key, lambda: _sized(make, share, size >> squeeze))
 

@@ -25,7 +25,7 @@ from turnfold.wire.request import (
     require_size,
 )
 from turnfold.wire.rules import RULES, Fault
-from turnfold.wire.tool_text import ENDING, ToolOutcome, described, encodable, outcome_of
+from turnfold.wire.tool_output import ENDING, ToolOutcome, described, encodable, outcome_of
 from turnfold.wire.values import (
     JsonObject,
     list_at,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory.importing.samples import claude_code_lines, write_lines
+from tests.sizes import examples
 from turnfold.errors import Conflict
 from turnfold.importers import Imported, import_file, loader
 from turnfold.memory import Memory
@@ -57,7 +58,7 @@ def test_an_answer_imported_in_its_middle_is_completed(tmp_path: Path) -> None:
     assert (last.entries, last.already, last.continued, last.completed) == (0, 2, (), ())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sizes=st.lists(st.integers(2, len(LINES)), max_size=5))
 def test_however_it_is_cut_nothing_is_lost_or_doubled(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]

@@ -17,6 +17,7 @@ from tests.memory.importing.samples import (
     write_json,
     write_lines,
 )
+from tests.sizes import examples
 from turnfold import Budget, Memory, TurnfoldError
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
 from turnfold.importers import (
@@ -225,9 +226,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(JSON, min_size=1, max_size=4),
     st.sampled_from(

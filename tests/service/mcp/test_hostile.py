@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.service.mcp.asking import Asking, asking
 from tests.service.mcp.seeded import ODD, SECRET, seed
+from tests.sizes import examples
 from turnfold.errors import StoreUnavailable
 from turnfold.memory import Memory
 from turnfold.service.mcp import protocol as answering
@@ -58,7 +59,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         yield found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(
     tool=st.sampled_from(sorted(TOOLS)),
     arguments=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=8), VALUES, max_size=4),
@@ -78,7 +79,7 @@ def test_no_arguments_make_a_tool_fail(
     assert SECRET not in said
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(
     method=st.sampled_from([each for each in METHODS if each != "tools/call"]),
     text=st.text(max_size=60)

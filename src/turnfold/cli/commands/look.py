@@ -1,4 +1,4 @@
-"""Commands that read: sessions, show, context, top, explain, diff, replay."""
+"""Commands that read: sessions, show, rules, context, top, explain, diff, replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ("add",)
 
 def add(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (sessions, show, context, top, explain, diff, replay):
+    for command in (sessions, show, rules, context, top, explain, diff, replay):
         app.command()(command)
 
 
@@ -69,6 +69,23 @@ def show(
 
         shown, entries = look_at_session(store, tenant, session, after=after, limit=limit)
         show_log(shown, entries, json=as_json, full=full)
+
+
+def rules(
+    session: SessionArgument,
+    *,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """List the rules of a session: what its user laid down and still applies, word for word.
+
+    列出用户定下的规则。
+    """
+    with report_errors():
+        from turnfold.cli.rules import list_rules, show_rules
+
+        show_rules(list_rules(store, tenant, session), json=as_json)
 
 
 def context(

@@ -16,7 +16,7 @@ from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import AsyncSession, pins_text
 from turnfold.records import Entry
 from turnfold.search import Recalled, passages_text
-from turnfold.service.mcp.request import McpRequest, longest_prefix
+from turnfold.service.mcp.caller import McpRequest, longest_prefix
 from turnfold.service.mcp.resources import message_text
 from turnfold.text import clip, fence
 

@@ -20,8 +20,8 @@ from turnfold.api import Right, kind_of, problem_of
 from turnfold.errors import InvalidOption, NotFound, TurnfoldError
 from turnfold.service.app import error_frames
 from turnfold.service.auth import Caller
+from turnfold.service.mcp.caller import McpOptions, McpReply, McpRequest
 from turnfold.service.mcp.prompts import get_prompt, list_prompts
-from turnfold.service.mcp.request import McpOptions, McpReply, McpRequest
 from turnfold.service.mcp.resources import list_resources, list_templates, read_resource
 from turnfold.service.mcp.schemas import read_arguments, schema_of
 from turnfold.service.mcp.tools import TOOLS, McpTool

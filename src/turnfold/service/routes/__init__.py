@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from turnfold.service.operations import OperationTable
+from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import (
     findings,
-    history,
-    live,
     messages,
+    observability,
     session_data,
+    session_reads,
     short_memory,
     snapshots,
     tenant,
@@ -16,5 +16,14 @@ from turnfold.service.routes import (
 
 __all__ = ("TABLE",)
 
-_FAMILIES = (messages, session_data, history, findings, snapshots, tenant, short_memory, live)
+_FAMILIES = (
+    messages,
+    session_data,
+    session_reads,
+    findings,
+    snapshots,
+    tenant,
+    short_memory,
+    observability,
+)
 TABLE = OperationTable(item for family in _FAMILIES for item in family.TABLE.items())

@@ -25,7 +25,7 @@ from turnfold.api import (
     ToolRanBody,
 )
 from turnfold.findings import AsyncFindings, FindingRule
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 
 __all__ = ("TABLE",)
 

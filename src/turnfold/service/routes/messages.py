@@ -26,7 +26,7 @@ from turnfold.api import (
 )
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Message, NewEntry, assistant, tool, user
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.stores import Appended
 
 __all__ = ("TABLE",)

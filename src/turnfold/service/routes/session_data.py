@@ -1,9 +1,10 @@
-"""Pins, state and usage of a session, and clearing, forking and deleting it."""
+"""Pins, rules, state and usage of a session, and clearing, forking and deleting it."""
 
 from __future__ import annotations
 
 from turnfold import api
 from turnfold.api import (
+    AddRuleBody,
     ClearedAnswer,
     DoneAnswer,
     ForkBody,
@@ -19,7 +20,8 @@ from turnfold.api import (
     to_usage,
 )
 from turnfold.memory import Manifest
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.rules import StandingRule
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.stores import Erasure
 
 __all__ = ("TABLE",)
@@ -35,6 +37,16 @@ async def pin(request: OperationRequest[PinBody, NoQuery]) -> PinAnswer:
 @TABLE.bind(api.operations.UNPIN)
 async def unpin(request: OperationRequest[Nothing, NoQuery]) -> DoneAnswer:
     return DoneAnswer(done=await request.session.unpin(request.params["key"]))
+
+
+@TABLE.bind(api.operations.ADD_RULE)
+async def add_rule(request: OperationRequest[AddRuleBody, NoQuery]) -> StandingRule:
+    return await request.session.add_rule(request.body.text, kind=request.body.kind)
+
+
+@TABLE.bind(api.operations.DROP_RULE)
+async def drop_rule(request: OperationRequest[Nothing, NoQuery]) -> StandingRule:
+    return await request.session.drop_rule(request.params["rule"])
 
 
 @TABLE.bind(api.operations.UPDATE_STATE)

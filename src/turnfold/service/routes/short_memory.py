@@ -23,7 +23,7 @@ from turnfold.api import (
 )
 from turnfold.memories import MemoryWriteResult
 from turnfold.records import Checkpoint
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.stores import Erasure
 
 __all__ = ("TABLE",)

@@ -24,7 +24,7 @@ from turnfold.api import (
     snapshot_form,
     snapshot_value,
 )
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.snapshots import RecalledContext, TakenSnapshot
 
 __all__ = ("TABLE",)

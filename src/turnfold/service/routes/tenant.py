@@ -14,7 +14,7 @@ from turnfold.api import (
     Right,
     SearchBody,
 )
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.state import ServiceState
 from turnfold.stores import Health
 

@@ -21,8 +21,14 @@ from turnfold.records import decode_message
 from turnfold.search import CALL_REACH, ToolNames, findable
 from turnfold.stores.ledger import Batch, Row, Stored, new_epoch, plan_append
 from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.engine import Link, PostgresEngine, Rows, Statement, UniqueViolation
 from turnfold.stores.postgres.rows import ConversationKey
+from turnfold.stores.postgres.transactions import (
+    Link,
+    PostgresEngine,
+    Rows,
+    Statement,
+    UniqueViolation,
+)
 from turnfold.stores.protocol import Appended, Head, State
 from turnfold.tokens import TokenCounter
 

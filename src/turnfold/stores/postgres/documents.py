@@ -18,8 +18,8 @@ from turnfold.stores.checksums import (
     record_checksum,
 )
 from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.engine import Rows, Statement
 from turnfold.stores.postgres.rows import HERE, ConversationKey, key_of, long_form
+from turnfold.stores.postgres.transactions import Rows, Statement
 
 __all__ = (
     "DOCUMENT_COLUMNS",

@@ -30,7 +30,7 @@ view shows U+FFFD instead.
 from __future__ import annotations
 
 from turnfold.errors import UnsafeStore
-from turnfold.stores.postgres.engine import Link, Statement
+from turnfold.stores.postgres.transactions import Link, Statement
 
 __all__ = (
     "MIGRATIONS",

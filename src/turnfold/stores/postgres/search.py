@@ -36,7 +36,6 @@ from turnfold.stores.checksums import checked_row, damaged, is_sound_text
 from turnfold.stores.ledger import Row, log_mark
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.engine import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.postgres.rows import (
     HERE,
     ConversationKey,
@@ -45,6 +44,7 @@ from turnfold.stores.postgres.rows import (
     scoped,
     scoped_marks,
 )
+from turnfold.stores.postgres.transactions import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.process import run_off_loop
 from turnfold.text import TERMS_MADE_BY
 

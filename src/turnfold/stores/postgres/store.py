@@ -30,11 +30,11 @@ from turnfold.stores.ledger import (
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import rows as sql
 from turnfold.stores.postgres.append import PostgresAppends, RecentCache, needs_recount, recount
-from turnfold.stores.postgres.connection import TimeLimits
-from turnfold.stores.postgres.engine import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.postgres.rows import ConversationKey, key_of
 from turnfold.stores.postgres.schema import TABLES, migrate
 from turnfold.stores.postgres.search import search
+from turnfold.stores.postgres.timeouts import TimeLimits
+from turnfold.stores.postgres.transactions import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.postgres.transfer import capture, restore
 from turnfold.stores.protocol import (
     Ability,
@@ -58,7 +58,7 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore import Pieces
+from turnfold.stores.restore_stream import Pieces
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("PostgresStore",)

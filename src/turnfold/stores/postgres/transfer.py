@@ -14,11 +14,11 @@ from turnfold.records import Document
 from turnfold.search import findable
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.engine import Link, Rows, Statement
 from turnfold.stores.postgres.rows import HERE, ConversationKey, key_of
+from turnfold.stores.postgres.transactions import Link, Rows, Statement
 from turnfold.stores.process import run_off_loop
 from turnfold.stores.protocol import Captured, ConversationOpening, Head, Restored
-from turnfold.stores.restore import (
+from turnfold.stores.restore_stream import (
     KnownPieces,
     Pieces,
     RestoreBatch,

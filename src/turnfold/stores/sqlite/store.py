@@ -46,10 +46,9 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore import Pieces
+from turnfold.stores.restore_stream import Pieces
 from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import rows as sql
-from turnfold.stores.sqlite.append import AppendJob, HeadCache, NoteJob, NoteJobs, SqliteAppends
 from turnfold.stores.sqlite.engine import SAFE_SQLITE, SqliteEngine, sqlite_version
 from turnfold.stores.sqlite.erasure import (
     continue_erasing,
@@ -69,6 +68,7 @@ from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import migrate
 from turnfold.stores.sqlite.search import search
 from turnfold.stores.sqlite.transfer import capture, restore
+from turnfold.stores.sqlite.write_jobs import AppendJob, HeadCache, NoteJob, NoteJobs, SqliteAppends
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("SqliteStore",)

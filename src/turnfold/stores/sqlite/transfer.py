@@ -8,7 +8,7 @@ from typing import cast
 
 from turnfold.records import Document
 from turnfold.stores.protocol import Captured, ConversationOpening, Head, Restored
-from turnfold.stores.restore import (
+from turnfold.stores.restore_stream import (
     KnownPieces,
     Pieces,
     RestoreBatch,

@@ -12,7 +12,7 @@ import pytest
 
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Document
-from turnfold.stores import State, View
+from turnfold.stores import ConversationOpening, State, View
 from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
@@ -438,10 +438,11 @@ class ViewCases(StoreCases):
     @case
     async def test_a_view_has_more_documents_than_a_page(self, trial: Trial) -> None:
         keys = [f"{number:04}" for number in range(1050)]
-        for key in keys:
-            await trial.store.put_document(ALICE, TALK, document(key))
+        documents = [replace(document(key), version=1) for key in keys]
+        opening = ConversationOpening(TALK, created=1, updated=2)
+        await trial.store.restore(ALICE, [opening, *documents])
         found = await trial.store.view(ALICE, TALK, ["note"])
-        assert [each.key for each in found.documents] == keys
+        assert list(found.documents) == documents
 
     @case
     async def test_a_deleted_conversation_has_a_view_without_content(self, trial: Trial) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from turnfold.service.inspector.request import Screen
-from turnfold.service.inspector.screens.calls import call
+from turnfold.service.inspector.screens.call import call
 from turnfold.service.inspector.screens.checkpoints import checkpoints
 from turnfold.service.inspector.screens.diff import diff
 from turnfold.service.inspector.screens.health import health

@@ -34,7 +34,7 @@ __all__ = (
 try:
     import psycopg
 
-    from turnfold.stores.postgres.connection import (
+    from turnfold.stores.postgres.timeouts import (
         AsyncConnection,
         BlockingConnection,
         Connection,

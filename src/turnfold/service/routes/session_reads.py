@@ -1,4 +1,7 @@
-"""Reading a session: its log, its calls and the reasons for what each sent. Nothing here changes stored data."""
+"""Reading a session: its log, its calls and the reasons for what each sent.
+
+Nothing here changes stored data, except that `rules` stores the rules it finds in messages not read for rules before.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from turnfold.api import (
     PreviewBody,
     RecallBody,
     RecalledAnswer,
+    RulesAnswer,
     StateAnswer,
     context_form,
     difference_form,
@@ -31,7 +35,7 @@ from turnfold.api import (
 )
 from turnfold.memory import SessionStatus
 from turnfold.records import Entry
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 
 __all__ = ("TABLE",)
 
@@ -97,6 +101,11 @@ async def checkpoints(request: OperationRequest[Nothing, NoQuery]) -> Checkpoint
 @TABLE.bind(api.operations.PINS)
 async def pins(request: OperationRequest[Nothing, NoQuery]) -> PinsAnswer:
     return PinsAnswer(pins=await request.session.pins())
+
+
+@TABLE.bind(api.operations.RULES)
+async def rules(request: OperationRequest[Nothing, NoQuery]) -> RulesAnswer:
+    return RulesAnswer(rules=await request.session.rules())
 
 
 @TABLE.bind(api.operations.STATE)

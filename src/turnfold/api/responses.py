@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import msgspec
 
-from turnfold.api.bodies import BudgetBody, EntryForm, Form, MessageJson, message_json, message_list
+from turnfold.api.requests import (
+    BudgetBody,
+    EntryForm,
+    Form,
+    MessageJson,
+    message_json,
+    message_list,
+)
 from turnfold.memory import Difference, Explanation, Manifest, SearchResult
 from turnfold.records import Checkpoint, Finding
+from turnfold.rules import StandingRule
 from turnfold.search import Recalled
 from turnfold.stores import Appended, ConversationInfo
 from turnfold.window import Anchor, Context, Receipt
@@ -38,6 +46,7 @@ __all__ = (
     "Ready",
     "RecalledAnswer",
     "RecalledForm",
+    "RulesAnswer",
     "StateAnswer",
     "SystemAnswer",
     "TextAnswer",
@@ -158,6 +167,12 @@ class PinsAnswer(_Answer):
     """Pinned texts by key, oldest first."""
 
     pins: dict[str, str]
+
+
+class RulesAnswer(_Answer):
+    """Active rules, in the order in which they were said; those added by hand come first."""
+
+    rules: list[StandingRule]
 
 
 class StateAnswer(_Answer):

@@ -24,12 +24,14 @@ from turnfold.records import (
     decode_message,
     encode_message,
 )
+from turnfold.rules import RuleKind
 from turnfold.search import ENTRY, Within
 
 __all__ = (
     "KEY_PATTERN",
     "MAX_CLIENT_IDS",
     "AddBody",
+    "AddRuleBody",
     "AssistantBody",
     "Body",
     "BudgetBody",
@@ -300,6 +302,13 @@ class PinBody(Body):
 
     content: str
     key: _Key = ""
+
+
+class AddRuleBody(Body):
+    """A rule to add: its text, of 1 to 300 characters, and its kind."""
+
+    text: str
+    kind: RuleKind = "rule"
 
 
 class StateBody(Body):

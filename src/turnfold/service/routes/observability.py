@@ -8,7 +8,7 @@ from turnfold import api
 from turnfold.api import EventsQuery, NoQuery, Nothing, Ready
 from turnfold.errors import NotFound, TurnfoldError
 from turnfold.service.events import session_events, tenant_events
-from turnfold.service.operations import OperationRequest, OperationTable
+from turnfold.service.operation_table import OperationRequest, OperationTable
 
 __all__ = ("TABLE",)
 

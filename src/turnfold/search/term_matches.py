@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
@@ -48,6 +49,9 @@ _LONGEST_TOGETHER = 24
 """Most terms of a query that is matched as a whole; a longer quotation is found by its pairs anyway."""
 _LONG = 20_000
 """Characters from which each distinct word of a text is analysed once: most occur more than once."""
+_CACHED_LENGTH = 1_000
+_CACHED_TEXTS = 1_024
+"""Texts of at most `_CACHED_LENGTH` characters whose terms are kept: about 10 MB if all are long."""
 _FEW = 128
 """Most CJK terms for which searching one by one is faster than making all terms of a text."""
 
@@ -62,6 +66,35 @@ class TermMatches:
     """Number of terms of the text."""
     together: bool = False
     """True if all query terms, at least two and one of them CJK, occur next to each other as in the query."""
+
+
+class _Counted(NamedTuple):
+    """A text prepared for counting the terms of a query in it."""
+
+    plain: str
+    runs: Sequence[str]
+    """Its runs of characters of scripts written without spaces."""
+    words: dict[str, int]
+    """Occurrences of every other term."""
+    length: int
+    """Number of its terms."""
+
+
+def _counted(text: str) -> _Counted:
+    plain = plain_text(text)
+    runs = CHARACTERS.findall(plain)
+    words: dict[str, int] = {}
+    length = 2 * sum(map(len, runs)) - len(runs)
+    found = Counter(found_in(WORDS, plain)) if len(plain) > _LONG else Counter(WORDS.findall(plain))
+    for word, times in found.items():
+        for term in terms_of_words(word):
+            words[term] = words.get(term, 0) + times
+            length += times
+    return _Counted(plain, runs, words, length)
+
+
+_counted_again = lru_cache(_CACHED_TEXTS)(_counted)
+"""Like `_counted`, for short texts: the turns of a session search the same log again and again."""
 
 
 class QueryTerms:
@@ -88,29 +121,10 @@ class QueryTerms:
 
     def count_in(self, text: str) -> TermMatches:
         """Count the terms in a text."""
-        plain = plain_text(text)
-        runs = CHARACTERS.findall(plain)
-        counts = self._counts(plain, runs)
-        length = 2 * sum(map(len, runs)) - len(runs)
-        if len(plain) > _LONG:
-            length += self._count_words(Counter(found_in(WORDS, plain)), counts)
-        else:
-            for terms in map(terms_of_words, WORDS.findall(plain)):
-                length += len(terms)
-                if not self._words.isdisjoint(terms):
-                    for term in self._words.intersection(terms):
-                        counts[term] = counts.get(term, 0) + terms.count(term)
-        return TermMatches(counts, length, self._is_together(plain, counts))
-
-    def _count_words(self, words: Counter[str], counts: dict[str, int]) -> int:
-        """Add the occurrences of query words to `counts`; return the number of terms of all words."""
-        length = 0
-        for word, times in words.items():
-            terms = terms_of_words(word)
-            length += len(terms) * times
-            for term in self._words.intersection(terms):
-                counts[term] = counts.get(term, 0) + terms.count(term) * times
-        return length
+        found = _counted_again(text) if len(text) <= _CACHED_LENGTH else _counted(text)
+        counts = self._counts(found.plain, found.runs)
+        counts |= {term: found.words[term] for term in self._words if term in found.words}
+        return TermMatches(counts, found.length, self._is_together(found.plain, counts))
 
     def _counts(self, plain: str, runs: Sequence[str]) -> dict[str, int]:
         """Count the CJK terms."""

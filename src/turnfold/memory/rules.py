@@ -1,0 +1,243 @@
+"""The rule ledger of a session: what the user laid down, kept outside the summaries.
+
+Rules, prohibitions, decisions, preferences, open tasks and standing facts are taken from the user's messages word for
+word (`turnfold.rules`, without a model) and stored as one note of the session. A context shows those that its window
+does not show, so a fold (compaction) can shorten the history without losing them. Nothing is read while the whole
+conversation is in the window. Tool results, documents, quoted text and the model's own words never become rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import get_args
+
+import msgspec
+
+from turnfold.budget import Budget
+from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
+from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.window import LiveWindow
+from turnfold.records import RULES, SESSION, Document, check_text, plain_text
+from turnfold.rules import (
+    LONGEST_RULE,
+    RuleKind,
+    StandingRule,
+    extract_rules,
+    new_rule,
+    render_rules,
+    shown_rules,
+    update_ledger,
+)
+from turnfold.text import fence
+
+__all__ = ("RuleLedger",)
+
+
+_PAGE = 512
+"""Entries of a log written before that are read for one context; the next context reads on."""
+_SHARE = 20
+"""The rules shown take at most 1/20 of the budget,"""
+_LEAST_TOKENS = 200
+"""or this many tokens of a small budget, if that is at most 1/10 of it."""
+_SMALL = 10
+_STORED_TOKENS = 16_000
+"""Tokens of all rules that are kept; ended ones go first."""
+_COUNTED_RULES = 2_000
+"""Rules whose tokens are remembered."""
+_MAX_TRIES = 5
+
+
+class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The stored ledger."""
+
+    v: int = 1
+    upto: int = 0
+    """The last entry that was read for rules."""
+    rules: tuple[StandingRule, ...] = ()
+
+
+@dataclass(slots=True)
+class RuleLedger:
+    """The rules of one conversation."""
+
+    cache: ConversationCache
+    _read: tuple[Document | None, RulesNote] = (None, RulesNote())
+    """The note as decoded last, and the document it was decoded from."""
+    _seen: tuple[int, int] = field(default=(0, 0), init=False)
+    """The history of the cache, and the last of its entries that this handle has read for rules."""
+    _texts: dict[tuple[object, ...], str] = field(
+        default_factory=dict[tuple[object, ...], str], init=False
+    )
+    """The text shown last, by rules, window and limit."""
+
+    _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    """Tokens of rules, by their text."""
+
+    async def text(self, window: LiveWindow, budget: Budget) -> str:
+        """Return the rules that the window does not show, as a fenced block; empty if there are none."""
+        cache = self.cache
+        if window.anchor > cache.cleared + 1:
+            await self._catch_up(window)
+        question = window.head.seq if window.head else 0
+        hidden = tuple(
+            rule
+            for rule in self._note().rules
+            if rule.state == "active"
+            and (not rule.seq or cache.cleared < rule.seq < window.anchor)
+            and (not rule.seq or rule.seq != question)
+        )
+        limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL))
+        key = (hidden, limit)
+        if key not in self._texts:
+            shown, left_out = shown_rules(hidden, limit_tokens=limit, count=self._count)
+            heading, _, lines = render_rules(shown, left_out=len(left_out)).partition("\n")
+            self._texts = {key: fence(lines, label="rules", note=heading) if lines else ""}
+        return self._texts[key]
+
+    async def active(self) -> list[StandingRule]:
+        """Return the active rules in the order in which they were said; reads whatever is new in the log."""
+        await self.cache.refresh()
+        while await self._read_page(self.cache.head.seq):
+            pass
+        cleared = self.cache.cleared
+        return [
+            rule
+            for rule in self._note().rules
+            if rule.state == "active" and (not rule.seq or rule.seq > cleared)
+        ]
+
+    async def add(self, text: str, kind: RuleKind) -> StandingRule:
+        """Add a rule that was not said in the log."""
+        clean = check_text(plain_text(text, path="text"), path="text").strip()
+        if not 0 < len(clean) <= LONGEST_RULE:
+            raise InvalidOption(
+                f"a rule has 1 to {LONGEST_RULE} characters, got {len(clean)}: shorten it, or use pin()"
+            )
+        if kind not in get_args(RuleKind):
+            known = ", ".join(map(repr, get_args(RuleKind)))
+            raise InvalidOption(f"kind={kind!r} is not one of {known}")
+        await self.active()
+        rule = new_rule(clean, kind=kind)
+
+        def added(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
+            # One that was dropped before is added anew.
+            others = [each for each in rules if each.id != rule.id]
+            return self._updated(others, [rule])
+
+        await self._change(added)
+        return rule
+
+    async def drop(self, key: str) -> StandingRule:
+        """Drop the active rule with this id."""
+        found = next((rule for rule in await self.active() if rule.id == key), None)
+        if found is None:
+            raise NotFound(f"no active rule {key!r}; rules() lists them")
+        dropped = msgspec.structs.replace(found, state="dropped")
+        await self._change(
+            lambda rules: tuple(dropped if rule.id == key else rule for rule in rules)
+        )
+        return dropped
+
+    def _note(self) -> RulesNote:
+        document = self.cache.rules_document
+        if document is not self._read[0]:
+            self._read = (document, _decode(document))
+        return self._read[1]
+
+    def _upto(self) -> int:
+        history, upto = self._seen
+        return max(self._note().upto, upto if history == self.cache.history else 0)
+
+    async def _catch_up(self, window: LiveWindow) -> None:
+        """Read the user's messages since the last time: those in the window at no cost, one page of older ones."""
+        upto = self._upto()
+        if upto + 1 < window.anchor:
+            await self._read_page(window.anchor - 1)
+        upto = self._upto()
+        if window.anchor - 1 <= upto < window.seq:
+            await self._take(window.user_messages(upto), window.seq)
+
+    async def _read_page(self, last: int) -> bool:
+        """Read the next page of the log up to `last`; return True if there may be more."""
+        cache = self.cache
+        upto = self._upto()
+        if upto >= last:
+            return False
+        entries = await cache.store.read(
+            cache.scope, cache.conversation, after=upto, upto=last, limit=_PAGE
+        )
+        if not entries:
+            return False
+        said = [
+            (entry.seq, entry.message.text) for entry in entries if entry.message.role == "user"
+        ]
+        await self._take(said, entries[-1].seq, store=len(entries) == _PAGE)
+        return entries[-1].seq < last
+
+    async def _take(
+        self, said: Iterable[tuple[int, str]], upto: int, *, store: bool = False
+    ) -> None:
+        """Add the rules of some messages; the ledger is stored if it changes, or with `store` in any case."""
+        new = [rule for seq, text in said for rule in extract_rules(text, seq=seq, trust="user")]
+        rules = self._note().rules
+        updated = self._updated(rules, new) if new else rules
+        if updated != rules or store:
+            await self._write(RulesNote(upto=upto, rules=updated))
+        self._seen = (self.cache.history, upto)
+
+    def _updated(
+        self, rules: Sequence[StandingRule], new: Iterable[StandingRule]
+    ) -> tuple[StandingRule, ...]:
+        return update_ledger(rules, new, limit_tokens=_STORED_TOKENS, count=self._count).rules
+
+    def _count(self, text: str) -> int:
+        """Return the tokens of a text; those of single rules are counted once."""
+        if len(text) > LONGEST_RULE:
+            return self.cache.counter.count_text(text)
+        if len(self._tokens) > _COUNTED_RULES:
+            self._tokens.clear()
+        if text not in self._tokens:
+            self._tokens[text] = self.cache.counter.count_text(text)
+        return self._tokens[text]
+
+    async def _write(self, note: RulesNote) -> None:
+        """Store the ledger; `Conflict` if another process changed it or the history meanwhile."""
+        cache = self.cache
+        await cache.confirm()
+        known = cache.rules_document
+        document = Document(SESSION, RULES, msgspec.json.encode(note), 0)
+        written = await cache.store.put_document(
+            cache.scope,
+            cache.conversation,
+            document,
+            expect=known.version if known else 0,
+            seen=cache.newest if cache.newest[0] else None,
+        )
+        cache.wrote(written)
+        cache.rules_document = written.document
+
+    async def _change(
+        self, change: Callable[[Sequence[StandingRule]], tuple[StandingRule, ...]]
+    ) -> None:
+        for attempt in count(1):
+            note = self._note()
+            try:
+                await self._write(msgspec.structs.replace(note, rules=change(note.rules)))
+                break
+            except Conflict:
+                if attempt == _MAX_TRIES:
+                    raise
+                await self.cache.refresh()
+
+
+def _decode(document: Document | None) -> RulesNote:
+    if document is None:
+        return RulesNote()
+    try:
+        return msgspec.json.decode(document.body, type=RulesNote)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, InvalidRecord) as error:
+        raise InvalidRecord(
+            f"not a valid rule ledger: {error}", path=f"{document.kind}/{document.key}"
+        ) from None

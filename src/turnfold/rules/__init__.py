@@ -1,0 +1,32 @@
+"""Standing rules as pure functions: what users and the system message lay down, kept word for word."""
+
+from __future__ import annotations
+
+from turnfold.rules.display import render_rules, shown_rules
+from turnfold.rules.extract import MOST_PER_MESSAGE, extract_rules
+from turnfold.rules.ledger import LedgerChange, update_ledger
+from turnfold.rules.record import (
+    LONGEST_RULE,
+    RuleAct,
+    RuleKind,
+    RuleState,
+    RuleTrust,
+    StandingRule,
+    new_rule,
+)
+
+__all__ = (
+    "LONGEST_RULE",
+    "MOST_PER_MESSAGE",
+    "LedgerChange",
+    "RuleAct",
+    "RuleKind",
+    "RuleState",
+    "RuleTrust",
+    "StandingRule",
+    "extract_rules",
+    "new_rule",
+    "render_rules",
+    "shown_rules",
+    "update_ledger",
+)

@@ -1,0 +1,152 @@
+"""Choose which standing rules a model is shown, and write them.
+
+While everything fits, everything is shown, in the order in which it was said: a new rule is a new last line, and
+what is before it stays the same for the provider's cache. Where it does not fit, no kind and no message can crowd
+out the others:
+
+- Each kind has a share of the room; what it leaves over goes to the others in order of rank.
+- Within a kind the oldest and the newest rules take turns. Rules said early stay, however many are said later, and so
+  does what was said last.
+- Of one message, and of rules that begin alike ("never use a1", "never use a2", ...), the first few count as usual; the
+  others come after everything else of their kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
+from typing import Literal
+
+from turnfold.errors import InvalidOption
+from turnfold.rules.record import RuleKind, StandingRule
+from turnfold.text import clean_text, is_chinese, require_limit, single_line
+
+__all__ = ("rank_rules", "render_rules", "shown_rules")
+
+
+_KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
+    (("prohibition", "rule"), 40),
+    (("decision",), 25),
+    (("fact",), 15),
+    (("preference",), 10),
+    (("task",), 10),
+)
+"""Kinds by rank, and the percentage of the room each has for itself."""
+_FROM_ONE_MESSAGE = 3
+"""Rules of one message and kind before they come last."""
+_ALIKE = 6
+"""Rules with the same beginning before they come last."""
+_LINE = 6
+"""Tokens of the dash, the mark and the line end of a rule."""
+_FRAME = 24
+"""Tokens of the heading."""
+_BEGINNING = re.compile(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
+
+_HEADINGS = {
+    "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
+    "overrides an earlier one):",
+    "zh": "对话中先前定下的内容（原话；数字为日志条目，后面的优先于前面的）：",
+}
+_MARKS = {"en": "system", "zh": "系统"}
+_MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
+
+
+def shown_rules(
+    rules: Iterable[StandingRule], *, limit_tokens: int, count: Callable[[str], int]
+) -> tuple[tuple[StandingRule, ...], tuple[StandingRule, ...]]:
+    """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said."""
+    require_limit(limit_tokens)
+    active = sorted((rule for rule in rules if rule.state == "active"), key=_order)
+    costs = {rule.id: count(rule.text) + _LINE for rule in active}
+    # Costs are estimates: counting the text of very many rules is not worth it.
+    if sum(costs.values()) <= 2 * limit_tokens and count(render_rules(active)) <= limit_tokens:
+        return tuple(active), ()
+    ranked = rank_rules(
+        active, limit_tokens=limit_tokens - _FRAME, cost=lambda rule: costs[rule.id]
+    )
+    room = limit_tokens - _FRAME
+    taken: dict[str, StandingRule] = {}
+    for rule in ranked:
+        if costs[rule.id] <= room:
+            taken[rule.id] = rule
+            room -= costs[rule.id]
+    chosen = sorted(taken.values(), key=_order)
+    # Costs are estimated line by line; only a text that was itself counted is returned.
+    dropping = [rule for rule in reversed(ranked) if rule.id in taken]
+    while chosen and count(render_rules(chosen, left_out=len(active) - len(chosen))) > limit_tokens:
+        chosen.remove(dropping.pop(0))
+    kept = {rule.id for rule in chosen}
+    return tuple(chosen), tuple(rule for rule in active if rule.id not in kept)
+
+
+def _order(rule: StandingRule) -> tuple[int, int]:
+    return rule.trust != "system", rule.seq
+
+
+def rank_rules(
+    rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
+) -> list[StandingRule]:
+    """Return all rules, those to be kept first in front; `cost` gives the tokens of a rule."""
+    first: list[StandingRule] = []
+    later: list[StandingRule] = []
+    crowd: list[StandingRule] = []
+    for kinds, share in _KINDS:
+        usual, crowding = _in_turns([rule for rule in rules if rule.kind in kinds])
+        room = limit_tokens * share // 100
+        for rule in usual:
+            room -= cost(rule)
+            (first if room >= 0 else later).append(rule)
+        crowd += crowding
+    return [*first, *later, *crowd]
+
+
+def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
+    """Return the rules of a kind, newest and oldest in turns, and those that crowd."""
+    messages: Counter[tuple[str, int]] = Counter()
+    beginnings: Counter[tuple[str, str]] = Counter()
+    usual: list[StandingRule] = []
+    crowding: list[StandingRule] = []
+    for rule in sorted(rules, key=lambda rule: rule.seq):
+        message = (rule.trust, rule.seq)
+        beginning = (rule.trust, _beginning(rule.text))
+        messages[message] += 1
+        beginnings[beginning] += 1
+        system = rule.trust == "system"
+        crowds = messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
+        (crowding if crowds and not system else usual).append(rule)
+    return [*_turns(usual)], [*_turns(crowding)]
+
+
+def _turns(rules: Sequence[StandingRule]) -> Iterable[StandingRule]:
+    yield from (rule for rule in rules if rule.trust == "system")
+    said = [rule for rule in rules if rule.trust != "system"]
+    middle = len(said) // 2
+    for newer, older in zip_longest(reversed(said[middle:]), said[:middle]):
+        yield from (rule for rule in (newer, older) if rule is not None)
+
+
+def _beginning(text: str) -> str:
+    found = _BEGINNING.search(text)
+    return found[0].lower() if found else text[:4]
+
+
+def render_rules(
+    rules: Iterable[StandingRule], language: Literal["zh", "en"] | None = None, *, left_out: int = 0
+) -> str:
+    """Return a section with a line per rule, word for word; empty if there are none.
+
+    Every rule is one line behind a dash and the number of its log entry, so nothing in it can pass for another
+    line. The language of the heading is that of most rules if it is not given.
+    """
+    lines = [(rule, single_line(clean_text(rule.text))) for rule in rules]
+    if not lines:
+        return ""
+    chosen = language or ("zh" if is_chinese(" ".join(text for _, text in lines)) else "en")
+    if chosen not in _HEADINGS:
+        raise InvalidOption(f'language is {chosen!r}; it must be "zh" or "en"')
+    marks = [_MARKS[chosen] if rule.trust == "system" else str(rule.seq) for rule, _ in lines]
+    written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
+    more = [_MORE[chosen].format(count=left_out)] if left_out else []
+    return "\n".join([_HEADINGS[chosen], *written, *more])

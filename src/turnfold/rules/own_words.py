@@ -1,0 +1,377 @@
+"""Tell what a user says from what he quotes, and cut it into sentences.
+
+Users paste documents, logs, e-mails and code. None of that is their word: it is blanked out before anything is read.
+The blanked text has the same length as the message, so that every position means the same in both, and what is found
+in it can be cut from the message unchanged. Everything here is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+__all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")
+
+
+BLANK = "\x1a"
+"""Stands for a character of quoted text; a control character, so that no pattern takes it for a letter or a space."""
+_MOST_READ = 24_000
+"""Characters of a message that are read, half from each end."""
+_LONGEST_SENTENCE = 600
+
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+_QUOTED_LINE = re.compile(r"[ \t]*(?:>|\||\+[-=]{3}|//|/\*|\*/|#{1,6}[ \t]|#!)")
+_TAG = re.compile(r"[ \t]*<([^\W\d_][\w.-]{0,40})(?:[ \t][^<>\n]{0,200})?>")
+_RULER = re.compile(r"[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,}|\"{3}|'{3})[ \t]*$")
+_PASTE_MARK = re.compile(
+    r"[ \t]*(?:[-=_*#]{3,}[ \t]*\S|[<\[]{2,}[ \t]*\w|On [^\n]{4,120} wrote:[ \t]*$"
+    r"|(?:begin|start) (?:of )?(?:document|quote|paste|log|email|transcript|file)\b)",
+    re.IGNORECASE,
+)
+_MAIL_HEADER = re.compile(
+    r"[ \t]*(?:From|To|Cc|Bcc|Subject|Sent|Date|Reply-To|发件人|收件人|抄送|主题|日期|发送时间|时间)[ \t]*[:：]",
+    re.IGNORECASE,
+)
+_CODE_OR_LOG = re.compile(
+    r"""[ ]{0,12}\t{0,4}(?:
+        \[?\d{4}[-/]\d\d[-/]\d\d[T ]\d | \d\d:\d\d:\d\d\b
+      | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL|CRITICAL)\b[\]: ]
+      | Traceback[ ]\( | File[ ]"[^"\n]+",[ ]line | at[ ][\w$.<>]+\(
+      | (?:def|class|import|return|const|let|var|function|public|private|static|fn|func|elif|except|package|using)
+        [ ][^.?!。？！\n]*[(){}=:;][ \t]*$
+      | (?:from[ ][\w.]+[ ])?import[ ][\w., {}*]+$
+      | [\w.\[\]"']+[ ]?(?:=|\+=|:=|==)[ ]?\S[^\n]*[)\]};"'\d][ \t]*$ | @\w+\( | \$[ ]\w | %\w+[ ]
+      | "[\w-]+"[ ]?: | [{}\[\]();,]+[ \t]*$ | [^\n]*[{};][ \t]*$ | [\w.-]+(?:,[\w. -]*){4,}$ )""",
+    re.VERBOSE,
+)
+_ROLE = re.compile(
+    r"[ \t]*\W{0,3}(?:assistant|system|user|human|ai|bot|tool|function|developer|助手|系统|用户|工具)\W{0,3}[:：]",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(
+    r"[ \t]*(?:\[[^\]\n]{1,20}\][ \t]*)?([A-Z][\w.'-]{1,20}(?: [A-Z][\w.'-]{1,20})?"
+    r"|[\u4e00-\u9fff·]{1,8})[ \t]*[:：][ \t]*(?=\S)"
+)
+_LABEL = re.compile(
+    r"(?:new |my |our |the |hard |house |ground |some |a few |these |following )*(?:rules?|notes?"
+    r"|constraints?|decisions?"
+    r"|preferences?|reminders?|to-?do|tasks?|requirements?|important|polic(?:y|ies)|facts?|fyi|update|correction"
+    r"|changes?|guidelines?|conventions?|style|format|tone|language|deadline|budget|name|instructions?"
+    r"|warning|caution"
+    r"|remember|conditions?|restrictions?|limits?|boundar(?:y|ies)|dos and don'?ts|dietary|diet"
+    r"|location|job|role|goal|ps"
+    r"|final|plan|pricing|price|cost|front-?end|back-?end|stack|hosting|theme|colou?r|font|audience|client|lead|contact"
+    r"|meeting|launch|release|team|project|version|branch|framework|server|agreed|decided|dates?|times?|place|venue|owner|port|database|also|please|so|ok|okay|hi|hello|hey"
+    r"|规则|要求|注意(?:事项)?|约定|决定|偏好|待办|任务|提醒|原则|规范|更正|更新|备注|说明|限制|条件"
+    r"|另外|重要|结论|最终|事实"
+    r"|预算|截止(?:日期|时间)?|时间|地点|语言|格式|风格|语气|名字|姓名|职业|忌口|补充|请|你好|好|目标|安排|计划)$",
+    re.IGNORECASE,
+)
+_PASTE_INTRO = re.compile(
+    r"(?:\b(?:e-?mails?|logs?|docs?|documents?|documentation|article|readme|error|output|traceback|transcript"
+    r"|chat|thread|ticket|message|letter|contract|polic(?:y|ies) (?:says|reads|states|document)|spec(?:ification)?"
+    r"|page|website|file|snippet|code|config|report|paper|abstract|review|post|tweet|comment|text|excerpt|paragraph"
+    r"|passage|quote|prompt|manual|terms|story|poem|lyrics|job ad|posting|listing|notes from|minutes"
+    r"|example|diff|patch"
+    r"|wrote|writes|said|says|saying|reads|states|replied|answered|sent me|got this|received|pasted?"
+    r"|quoting|summari[sz]e"
+    r"|translate|proofread|rewrite|rephrase|review|edit|explain|analy[sz]e|read|look at) ?"
+    r"(?:this|that|it|me|us|below|the following|here|above|from \w+|of \w+|for me)?"
+    r"|(?:here(?:'s| is)|below is|this is|see) (?:what|the|a|an|my) [^:\n]{0,60})[ \t]*[:：][ \t]*$"
+    r"|(?:邮件|日志|文档|文章|原文|报错|错误|输出|代码|合同|协议|条款|聊天记录|记录|文件|内容|材料"
+    r"|段落|说明书|截图|通知|公告|帖子|评论"
+    r"|新闻|资料|文字|文本|这段话?|这句话?|下面|写道|写着|说|显示|回复|翻译|总结|概括|润色|改写|解释"
+    r"|分析|转发|引用|摘录|如下)"
+    r"(?:一下|的?内容|如下|是|这样|了|道|：)?[ \t]*[:：][ \t]*$",
+    re.IGNORECASE,
+)
+_OWN_INTRO = re.compile(
+    r"\b(?:rules?|requirements?|constraints?|preferences?|guidelines?|conventions?|instructions?|decisions?|to-?dos?"
+    r"|tasks?|reminders?|conditions?|restrictions?|things|points|don'?ts)\b"
+    r"|规则|要求|注意|约定|偏好|待办|任务|原则|规范|限制|条件|几点|决定",
+    re.IGNORECASE,
+)
+_SAID_INLINE = re.compile(
+    r"\b(?:says?|said|reads?|states?|stated|wrote|writes|replied|asks?|asked|goes|error|output|message"
+    r"|called)[ ]?[:：](?=[ ]?\S)"
+    r"|(?:说|写道|写着|显示|回复|提示|问|道|原话是|报错)[:：]",
+    re.IGNORECASE,
+)
+_INLINE_QUOTES = re.compile(
+    r'"[^"\n]{1,400}"|“[^”]{1,2000}”|「[^」]{1,2000}」|『[^』]{1,2000}』|《[^》\n]{1,100}》|`[^`\n]{1,400}`|«[^»]{1,400}»'
+    r"|(?:(?<=[\s(:：,])|^)['‘][^'‘’\n]{2,300}['’](?=[\s.,;:!?)]|$)"
+    r'|(?:^|(?<=[\s:：]))"[^"]{1,4000}"|https?://[^\s<>"，。]{1,400}',
+    re.MULTILINE,
+)
+_QUOTE_SIGNS = frozenset('"“「『《`«/')
+_SINGLE_QUOTE = re.compile(r"(?:^|[\s(:：,])['‘]")
+_NOT_BLANK = re.compile(r"[^\n]")
+_BULLET = re.compile(
+    r"[ \t]*(?:[-*•·▪●◦][ \t]+|\(?\d{1,2}[.)、．](?!\d)[ \t]*|[（(]\d{1,2}[)）][ \t]*|[一二三四五六七八九十]{1,2}、)"
+)
+_SIGNS = re.compile(r"[.!?。！？；;…—–]+")
+_CLOSERS = "\"'”’)]」』）"
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'“])(?:[A-Z]|[a-z](?:\.[a-z])+|Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|approx|Inc|Ltd|Jan|Feb"
+    r"|Mar|Apr|Jun|Jul|Aug|Sept?"
+    r"|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)$",
+    re.IGNORECASE,
+)
+_WRAPPED_LINE = 50
+
+
+class OwnSentence(NamedTuple):
+    """A sentence the speaker says himself."""
+
+    start: int
+    end: int
+    text: str
+    """Its text with quoted parts blanked."""
+    heading: str
+    """The heading of the list it is an item of, such as "Rules:"; empty if there is none."""
+
+
+def own_sentences(text: str) -> Iterator[OwnSentence]:
+    """Yield the sentences of a message that its author says himself, in order."""
+    if len(text) <= _MOST_READ:
+        yield from _sentences(text, 0)
+        return
+    half = _MOST_READ // 2
+    head = text[:half]
+    head = head[: head.rfind("\n") + 1 or half]
+    start = len(text) - half
+    start = text.find("\n", start, start + half // 2) + 1 or start
+    yield from _sentences(head, 0)
+    # What is left out may hold the end of a quotation that begins before it, and the other way round.
+    open_fence = text.count("```", 0, start) % 2 == 1
+    if not _ends_pasted(head):
+        tail = text[start:]
+        closing = tail.find("```") if open_fence else 0
+        if closing >= 0:
+            yield from _sentences(tail, start, read_from=closing)
+
+
+def _ends_pasted(head: str) -> bool:
+    """Return True if the text is still inside a quotation where it ends."""
+    return BLANK in _blank_lines(head + "\nx")[-1:]
+
+
+def _sentences(text: str, offset: int, *, read_from: int = 0) -> Iterator[OwnSentence]:
+    own = blank_quotes(text)
+    heading = ""
+    for start, end in _lines(own):
+        if end <= read_from or (
+            own[start : start + 1] == BLANK and not own[start:end].strip(BLANK)
+        ):
+            continue
+        bullet = _BULLET.match(own, start, end)
+        line = own[start:end].strip()
+        if not line:
+            continue
+        if not bullet and line[-1] in ":：" and len(line) <= 80:
+            heading = line
+        elif not bullet and heading:
+            heading = heading if _follows(own, start) else ""
+        begin = bullet.end() if bullet else start
+        if (
+            not bullet
+            and (":" in line or "：" in line)
+            and (speaker := _SPEAKER.match(own, start, end))
+        ):
+            begin = start if _LABEL.match(speaker[1]) else speaker.end()
+        for first, last in _split(own, begin, end):
+            yield OwnSentence(offset + first, offset + last, own[first:last], heading)
+
+
+def _follows(own: str, start: int) -> bool:
+    """Return True if the line right above is not empty: the line still belongs to the list."""
+    return own[max(0, start - 2) : start] not in {"\n\n", "\r\n"}
+
+
+def _lines(own: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of lines; a line that was wrapped at a column is joined with the next one."""
+    start = at = 0
+    while at <= len(own):
+        end = own.find("\n", at)
+        end = len(own) if end < 0 else end
+        following = own[end + 1 : end + 2]
+        wrapped = (
+            end - at >= _WRAPPED_LINE
+            and following.isascii()
+            and following.islower()
+            and own[end - 1] not in ".!?:;。！？；："
+            and end - start < 4 * _LONGEST_SENTENCE
+        )
+        if not wrapped:
+            yield start, end
+            start = end + 1
+        at = end + 1
+
+
+def _split(own: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for signs in _SIGNS.finditer(own, start, end):
+        stop = signs.end()
+        while stop < end and own[stop] in _CLOSERS:
+            stop += 1
+        if _ends_sentence(own, signs, stop, start, end):
+            yield from _trimmed(own, start, stop)
+            start = stop
+    yield from _trimmed(own, start, end)
+
+
+def _ends_sentence(own: str, signs: re.Match[str], stop: int, start: int, end: int) -> bool:
+    sign = signs[0]
+    if sign[0] in "。！？；;":
+        return True
+    after = own[stop] if stop < end else " "
+    if sign[0] in "—–":
+        return after.isspace() and own[signs.start() - 1 : signs.start()].isspace()
+    if not after.isspace():
+        return sign[-1] in "!?" and after >= "\u4e00"
+    before = max(start, signs.start() - 8)
+    return sign != "." or not _ABBREVIATION.search(own, before, signs.start())
+
+
+def _trimmed(own: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    end = min(end, start + _LONGEST_SENTENCE)
+    while start < end and own[start].isspace():
+        start += 1
+    while start < end and own[end - 1].isspace():
+        end -= 1
+    if end - start > 1:
+        yield start, end
+
+
+def blank_quotes(text: str) -> str:
+    """Return `text` with everything that is quoted or pasted replaced by `BLANK`, at the same length."""
+    own = text.replace("’", "'")
+    if "\n" in own or "<" in own:
+        own = _blank_lines(own)
+    elif _CODE_OR_LOG.match(own) or _QUOTED_LINE.match(own) or _ROLE.match(own):
+        return BLANK * len(own)
+    if not _QUOTE_SIGNS.isdisjoint(own) or _SINGLE_QUOTE.search(own):
+        own = _INLINE_QUOTES.sub(_blank_match, own)
+    if (":" in own or "：" in own) and (said := _SAID_INLINE.search(own)):
+        own = _blank_after_said(own, said)
+    return own
+
+
+def _blank_match(match: re.Match[str]) -> str:
+    found = match[0]
+    return found[0] + _NOT_BLANK.sub(BLANK, found[1:-1]) + found[-1]
+
+
+def _blank_after_said(own: str, said: re.Match[str]) -> str:
+    parts: list[str] = []
+    at = 0
+    while said:
+        end = own.find("\n", said.end())
+        end = len(own) if end < 0 else end
+        parts += [own[at : said.end()], BLANK * (end - said.end())]
+        at = end
+        following = _SAID_INLINE.search(own, at)
+        if following is None:
+            break
+        said = following
+    return "".join([*parts, own[at:]])
+
+
+def _blank_lines(text: str) -> str:
+    """Blank the lines of code, logs, e-mails, transcripts and delimited blocks."""
+    lines = text.split("\n")
+    quoted = [False] * len(lines)
+    _mark_blocks(text, lines, quoted)
+    _mark_transcripts(lines, quoted)
+    for number, line in enumerate(lines):
+        if not quoted[number] and (
+            _CODE_OR_LOG.match(line)
+            or _QUOTED_LINE.match(line)
+            or _ROLE.match(line)
+            or (line.startswith(("    ", "\t")) and not _BULLET.match(line))
+        ):
+            quoted[number] = True
+    return "\n".join(
+        BLANK * len(line) if mark else line for line, mark in zip(lines, quoted, strict=True)
+    )
+
+
+def _mark_blocks(text: str, lines: list[str], quoted: list[bool]) -> None:
+    """Mark fenced code, tagged blocks, blocks between rulers, and everything below the introduction of a paste."""
+    missing: set[str] = set()
+    at = number = 0
+    while number < len(lines):
+        line = lines[number]
+        last = number
+        if _FENCE.match(line):
+            last = _next_line(lines, number + 1, _FENCE)
+        elif _RULER.match(line):
+            last = _next_line(lines, number + 1, _RULER)
+        elif tag := _TAG.match(line):
+            last = _tag_end(text, at, tag[1], missing, number)
+        elif _PASTE_MARK.match(line) or (
+            _MAIL_HEADER.match(line)
+            and number + 1 < len(lines)
+            and _MAIL_HEADER.match(lines[number + 1])
+        ):
+            last = len(lines) - 1
+        elif _introduces_paste(lines, number):
+            quoted[number + 1 :] = [True] * (len(lines) - number - 1)
+            return
+        else:
+            at += len(line) + 1
+            number += 1
+            continue
+        last = min(last, len(lines) - 1)
+        for marked in range(number, last + 1):
+            quoted[marked] = True
+            at += len(lines[marked]) + 1
+        number = last + 1
+
+
+def _next_line(lines: list[str], start: int, pattern: re.Pattern[str]) -> int:
+    for number in range(start, len(lines)):
+        if pattern.match(lines[number]):
+            return number
+    return len(lines) - 1
+
+
+def _tag_end(text: str, at: int, name: str, missing: set[str], number: int) -> int:
+    """Return the line that closes a tag; the line of the tag itself if nothing closes it."""
+    if name in missing:
+        return number
+    closing = text.find(f"</{name}", at)
+    if closing < 0:
+        missing.add(name)
+        return number
+    return number + text.count("\n", at, closing)
+
+
+def _introduces_paste(lines: list[str], number: int) -> bool:
+    """Return True if the line announces a paste that has no delimiters of its own."""
+    line = lines[number].rstrip()
+    if line[-1:] not in {":", "："}:
+        return False
+    line = line[-160:]
+    if not _PASTE_INTRO.search(line) or _OWN_INTRO.search(line):
+        return False
+    following = next((each for each in lines[number + 1 :] if each.strip()), "")
+    delimited = any(
+        pattern.match(following) for pattern in (_FENCE, _RULER, _TAG, _QUOTED_LINE, _CODE_OR_LOG)
+    )
+    return not delimited and not following.lstrip().startswith(('"', "“", "「"))
+
+
+def _mark_transcripts(lines: list[str], quoted: list[bool]) -> None:
+    """Mark the lines of a chat transcript: at least two lines by at least two speakers."""
+    said: list[tuple[int, str]] = []
+    for number, line in enumerate(lines):
+        speaker = None if quoted[number] else _SPEAKER.match(line[:80])
+        if speaker and not _LABEL.match(speaker[1]):
+            said.append((number, speaker[1]))
+    if len({name for _, name in said}) < 2:
+        return
+    for (number, _), (following, _) in pairwise([*said, (said[-1][0] + 1, "")]):
+        end = following if following - number <= 2 else number + 1
+        quoted[number:end] = [True] * (end - number)

@@ -1,0 +1,104 @@
+"""The record of one standing rule: a sentence of the user or the system message that holds beyond its turn."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from turnfold.errors import InvalidRecord
+
+__all__ = (
+    "LONGEST_RULE",
+    "Reading",
+    "RuleAct",
+    "RuleKind",
+    "RuleState",
+    "RuleTrust",
+    "StandingRule",
+    "new_rule",
+    "rule_id",
+)
+
+
+RuleKind = Literal["rule", "prohibition", "decision", "preference", "task", "fact"]
+RuleAct = Literal["state", "change", "permit", "cancel", "done"]
+"""What a sentence does: state something, replace something said before, lift a prohibition, cancel, report as done."""
+RuleState = Literal["active", "superseded", "done", "dropped"]
+"""`dropped` is a rule the user took back without putting another in its place."""
+RuleTrust = Literal["user", "system"]
+
+LONGEST_RULE = 300
+"""Characters of the text of a rule."""
+
+
+class StandingRule(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A rule, prohibition, decision, preference, open task or standing fact, in the words it was said in."""
+
+    v: int = 1
+    id: str
+    text: str
+    """A slice of the message, unchanged."""
+    kind: RuleKind
+    seq: int
+    """The log entry it was said in."""
+    trust: RuleTrust = "user"
+    act: RuleAct = "state"
+    negative: bool = False
+    """True if it says what is not to be done."""
+    scope: tuple[str, ...] = ()
+    """Sorted terms of what it is about; `@` marks classes of values (`@day`) and known attributes (`@name`)."""
+    value: tuple[str, ...] = ()
+    """Sorted terms of the value it gives to a single-valued attribute; a later rule with another value replaces it."""
+    old: tuple[str, ...] = ()
+    """Sorted terms of what it names as replaced, cancelled or done."""
+    state: RuleState = "active"
+    supersedes: tuple[str, ...] = ()
+    """Ids of the rules it replaced, restated, cancelled or lifted."""
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise InvalidRecord("a rule without text", path="text")
+        if len(self.text) > LONGEST_RULE:
+            raise InvalidRecord(
+                f"a rule of {len(self.text)} characters; at most {LONGEST_RULE}",
+                path="text",
+                remedy="Cut the text at the end of a clause",
+            )
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """All terms by which later sentences can refer to it."""
+        return frozenset((*self.scope, *self.value))
+
+
+def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
+    """Return the id of the rule at character `at` of an entry; the same sentence of the same entry has the same id."""
+    named = f"{trust}:{seq}:{at}:{text}"
+    return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+class Reading(NamedTuple):
+    """What one clause lays down; made by the English and the Chinese patterns."""
+
+    kind: RuleKind
+    act: RuleAct = "state"
+    negative: bool = False
+    tags: tuple[str, ...] = ()
+    """Known attributes it is about, such as `@name`."""
+    attribute: str = ""
+    """The words that name a single-valued attribute; its scope is made of these alone."""
+    value: str = ""
+    """The words that give the value of a single-valued attribute."""
+    old: str = ""
+    """The words that name what is replaced, cancelled or done."""
+    many: bool = False
+    """True if the attribute may have several values at once: another value does not replace this one."""
+
+
+def new_rule(text: str, *, kind: RuleKind) -> StandingRule:
+    """Return a rule that was not said in the log: its `seq` is 0."""
+    return StandingRule(id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0)

@@ -1,0 +1,257 @@
+"""What a user lays down is taken, word for word; talk, questions, quotations and pasted text are not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rules.generator import HALVES, changes, planted, quoted_messages, talk
+from turnfold.rules import (
+    LONGEST_RULE,
+    MOST_PER_MESSAGE,
+    StandingRule,
+    extract_rules,
+    own_words,
+)
+
+
+def taken(text: str) -> list[StandingRule]:
+    """The rules of a message that would be kept."""
+    return [rule for rule in extract_rules(text, seq=7, trust="user") if rule.act != "done"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Use tabs, not spaces.", "rule"),
+        ("Keep answers short.", "rule"),
+        ("Reply in French from now on.", "rule"),
+        ("If a test fails, stop and tell me.", "rule"),
+        ("Could you please keep your answers short from now on?", "rule"),
+        ("Never deploy on Fridays.", "prohibition"),
+        ("No meetings before 10.", "prohibition"),
+        ("The payments table is off limits.", "prohibition"),
+        ("We're going with Postgres.", "decision"),
+        ("Let's do Tuesday.", "decision"),
+        ("The deadline is Friday.", "decision"),
+        ("I prefer dark mode.", "preference"),
+        ("I'm vegetarian.", "fact"),
+        ("Call me Sam.", "fact"),
+        ("I'm allergic to peanuts.", "fact"),
+        ("Remind me to call the bank.", "task"),
+        ("We still need to write the migration.", "task"),
+        ("回答尽量简短", "rule"),
+        ("以后都用中文回复", "rule"),
+        ("删除任何文件之前先跟我确认", "rule"),
+        ("千万别把密码写进日志", "prohibition"),
+        ("晚上十点以后不要给我打电话", "prohibition"),
+        ("就定周三吧", "decision"),
+        ("预算控制在五千以内", "decision"),
+        ("截止日期是周五", "decision"),
+        ("我更喜欢深色主题", "preference"),
+        ("我对花生过敏", "fact"),
+        ("我叫李雷", "fact"),
+        ("提醒我明天交房租", "task"),
+        ("别忘了续签签证", "task"),
+    ],
+)
+def test_a_standing_sentence_is_taken_whole(text: str, kind: str) -> None:
+    [rule] = taken(text)
+    assert (rule.kind, rule.text, rule.seq, rule.trust) == (kind, text, 7, "user")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "At least we tried.",
+        "I've never heard of it.",
+        "That must be nice!",
+        "It must have been hard.",
+        "I can't wait to see you.",
+        "Never mind.",
+        "Don't worry about it.",
+        "What should I never do?",
+        "He said we must never give up.",
+        "My boss told me to always smile.",
+        "If I were rich, I would never work.",
+        "Please fix this line.",
+        "Write a function that always returns true.",
+        "Check if the server is up.",
+        "The tests always fail on my machine.",
+        "你能不能帮我看看",
+        "我特别高兴",
+        "不得不说你很厉害",
+        "有机会一定要去看看",
+        "老板说必须加班",
+        "如果我有钱就好了",
+        "请问怎么退货",
+        "帮我查一下明天的天气",
+    ],
+)
+def test_idioms_questions_and_reports_are_not_taken(text: str) -> None:
+    assert taken(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> Never deploy on Fridays.",
+        "```\n# never deploy on Fridays\n```",
+        "What is this?\n<policy>\nNever deploy on Fridays.\n</policy>",
+        "What is this?\n---\nNever deploy on Fridays.\n---",
+        "Please summarise this email:\n\nNever deploy on Fridays.\n\nBest, Bob",
+        "From: Bob\nSubject: deploys\n\nNever deploy on Fridays.",
+        "2024-01-01 12:00:00 ERROR Never deploy on Fridays.",
+        "Alice: Never deploy on Fridays.\nBob: ok\nWho is right?",
+        "system: Never deploy on Fridays.",
+        'The sign says "Never deploy on Fridays."',
+        "翻译下面这段话：\n\n不要在周五部署。",
+        "牌子上写着：不要在周五部署。",
+        "小王：不要在周五部署。\n小李：好的，知道了",
+        "他对我说“不要在周五部署”，然后走了。",
+        "<文档>\n不要在周五部署。\n</文档>",
+    ],
+)
+def test_quoted_and_pasted_text_is_not_taken(text: str) -> None:
+    assert taken(text) == []
+
+
+def test_own_words_beside_a_quotation_are_taken() -> None:
+    text = "> Never deploy on Mondays.\n\nNever deploy on Fridays.\n```\n# always push\n```\n我对花生过敏。"
+    assert [rule.text for rule in taken(text)] == ["Never deploy on Fridays.", "我对花生过敏。"]
+
+
+def test_items_of_a_list_are_read_by_its_heading() -> None:
+    text = "Rules:\n- tabs for indentation\n- two reviewers per change\n\n要求：\n1. 图片横版\n2. 标题居中"
+    assert [(rule.kind, rule.text) for rule in taken(text)] == [
+        ("rule", "tabs for indentation"),
+        ("rule", "two reviewers per change"),
+        ("rule", "图片横版"),
+        ("rule", "标题居中"),
+    ]
+
+
+def test_a_sentence_with_several_rules_gives_each_of_them() -> None:
+    [name, home] = taken("My name is Tomas, and I live in Porto.")
+    assert (name.text, home.text) == ("My name is Tomas, and", "I live in Porto.")
+    assert (name.scope, home.scope) == (("@name",), ("@home",))
+    first, second = taken("以后回答尽量简短，不要用表情符号。")
+    assert (first.text, second.text) == ("以后回答尽量简短", "不要用表情符号。")
+
+
+def test_the_same_message_gives_the_same_rules_and_ids() -> None:
+    text = "Never deploy on Fridays. 我对花生过敏。"
+    first, again = (extract_rules(text, seq=3, trust="user") for _ in range(2))
+    assert first == again
+    assert len({rule.id for rule in first}) == 2
+    assert {rule.id for rule in first}.isdisjoint(
+        rule.id for rule in extract_rules(text, seq=4, trust="user")
+    )
+
+
+FRAGMENTS = st.sampled_from(
+    [each.text for half in HALVES for each in planted(half, each=1)]
+    + [
+        "> ",
+        "```",
+        "---",
+        "\n\n",
+        '"',
+        "“",
+        "”",
+        "<a>",
+        "</a>",
+        "Rules:\n- ",
+        "不",
+        "never ",
+        "，",
+        ": ",
+    ]
+)
+
+
+@given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=12)), max_size=12).map(" ".join))
+def test_every_rule_is_a_slice_of_the_message(text: str) -> None:
+    rules = extract_rules(text, seq=1, trust="user")
+    assert len(rules) <= MOST_PER_MESSAGE
+    for rule in rules:
+        assert rule.text in text
+        assert rule.text == rule.text.strip()
+        assert 0 < len(rule.text) <= LONGEST_RULE
+
+
+ADVERSARIAL = [
+    "never ",
+    "%",
+    "不要",
+    "\n",
+    "> never\n",
+    "<a>\n",
+    '"',
+    "“",
+    ".",
+    "if ",
+    "the ",
+    "my dog's ",
+    "a:",
+]
+ADVERSARIAL += [
+    "Bob: never do this\n",
+    "---\n",
+    "'",
+    "please ",
+    "and ",
+    "我们，",
+    "把改",
+    "- a\n",
+    "\x1a",
+    "```\n",
+]
+ADVERSARIAL += ["x" * 60 + "\n", "(", "[", "\t", "    never\n", "a. ", "1. ", "：", "！"]
+
+
+@pytest.mark.parametrize("piece", ADVERSARIAL)
+def test_a_megabyte_of_one_piece_is_read_and_gives_nothing(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    assert extract_rules(text, seq=1, trust="user") == ()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(ADVERSARIAL), min_size=1, max_size=3))
+def test_both_ends_of_a_huge_message_are_read(pieces: list[str]) -> None:
+    plain = (
+        "".join(piece for piece in pieces if piece in {".", "the ", "and ", "% "})
+        or "lorem ipsum. "
+    )
+    filler = plain * (100_000 // len(plain))
+    text = f"Never deploy on Fridays.\n\n{filler}\n\nI'm allergic to peanuts."
+    said = [rule.text for rule in taken(text)]
+    assert said == ["Never deploy on Fridays.", "I'm allergic to peanuts."]
+
+
+def test_a_flood_of_rules_in_one_message_is_capped_at_both_ends() -> None:
+    text = "\n".join(f"Never use library{number}." for number in range(1000))
+    rules = taken(text)
+    assert len(rules) == MOST_PER_MESSAGE
+    assert (rules[0].text, rules[-1].text) == ("Never use library0.", "Never use library999.")
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_generated_rules_are_found_and_nothing_else_is(half: str) -> None:
+    every = list(planted(half))  # pyright: ignore[reportArgumentType] - the halves are literals
+    found = sum(bool(taken(each.text)) for each in every)
+    assert len(every) > 150
+    assert found >= 0.97 * len(every)
+    assert [text for text in talk(half) if taken(text)] == []  # pyright: ignore[reportArgumentType]
+    quoted = list(quoted_messages(half))  # pyright: ignore[reportArgumentType]
+    assert [text for text in quoted if taken(text)] == []
+    assert len(list(changes(half))) > 40  # pyright: ignore[reportArgumentType]
+
+
+def test_the_quotation_test_sees_a_reader_that_does_not_blank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_words, "blank_quotes", lambda text: text)
+    quoted = list(quoted_messages("develop"))
+    assert sum(bool(taken(text)) for text in quoted) > len(quoted) // 4
