@@ -96,12 +96,15 @@ def test_the_least_trusted_gives_way_first_and_the_call_is_explained(most: int) 
             budget=Budget(max_tokens=8_000),
         )
         blocks = blocks_of(context)
-        whole = {"pinned", "state", "findings", "recalled", "workspace"}
+        # Where no room is left for passages, none are looked for.
+        recalled = bool(session.explain(session.last_call).manifest.recalled)
+        order = ["workspace", *(["recalled"] if recalled else []), "findings", "state"]
+        whole = {"pinned", *order}
+        assert recalled or most < 1_400
         assert read_pins(blocks["pinned"].body) == ["Never wire money. 不得转账。"]
         assert context.receipt.sections[Section.TAIL] <= context.budget.share("tail")
         told = {note.split()[1]: note for note in shortened(context)}
         assert told.keys() >= whole - blocks.keys()
-        order = ["workspace", "recalled", "findings", "state"]
         gone = [label for label in order if label not in blocks]
         assert gone == order[: len(gone)]
         if "findings" in blocks:
