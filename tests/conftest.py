@@ -30,6 +30,8 @@ else:
     settings.register_profile("sabotage", quick)
     settings.load_profile("turnfold")
 
+# Matrices are small here: with a thread for each core, three quarters of the time is spent waiting for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 (pytest makes a folder of its own below it)
 ENOUGH_BYTES = 2 * 1024**3
 
@@ -74,3 +76,26 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ["XDG_DATA_HOME"]
     else:
         os.environ["XDG_DATA_HOME"] = before
+
+
+@pytest.fixture(scope="module")
+def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let HTTP clients read an empty folder of certificates; reading the usual ones takes longer than a whole test.
+
+    For tests that talk to servers of their own, without TLS.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("SSL_CERT_FILE", raising=False)
+        patched.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def only_own_garbage() -> None:
+    """Collect what earlier tests left, and let collections pass over what is still held from then on.
+
+    For tests that collect often, or fork: each collection walks all that the process holds, and the test uses only what
+    it made itself.
+    """
+    gc.collect()
+    gc.freeze()

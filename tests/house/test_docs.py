@@ -36,13 +36,6 @@ def run_python_blocks(document: str, *, name: str, monkeypatch: pytest.MonkeyPat
     return len(blocks)
 
 
-@pytest.fixture(scope="module")
-def only_own_garbage() -> None:
-    """Collect what earlier tests left, and let the collections of this module pass over what they still hold."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.mark.usefixtures("only_own_garbage")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
 def test_every_python_block_runs(

@@ -16,6 +16,8 @@ from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncSession, SessionCache
 from turnfold.records import Message
 
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
+
 SMALL = Budget(max_tokens=600)
 
 

@@ -169,12 +169,14 @@ def test_without_an_embedder_there_is_nothing_to_make(path: Path) -> None:
         memory.session("one").index_meaning()
 
 
-def test_erasing_a_conversation_erases_its_vectors(session: Session, path: Path) -> None:
+def test_erasing_a_conversation_erases_its_vectors(
+    session: Session, path: Path, encoder: LocalEmbedder
+) -> None:
     assert b"meaning:" in path.read_bytes() + path.with_name("chat.db-wal").read_bytes()
     session.delete()
     assert b"meaning:" not in path.read_bytes()
     assert session.recall(FACTS["en"][1]) == []
-    with opened(path, LocalEmbedder()) as memory:
+    with opened(path, encoder) as memory:
         assert memory.session("one").index_meaning().indexed == 0
 
 
@@ -303,12 +305,9 @@ def test_the_newest_count_as_if_they_were_in_a_block(held_back: int, seed: int) 
     assert dict(split) == pytest.approx(dict(exact), abs=2e-3)
 
 
-def test_what_was_said_just_now_is_found_too(path: Path, encoder: LocalEmbedder) -> None:
-    with opened(path, encoder) as memory:
-        session = told(memory)
-        session.index_meaning()
-        session.user("My sister moved to Lyon last autumn.")
-        question = "Where does my sibling live these days?"
-        assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
-        session.user("Thanks.")
-        assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
+def test_what_was_said_just_now_is_found_too(session: Session) -> None:
+    session.user("My sister moved to Lyon last autumn.")
+    question = "Where does my sibling live these days?"
+    assert session.recall(question, limit=3)[0].message.text.startswith("My sister")
+    session.user("Thanks.")
+    assert session.recall(question, limit=3)[0].message.text.startswith("My sister")

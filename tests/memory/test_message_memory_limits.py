@@ -29,6 +29,8 @@ from turnfold.tokens import Certainty, TokenCounter, cautious_counter, counter_f
 from turnfold.tokens.counter import OPENAI
 from turnfold.window import check, shrink_message
 
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
+
 SYSTEM = "You are a careful assistant. 你是一个谨慎的助手。"
 CAUTIOUS = cautious_counter()
 

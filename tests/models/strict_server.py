@@ -235,6 +235,7 @@ class _Http(ThreadingHTTPServer):
 
 class _Exchange(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for the client's acknowledgement
     server: _Http  # pyright: ignore[reportIncompatibleVariableOverride] (nothing else makes one)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it has

@@ -6,12 +6,15 @@ import gc
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.service.running import make_tokens, running
 from turnfold.budget import Budget
 from turnfold.memory import AsyncSession, SessionCache
 from turnfold.records import Message
 from turnfold.service import ServiceOptions
+
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
 
 
 def live(kind: type) -> int:

@@ -39,6 +39,8 @@ from turnfold.stores.sqlite.file import SqliteFile
 
 __all__ = ("postgres_places",)
 
+pytestmark = pytest.mark.usefixtures("only_own_garbage")
+
 ALICE, BOB = Scope("alice"), Scope("bob")
 CHILDREN = 3
 WRITERS = 3
