@@ -1,7 +1,8 @@
-"""A process whose children each run one verb and die by SIGKILL at its n-th statement: `BASE FOLDER VERB [torn]`.
+"""A process whose children each run one verb and die by SIGKILL at its n-th statement: `BASE FOLDER VERBS [torn]`.
 
-It tells, line by line, the file each child left behind, the statement it died at, and whether that statement had
-run. With `torn` the children's stores do not begin transactions: every statement is committed by itself.
+Verbs are separated by commas. It tells, line by line, the file each child left behind (in a folder named like the
+verb), the statement it died at, and whether that statement had run. With `torn` the children's stores do not begin
+transactions: every statement is committed by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _run(path: Path, verb: str, point: int, *, late: bool) -> None:
     faulty: Faulty
 
     def die(_text: str) -> BaseException:
-        _tell(f"{path.name} {int(late)} {faulty.statements[-1]!r}")
+        _tell(f"{verb}\t{path.name}\t{int(late)} {faulty.statements[-1]!r}")
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("nobody comes here")
 
@@ -50,10 +51,11 @@ def _tear() -> None:
 
 def main(base: Path, folder: Path, verb: str) -> None:
     """Let children die until one lives to the end, before and after each statement."""
+    (folder / verb).mkdir()
     for late in (False, True):
         point = died = 1
         while died:
-            path = Path(shutil.copy(base, folder / f"{late}-{point}.db"))
+            path = Path(shutil.copy(base, folder / verb / f"{late}-{point}.db"))
             child = os.fork()
             if not child:
                 _run(path, verb, point, late=late)
@@ -61,10 +63,11 @@ def main(base: Path, folder: Path, verb: str) -> None:
             died = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             assert died in (0, -signal.SIGKILL)
             point += 1
-    _tell("lived")
+    _tell(f"{verb}\tlived\t")
 
 
 if __name__ == "__main__":
     if "torn" in sys.argv:
         _tear()
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    for each in sys.argv[3].split(","):
+        main(Path(sys.argv[1]), Path(sys.argv[2]), each)

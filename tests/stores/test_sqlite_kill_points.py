@@ -10,7 +10,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -35,24 +35,40 @@ __all__ = ("base",)
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
 
 
-def deaths(base: Path, folder: Path, verb: str, *words: str) -> list[tuple[Path, str]]:
-    """The file each killed process left, and the statement at which it was killed."""
+Deaths = dict[str, list[tuple[Path, str]]]
+
+
+def deaths(base: Path, folder: Path, verbs: Iterable[str], *words: str) -> Deaths:
+    """By verb: the file each killed process left, and the statement at which it was killed."""
+    program = [sys.executable, "-m", "tests.stores.sqlite_kill_points"]
     finished = subprocess.run(
-        [sys.executable, "-m", "tests.stores.sqlite_kill_points", base, folder, verb, *words],
+        [*program, base, folder, ",".join(verbs), *words],
         capture_output=True,
         check=True,
         cwd=ROOT,
         encoding="utf-8",
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONUTF8": "1"},
     )
-    *lines, last = finished.stdout.splitlines()
-    assert last == "lived"
-    return [(folder / line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines]
+    found: Deaths = {verb: [] for verb in verbs}
+    lived: list[str] = []
+    for line in finished.stdout.splitlines():
+        verb, file, statement = line.split("\t", 2)
+        if file == "lived":
+            lived.append(verb)
+        else:
+            found[verb].append((folder / verb / file, statement))
+    assert lived == list(found)
+    return found
 
 
-def assert_killed_whole(base: Path, folder: Path, verb: str, *words: str) -> None:
+@pytest.fixture(scope="module")
+def killed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Deaths:
+    """What became of every verb: one process forks for all of them, since it takes longest to start."""
+    return deaths(base, tmp_path_factory.mktemp("killed"), VERBS)
+
+
+def assert_killed_whole(base: Path, folder: Path, verb: str, died: list[tuple[Path, str]]) -> None:
     after, before = finished(base, folder, VERBS[verb]), dump(base)
-    died = deaths(base, folder, verb, *words)
     seen: set[bool] = set()
     for path, statement in died:
         held = dump(path)
@@ -66,15 +82,17 @@ def assert_killed_whole(base: Path, folder: Path, verb: str, *words: str) -> Non
 @needs_fork
 @pytest.mark.parametrize("verb", VERBS)
 def test_killed_at_any_statement_leaves_before_or_after(
-    base: Path, tmp_path: Path, verb: str
+    base: Path, killed: Deaths, tmp_path: Path, verb: str
 ) -> None:
-    assert_killed_whole(base, tmp_path, verb)
+    assert_killed_whole(base, tmp_path, verb, killed[verb])
 
 
 @needs_fork
 def test_without_transactions_half_a_write_is_seen(base: Path, tmp_path: Path) -> None:
+    verb = "append to a new conversation"
+    died = deaths(base, tmp_path, [verb], "torn")
     with pytest.raises(AssertionError, match="INSERT"):
-        assert_killed_whole(base, tmp_path, "append to a new conversation", "torn")
+        assert_killed_whole(base, tmp_path, verb, died[verb])
 
 
 # -------------------------------------------------------------------------------------------- scopes
