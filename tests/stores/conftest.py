@@ -1,9 +1,13 @@
 """How much of the conformance suite a store runs by default.
 
 Four stores run every case with all its values: memory, a SQLite file, PostgreSQL, and SQLite behind Redis. A class with
-`twin = True` is another way to use one of them (blocking, in memory, PostgreSQL behind Redis, a cache whose server is
-gone): it runs every case as well, by default with the first of its values only. The others are marked slow, so
-`make test` and `make test-slow` together run everything.
+`twin` is another way to use one of them, and runs less by default:
+
+- `twin = EVERY_CASE`: every case with the first of its values (a SQLite file and PostgreSQL without an event loop);
+- `twin = CALLS_AND_CACHES`: the same, but only the groups below, in which it can matter how a store is called and what
+  a cache remembers (all others). One of them, `MachineCases`, compares random calls of all verbs with the reference.
+
+What is left out is marked slow, so `make test` and `make test-slow` together run everything.
 """
 
 from __future__ import annotations
@@ -12,21 +16,66 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = ("is_left_to_the_slow_run", "pytest_collection_modifyitems")
+from turnfold.testing.stores.checkpoints import CheckpointCases
+from turnfold.testing.stores.concurrency import (
+    ConcurrencyCases,
+    DeletionRaceCases,
+    RaceCases,
+    SharedCases,
+)
+from turnfold.testing.stores.deletion import DeleteCases, TombstoneCases
+from turnfold.testing.stores.documents import DocumentCases, VersionCases
+from turnfold.testing.stores.generations import EpochCases, GenerationCases
+from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
+from turnfold.testing.stores.random_operations import MachineCases
+from turnfold.testing.stores.reads import CounterCases, TailCases
+from turnfold.testing.stores.trial import StoreCases
+
+__all__ = (
+    "CALLS_AND_CACHES",
+    "EVERY_CASE",
+    "is_left_to_the_slow_run",
+    "pytest_collection_modifyitems",
+)
+
+Groups = tuple[type[StoreCases], ...]
+
+EVERY_CASE: Groups = (StoreCases,)
+CALLS_AND_CACHES: Groups = (
+    ConcurrencyCases,
+    RaceCases,
+    DeletionRaceCases,
+    SharedCases,
+    ClosingCases,
+    CancellationCases,
+    ReopenCases,
+    MachineCases,
+    TailCases,
+    CounterCases,
+    CheckpointCases,
+    DocumentCases,
+    VersionCases,
+    GenerationCases,
+    EpochCases,
+    DeleteCases,
+    TombstoneCases,
+)
 
 
-def is_left_to_the_slow_run(cases: type | None, values: Mapping[str, int]) -> bool:
-    """Return whether a case of a twin has other values than the first; `values` has the position of each."""
-    return getattr(cases, "twin", False) is True and any(values.values())
+def is_left_to_the_slow_run(cases: type | None, name: str, values: Mapping[str, int]) -> bool:
+    """Return whether the default run leaves a case out; `values` has the position of each of its values."""
+    groups: Groups | None = getattr(cases, "twin", None)
+    if cases is None or groups is None:
+        return False
+    group = next(each for each in cases.__mro__ if name in vars(each))
+    return not issubclass(group, groups) or any(values.values())
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what a twin leaves to the slow run."""
+    """Mark what the twins leave to the slow run."""
     for item in items:
-        if (
-            isinstance(item, pytest.Function)
-            and hasattr(item, "callspec")
-            and is_left_to_the_slow_run(item.cls, item.callspec.indices)
-        ):
-            item.add_marker(pytest.mark.slow)
+        if isinstance(item, pytest.Function):
+            values = item.callspec.indices if hasattr(item, "callspec") else {}
+            if is_left_to_the_slow_run(item.cls, item.originalname, values):
+                item.add_marker(pytest.mark.slow)

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.stores.conftest import is_left_to_the_slow_run
+from tests.stores.conftest import CALLS_AND_CACHES, EVERY_CASE, is_left_to_the_slow_run
 from turnfold.stores import MemoryStore, SqliteStore, Store
 from turnfold.testing import StoreConformance
+from turnfold.testing.stores.concurrency import RaceCases
+from turnfold.testing.stores.reads import ReadCases
 from turnfold.tokens import TokenCounter
 
 Time = Callable[[], int]
@@ -23,12 +25,12 @@ class TestMemory(StoreConformance):
 
 
 class TestMemoryBlocking(TestMemory):
-    twin = True
+    twin = CALLS_AND_CACHES
     blocking = True
 
 
 class TestSqliteInMemory(StoreConformance):
-    twin = True
+    twin = CALLS_AND_CACHES
 
     def open_store(
         self, place: Path, *, counter: TokenCounter | None = None, clock: Time | None = None
@@ -45,7 +47,7 @@ class TestSqliteFile(StoreConformance):
 
 
 class TestSqliteFileBlocking(StoreConformance):
-    twin = True
+    twin = EVERY_CASE
     blocking = True
 
     def open_store(
@@ -64,9 +66,16 @@ def test_no_two_groups_of_cases_share_a_name() -> None:
     assert sum(name.startswith("test_") for name in names) > 200
 
 
-def test_a_twin_runs_every_case_by_default_and_leaves_only_other_values_to_the_slow_run() -> None:
-    assert not is_left_to_the_slow_run(TestSqliteFileBlocking, {})
-    assert not is_left_to_the_slow_run(TestSqliteFileBlocking, {"text": 0, "verb": 0})
-    assert is_left_to_the_slow_run(TestSqliteFileBlocking, {"text": 0, "verb": 1})
-    assert not is_left_to_the_slow_run(TestSqliteFile, {"text": 0, "verb": 1})
-    assert not is_left_to_the_slow_run(None, {"text": 1})
+def test_what_the_default_run_leaves_out_of_a_twin() -> None:
+    reading = next(name for name in vars(ReadCases) if name.startswith("test_"))
+    racing = next(name for name in vars(RaceCases) if name.startswith("test_"))
+    for cases, name, values, left_out in (
+        (TestSqliteFile, reading, {"text": 0, "verb": 1}, False),
+        (TestSqliteFileBlocking, reading, {"text": 0, "verb": 0}, False),
+        (TestSqliteFileBlocking, reading, {"text": 0, "verb": 1}, True),
+        (TestSqliteInMemory, reading, {}, True),
+        (TestSqliteInMemory, racing, {}, False),
+        (TestSqliteInMemory, racing, {"text": 1}, True),
+        (None, reading, {"text": 1}, False),
+    ):
+        assert is_left_to_the_slow_run(cases, name, values) is left_out, (cases, name, values)

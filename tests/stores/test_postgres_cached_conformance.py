@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
+from tests.stores.conftest import CALLS_AND_CACHES
 from tests.stores.redis_server import PATIENCE, shared_url
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
@@ -21,7 +22,6 @@ __all__ = ("postgres_places",)
 
 
 class Cached(Placed):
-    twin = True
     examples = 3
     blocking = False
 
@@ -38,8 +38,9 @@ class Cached(Placed):
 
 
 class TestPostgresCached(Cached, StoreConformance):
-    pass
+    twin = CALLS_AND_CACHES
 
 
 class TestPostgresCachedBlocking(Cached, StoreConformance):
+    twin = CALLS_AND_CACHES
     blocking = True

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
+from tests.stores.conftest import EVERY_CASE
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
 from turnfold.stores.postgres.store import PostgresStore
@@ -34,5 +35,5 @@ class TestPostgres(Placed, StoreConformance):
 
 
 class TestPostgresBlocking(TestPostgres):
-    twin = True
+    twin = EVERY_CASE
     blocking = True

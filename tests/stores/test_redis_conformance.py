@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.stores.conftest import CALLS_AND_CACHES
 from tests.stores.redis_server import PATIENCE, ServerCluster, closed_port, shared_url
 from turnfold.stores import SqliteStore, Store
 from turnfold.stores.redis.cache import CachedStore
@@ -46,14 +47,14 @@ class TestCached(CachedConformance):
 
 
 class TestCachedBlocking(CachedConformance):
-    twin = True
+    twin = CALLS_AND_CACHES
     blocking = True
 
 
 class TestCachedWithoutServer(CachedConformance):
     """Nothing listens: the same answers, without one error."""
 
-    twin = True
+    twin = CALLS_AND_CACHES
     blocking = True
     examples = 2
     _port = closed_port()
