@@ -38,6 +38,7 @@ __all__ = (
     "POWER_LOSSES",
     "PROFILES",
     "RANDOM_ORDERS",
+    "REBUILT_LOGS",
     "REDIS_CALLS",
     "ROUND_TRIPS",
     "SCHEDULES",
@@ -46,6 +47,7 @@ __all__ = (
     "SNAPSHOT_KILLS",
     "SQLITE_APPENDS",
     "SQLITE_KILLS",
+    "TOOL_TURNS",
     "Size",
     "examples",
 )
@@ -70,7 +72,7 @@ class Size:
 
 
 # Processes, servers and machines that end at any moment.
-SQLITE_KILLS = Size(50, 1_000)
+SQLITE_KILLS = Size(25, 1_000)
 POSTGRES_KILLS = Size(9, 200)
 IMPORT_KILLS = Size(2, 300, minutes=30)
 IMPORT_KILLS_AT_ANY_TIME = Size(3, 300, minutes=30)
@@ -103,12 +105,16 @@ DAMAGED_FILES = Size(200, 10_000)
 MUTATED_BODIES = Size(20_000, 1_000_000)
 ANY_TEXT = Size(15, 1_000)
 SEARCHES = Size(25, 3_000)
-SERVICE_REQUESTS = Size(3, 100, minutes=30)
+SERVICE_REQUESTS = Size(2, 100, minutes=30)
 
 # Contexts and folds.
-CONTEXT_BLOCKS = Size(10, 200)
+CONTEXT_BLOCKS = Size(6, 200)
 """Blocks of replayed conversations: 125 in each by default, 1,000 in the slow run."""
-SCHEDULES = Size(1_000, 1_000_000, minutes=600)
+SCHEDULES = Size(500, 1_000_000, minutes=600)
+REBUILT_LOGS = Size(12, 60)
+"""For each strategy."""
+TOOL_TURNS = Size(3, 10)
+"""Turns of five rounds of tool calls, with each provider."""
 FOLD_FAULTS = Size(4, 3_334, minutes=120)
 """For each fault and mode."""
 

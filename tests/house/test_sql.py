@@ -210,7 +210,9 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 @pytest.mark.parametrize("path", STORES, ids=shown)
 def test_statements_are_written_in_the_source(path: Path) -> None:
-    assert list(Reader(path.read_text(encoding="utf-8")).faults(_module(path))) == []
+    text = path.read_text(encoding="utf-8")
+    if any(name in text for name in RUNNING):
+        assert list(Reader(text).faults(_module(path))) == []
 
 
 @pytest.mark.parametrize("where", JUSTIFIED)

@@ -11,11 +11,12 @@ import pytest
 from tests.models.providers import Provider, every_provider
 from tests.models.strict_server import Line, Say, StrictServer
 from tests.models.strict_speech import Call
+from tests.sizes import TOOL_TURNS
 from turnfold.agent import AsyncAgent
 from turnfold.budget import Budget
 from turnfold.memory import AsyncMemory
 
-TURNS, ROUNDS = 10, 5
+ROUNDS = 5
 
 
 def look(place: str) -> str:
@@ -47,8 +48,9 @@ class Talker:
     "streaming",
     [pytest.param(False, id="whole", marks=pytest.mark.slow), pytest.param(True, id="streamed")],
 )
-def test_fifty_tool_loops_with_folding_and_not_one_refused_request(
-    provider: Provider, *, streaming: bool
+@pytest.mark.parametrize("turns", TOOL_TURNS.values())
+def test_tool_loops_with_folding_and_not_one_refused_request(
+    provider: Provider, turns: int, *, streaming: bool
 ) -> None:
     events: list[object] = []
 
@@ -65,7 +67,7 @@ def test_fifty_tool_loops_with_folding_and_not_one_refused_request(
                 on_event=events.append if streaming else None,
             )
             cached = 0
-            for number in range(TURNS):
+            for number in range(turns):
                 reply = await agent.run(
                     "c", f"What is in garden {number}? 花园 {number} 里有什么？"
                 )
@@ -80,8 +82,8 @@ def test_fifty_tool_loops_with_folding_and_not_one_refused_request(
     with StrictServer(Talker()) as server:
         entries, folds, cached = asyncio.run(talk())
         assert server.rejected == []
-        assert len(server.seen) == TURNS * (ROUNDS + 1)
+        assert len(server.seen) == turns * (ROUNDS + 1)
     assert folds > 0
-    assert entries > TURNS * ROUNDS * 2
+    assert entries > turns * ROUNDS * 2
     assert cached > 0
     assert bool(events) == streaming

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sizes import examples
+from tests.sizes import REBUILT_LOGS, examples
 from tests.window.replay import Setting, refusal_faults, replay
 from tests.window.test_properties import NAMES, scenario
 from tests.window.transcripts import CharacterText, answers, asks, random_log
@@ -337,8 +337,9 @@ class TestTheSameEverywhere:
     """A context is a function of log, anchor and budget: no process remembers anything that matters."""
 
     @pytest.mark.parametrize("name", [name for name in NAMES if name != "hostile"])
-    def test_a_fresh_transcript_gives_the_same_context(self, name: str) -> None:
-        for seed in range(40):
+    @pytest.mark.parametrize("logs", REBUILT_LOGS.values())
+    def test_a_fresh_transcript_gives_the_same_context(self, name: str, logs: int) -> None:
+        for seed in range(logs):
             log, setting = scenario(seed, name)
             before = Anchor()
             for call in replay(log, setting):
@@ -357,8 +358,9 @@ class TestTheSameEverywhere:
                 before = call.context.anchor
 
     @pytest.mark.parametrize("name", [name for name in NAMES if name != "hostile"])
-    def test_asking_again_with_the_new_anchor_changes_nothing(self, name: str) -> None:
-        for seed in range(60):
+    @pytest.mark.parametrize("logs", REBUILT_LOGS.values())
+    def test_asking_again_with_the_new_anchor_changes_nothing(self, name: str, logs: int) -> None:
+        for seed in range(logs):
             log, setting = scenario(seed, name)
             for call in replay(log, setting):
                 again = call.setting.call(Transcript(call.setting.counter, call.log), call.context)
