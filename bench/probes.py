@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from bench.conversations import Talk, logged, talks
-from turnfold.text.stop_words import SEARCH_FUNCTION_CHARACTERS
+from turnfold.text.words import SEARCH_FUNCTION_CHARACTERS
 
 __all__ = ("Outcome", "Probe", "chinese", "found_share", "joined", "probes")
 

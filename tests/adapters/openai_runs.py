@@ -26,7 +26,7 @@ from typing_extensions import is_typeddict
 
 from turnfold import AsyncMemory, Budget, wire
 from turnfold.adapters.openai_agents.items import records_of
-from turnfold.adapters.openai_agents.view import tool_schemas
+from turnfold.adapters.openai_agents.run import tool_schemas
 from turnfold.memory import AsyncSession
 from turnfold.records import system
 

@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from turnfold import AsyncMemory, Budget, Message, wire
 from turnfold.adapters.pydantic_ai import model_messages, records_of, turnfold_capability
-from turnfold.adapters.pydantic_ai.view import tool_schemas
+from turnfold.adapters.pydantic_ai.capability import tool_schemas
 from turnfold.memory import AsyncSession, Session
 from turnfold.records import Entry, system
 

@@ -37,7 +37,7 @@ from tests.sizes import examples
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints import values
+from turnfold.adapters.langchain.checkpoints import storage
 from turnfold.adapters.langchain.checkpoints.documents import (
     CHECKPOINT,
     apply_delta,
@@ -113,7 +113,7 @@ def test_sabotage_the_suite_notices_values_that_are_not_found_again(
     async def nothing(*_: object) -> dict[str, object]:
         return {}
 
-    monkeypatch.setattr(values.ChannelValues, "read", nothing)
+    monkeypatch.setattr(storage.ChannelValues, "read", nothing)
     assert sum(passed(blocking).values()) < 81
 
 
@@ -257,7 +257,7 @@ def test_what_is_kept_grows_with_what_is_said_and_not_with_its_square() -> None:
 def test_sabotage_without_differences_it_grows_with_the_square(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(values, "make_delta", lambda _, new: [new])
+    monkeypatch.setattr(storage, "make_delta", lambda _, new: [new])
     assert kept_bytes(400) > 10 * kept_bytes(100)
 
 

@@ -40,7 +40,7 @@ from turnfold.adapters.openai_agents import (
     turnfold_run,
 )
 from turnfold.adapters.openai_agents.items import RunItems
-from turnfold.adapters.openai_agents.view import ItemsView
+from turnfold.adapters.openai_agents.run import ItemsView
 
 LARGE = Budget(max_tokens=200_000)
 both = pytest.mark.parametrize("streamed", [False, True], ids=["run", "run_streamed"])

@@ -17,9 +17,9 @@ from agents.testing import ScriptedModel
 from tests.adapters.openai_runs import PAGE, SMALL, agent_of, called, said, with_memory
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
-from turnfold.adapters.openai_agents import view as view_module
+from turnfold.adapters.openai_agents import run as run_module
 from turnfold.adapters.openai_agents.items import RunItems
-from turnfold.adapters.openai_agents.view import NumberedItem, own_last
+from turnfold.adapters.openai_agents.run import NumberedItem, own_last
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.records import Message, ToolCall, assistant, tool, user
 
@@ -201,7 +201,7 @@ def test_two_runs_in_one_conversation_and_the_one_whose_turn_is_gone_is_told_so(
 ) -> None:
     assert two_runs(LARGE, "quick")[-1]["output"] == "waited"
     monkeypatch.setattr(
-        view_module, "own_last", lambda shown, *_, **__: [one.message for one in shown]
+        run_module, "own_last", lambda shown, *_, **__: [one.message for one in shown]
     )
     assert two_runs(LARGE, "quick")[-1].get("output") != "waited"
 

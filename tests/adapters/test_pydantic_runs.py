@@ -32,8 +32,8 @@ from tests.adapters.pydantic_agents import (
 )
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.pydantic_ai import turnfold_capability
+from turnfold.adapters.pydantic_ai.capability import RunView
 from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer
-from turnfold.adapters.pydantic_ai.view import RunView
 from turnfold.memory import AsyncSession
 from turnfold.records import Message
 from turnfold.window import Context

@@ -15,7 +15,7 @@ from tests.models.strict_speech import Call
 from turnfold import Budget, Memory, OpenAIChat
 from turnfold import findings as pure
 from turnfold.agent import Agent, Event, ToolDone, as_tool
-from turnfold.agent.tool_cache import ToolCache
+from turnfold.agent.loop import ToolCache
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule
 from turnfold.testing import ScriptedModel

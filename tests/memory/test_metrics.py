@@ -28,9 +28,9 @@ from turnfold.telemetry import (
     METRICS,
     Distribution,
     Meter,
-    MeteredStore,
     export_to_otel,
     export_to_prometheus,
+    time_store_calls,
 )
 
 NAMES = {metric.name for metric in METRICS}
@@ -159,10 +159,14 @@ def test_a_refusal_is_an_answer_and_no_error(memory: Memory, meter: Meter) -> No
     assert meter.counts["database_errors"] == 0
 
 
-def test_every_verb_of_a_store_is_passed_on() -> None:
+UNTIMED = {"abilities", "blocking", "capture", "restore", "health", "close"}
+
+
+def test_every_verb_is_timed_unless_it_moves_whole_conversations_or_none(meter: Meter) -> None:
+    store = time_store_calls(MemoryStore(), meter)
     verbs = {name for name in vars(MemoryStore) if not name.startswith("_")}
-    passed = {name for name in vars(MeteredStore) if not name.startswith("_")}
-    assert passed == verbs - {"abilities", "blocking"}
+    assert {name for name in vars(store) if not name.startswith("_")} == verbs - UNTIMED
+    assert all(hasattr(store, name) for name in verbs)
 
 
 # --------------------------------------------------------------------------------------- one catalogue

@@ -235,9 +235,9 @@ def test_a_server_of_one_s_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("name", "kind", "package"),
     [
-        ("openai", OpenAIChat, "turnfold.models.openai_client"),
-        ("openai", OpenAIResponses, "turnfold.models.openai_client"),
-        ("anthropic", Anthropic, "turnfold.models.anthropic_client"),
+        ("openai", OpenAIChat, "turnfold.models.openai"),
+        ("openai", OpenAIResponses, "turnfold.models.openai"),
+        ("anthropic", Anthropic, "turnfold.models.anthropic"),
     ],
 )
 def test_a_missing_sdk_names_its_extra(

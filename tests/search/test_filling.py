@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from turnfold.records import Entry, system, user
 from turnfold.search import Recalled, fill, passages_text, places_to_read
 from turnfold.search import passages as filling
-from turnfold.search.excerpts import excerpt
+from turnfold.search.passages import excerpt
 from turnfold.text import fence
 from turnfold.tokens import counter_for
 

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnfold.text import SIMPLIFIED, is_character, search_terms, terms_of
-from turnfold.text.stems import stem
-from turnfold.text.stop_words import SEARCH_STOP_WORDS
+from turnfold.text.words import SEARCH_STOP_WORDS, stem
 
 # Letters that belong together in odd ways: marks, jamo, capitals that fold to two letters, signs that join words.
 odd_texts = st.text(alphabet="aAßİiſéΑάһ'’-_./:@ 4²㎏ﬁ각ᄀ\u1161\u11a8中國国ｶﾞがs\u0301\u19b0t")

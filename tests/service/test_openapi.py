@@ -17,7 +17,7 @@ from tests.sizes import SERVICE_REQUESTS
 from turnfold.api import AnyOperation, Events, Ready, operations
 from turnfold.budget import Budget
 from turnfold.service import ServiceOptions
-from turnfold.service.openapi import openapi
+from turnfold.service.app import openapi
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import TABLE
 

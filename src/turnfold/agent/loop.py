@@ -3,12 +3,27 @@
 Everything is logged at once: the user's message before the model is called, the model's answer before its tools run,
 each result as soon as it is there. A process that dies at any point leaves a log that can be continued, because a call
 without a result is shown to the model as one that has none.
+
+A tool is foreign code: it may return what has no text (cycles, lone surrogates, objects that cannot be printed) or
+raise what cannot even be described. None of that may end the run or leave a call without a result, so every error is
+caught, within the tool's time limit, and becomes a result that begins with "error:".
+
+A tool with a finding rule is remembered, and not called twice with the same arguments while its answer holds; the
+model gets the answer with a first line that says where it comes from. An agent with a memory module stores and
+summarises its workspace once per user turn; the summaries are shown with every call, and the model may bring any
+earlier workspace back with `recall_context`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import CoroutineType, GeneratorType
 from typing import Protocol, cast
+
+import msgspec
 
 from turnfold.agent.events import (
     AgentReply,
@@ -19,10 +34,8 @@ from turnfold.agent.events import (
     ToolDone,
     ToolStarted,
 )
-from turnfold.agent.results import ToolRun, failure
-from turnfold.agent.tool_cache import ToolCache
-from turnfold.agent.tools import Tool, as_tool
-from turnfold.agent.workspace_memory import WorkspaceMemory
+from turnfold.agent.tools import Tool, ToolRefused, as_tool
+from turnfold.budget import Budget
 from turnfold.errors import (
     BudgetTooSmall,
     ContextOverflow,
@@ -30,18 +43,206 @@ from turnfold.errors import (
     ModelUnavailable,
     StepsExhausted,
 )
-from turnfold.findings import FindingRule
+from turnfold.findings import FindingRule, rules_by_tool, served_text
 from turnfold.memories import AsyncMemoryModule
 from turnfold.memory import AsyncMemory, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
 from turnfold.records import ToolCall
 from turnfold.window import Context
-from turnfold.wire import ToolOutcome, WireFormat
+from turnfold.wire import ENDING, ToolOutcome, WireFormat, described, encodable, outcome_of
 
 __all__ = (
     "AsyncAgent",
+    "ToolCache",
+    "ToolRun",
     "Workspace",
+    "WorkspaceMemory",
+    "failure",
 )
+
+
+class ToolRun:
+    """One run of a tool, with a time limit set by the runtime; its answer is always a `ToolOutcome`.
+
+    Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised.
+    """
+
+    def __init__(self, tool: Tool, arguments: str) -> None:
+        self._tool = tool
+        self._arguments = arguments
+        self._pending: Coroutine[object, object, object] | None = None
+        self._abandoned = False
+
+    @property
+    def as_function(self) -> Callable[[], object]:
+        """The run as a function: a coroutine function where the tool is one, so that its coroutine is made late."""
+        call = self._tool.call
+        if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+            getattr(call, "__call__", None)  # noqa: B004 (an object may have an async __call__)
+        ):
+            return self._await_call
+        return self._call
+
+    def abandon(self) -> None:
+        """Close a coroutine that a plain function returned and nobody has begun to await."""
+        self._abandoned = True
+        if self._pending is not None and inspect.getcoroutinestate(self._pending) == "CORO_CREATED":
+            self._pending.close()
+
+    def _start(self) -> object:
+        return self._tool.call(**self._tool.arguments(self._arguments))
+
+    def _call(self) -> object:
+        """Call a plain function; an awaitable it returns is wrapped in a coroutine of ours."""
+        try:
+            found = self._start()
+            if not _is_awaitable(found):
+                return outcome_of(found)
+        except ENDING:
+            raise
+        except BaseException as error:
+            return failure(error)
+        if type(found) is CoroutineType:
+            self._pending = cast("Coroutine[object, object, object]", found)
+        if self._abandoned:  # while the function ran: the return value is not used
+            self.abandon()
+            return None
+        return self._awaited(lambda: cast("Awaitable[object]", found))
+
+    async def _await_call(self) -> ToolOutcome:
+        return await self._awaited(lambda: cast("Awaitable[object]", self._start()))
+
+    async def _awaited(self, made: Callable[[], Awaitable[object]]) -> ToolOutcome:
+        try:
+            found = await made()
+        except ENDING:
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return failure(error)  # something the tool waited for was cancelled, not the tool
+        except BaseException as error:  # GeneratorExit too: a coroutine that is closed may return
+            return failure(error)
+        if type(found) is str:
+            return outcome_of(found)
+        # A large value takes long to write, and a value's own methods may block: not in the loop.
+        return await asyncio.to_thread(outcome_of, found)
+
+
+def _is_awaitable(found: object) -> bool:
+    """Check the type alone: `inspect.isawaitable` believes an object that lies about its class."""
+    if type(found) is GeneratorType:
+        code = cast("GeneratorType[object, object, object]", found).gi_code
+        return bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    return hasattr(type(found), "__await__")
+
+
+def failure(error: BaseException) -> ToolOutcome:
+    """Return what a tool raised as text."""
+    if isinstance(error, ToolRefused):
+        return ToolOutcome(encodable(f"error: {error}"), failed=True)
+    return ToolOutcome(f"error: {described(error)}", failed=True)
+
+
+class ToolCache:
+    """Answers identical calls from the findings (remembered tool results) of a conversation, and notes new ones."""
+
+    def __init__(self, rules: Iterable[FindingRule], tools: Iterable[Tool]) -> None:
+        own = [(tool.name, tool.remember) for tool in tools if tool.remember is not None]
+        for name, rule in own:
+            if rule.tool != name:
+                raise InvalidOption(
+                    f"tool {name!r} has a finding rule for tool {rule.tool!r}: give it one of its own"
+                )
+        self._rules = rules_by_tool([*rules, *(rule for _, rule in own)])
+
+    def begin(self, session: AsyncSession) -> None:
+        """Add the rules of the agent to those of the session."""
+        if self._rules:
+            session.findings.use(({**session.findings.rules, **self._rules}).values())
+
+    async def answer(self, session: AsyncSession, call: ToolCall) -> str | None:
+        """Return the remembered result of a call; None where the tool must run."""
+        if not self._rules:
+            return None
+        found = await session.findings.serve(call)
+        if found is not None:
+            return served_text(found)
+        await session.findings.ran(call.name)
+        return None
+
+    async def done(
+        self,
+        session: AsyncSession,
+        call: ToolCall,
+        text: str,
+        *,
+        failed: bool,
+        seq: int,
+        asked: int,
+    ) -> None:
+        """Invalidate what a finished tool makes stale, and note its result where a rule says so."""
+        if not self._rules:
+            return
+        if failed or call.name not in self._rules:
+            await session.findings.ran(call.name)
+        else:
+            await session.findings.note(call, text, seq=seq, asked=asked)
+
+
+_NAME = "recall_context"
+_arguments = msgspec.json.Decoder(dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceMemory:
+    """A memory module in an agent's loop."""
+
+    module: AsyncMemoryModule | None
+    render: Callable[[], str] | None
+    """Returns the workspace as it is now."""
+
+    def __post_init__(self) -> None:
+        if self.module is not None and self.render is None:
+            raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
+
+    def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
+        """Return the schema of the tool it offers; `own` are the agent's tools by name."""
+        if self.module is None:
+            return []
+        if _NAME in own:
+            raise InvalidOption(f"a memory module adds the tool {_NAME}: give yours another name")
+        return [self.module.recall_tool()]
+
+    async def begin(self, session: AsyncSession) -> None:
+        """Store and summarise the workspace of this user turn, unless that has been done."""
+        if self.module is not None and self.render is not None:
+            turn = (await session.status()).turns
+            await self.module.within(session.id).perform_thinking_phase(self.render(), turn=turn)
+
+    async def notes(
+        self, session: AsyncSession, budget: Budget, max_tokens: int
+    ) -> dict[str, str] | None:
+        """Return what the next call is shown of it; `max_tokens` is set where less must do."""
+        if self.module is None:
+            return None
+        allowed = replace(budget, max_tokens=max_tokens) if max_tokens else budget
+        return await self.module.within(session.id).notes(budget=allowed)
+
+    def answers(self, call: ToolCall) -> bool:
+        """Return True if a call is for the recall tool."""
+        return self.module is not None and call.name == _NAME
+
+    async def result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
+        """Return the recalled workspace, or an error text for the model."""
+        if self.module is None:
+            return ToolOutcome("error: nothing is remembered here", failed=True)
+        try:
+            arguments = _arguments.decode(call.arguments or "{}")
+            return ToolOutcome(await self.module.within(session.id).answer_recall(arguments))
+        except (InvalidOption, msgspec.MsgspecError, RecursionError) as error:
+            return ToolOutcome(f"error: {error}", failed=True)
 
 
 _SMALLER = 0.7

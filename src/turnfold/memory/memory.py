@@ -35,7 +35,7 @@ from turnfold.stores import (
     shown_address,
     with_cache,
 )
-from turnfold.telemetry import Meter, MeteredStore, redis_listener
+from turnfold.telemetry import Meter, redis_listener, time_store_calls
 from turnfold.tokens import (
     Calibration,
     TokenCounter,
@@ -201,7 +201,7 @@ def _open(
         store = open_store(store, counter=counter, blocking=blocking, clock=clock)
     elif cache is not None:
         raise InvalidOption("cache= needs the address of a store, but an open store was given")
-    store = MeteredStore(store, meter)  # below the cache, to time what reaches the database
+    store = time_store_calls(store, meter)  # below the cache, to time what reaches the database
     if cache is None:
         return store
     return with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))

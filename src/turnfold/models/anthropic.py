@@ -1,4 +1,4 @@
-"""Claude models behind Anthropic's Messages interface.
+"""Claude models behind Anthropic's Messages interface, and Anthropic's SDK, which is imported here and nowhere else.
 
 The wire marks where the prompt is worth caching. In a stream, blocks come one after another, each begun empty and
 filled by deltas; tool arguments arrive as pieces of JSON text. Signatures and encrypted thoughts must come out byte for
@@ -31,15 +31,59 @@ from turnfold.wire import (
     text_at,
 )
 
+if TYPE_CHECKING:
+    from turnfold.models.anthropic import AsyncAnthropic
+from collections.abc import Callable
+
+from turnfold.errors import MissingExtra
+from turnfold.models.client import Sdk
+
 __all__ = (
     "Anthropic",
+    "AnthropicSdk",
+    "AsyncAnthropic",
     "MessageStream",
     "normalized_message",
 )
 
 
-if TYPE_CHECKING:
-    from turnfold.models.anthropic_client import AsyncAnthropic
+try:
+    from anthropic import AsyncAnthropic
+except ImportError as missing:
+    raise MissingExtra(package="anthropic", extra="anthropic", purpose="Anthropic") from missing
+
+
+class AnthropicSdk(Sdk[AsyncAnthropic]):
+    """Anthropic's client with its own retries switched off, because turnfold has one retry policy for all clients."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        client: AsyncAnthropic | None,
+        timeout: float,
+    ) -> None:
+        super().__init__(
+            lambda: AsyncAnthropic(
+                base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0
+            ),
+            client and client.with_options(max_retries=0, timeout=timeout),
+        )
+
+    async def message(self, arguments: JsonObject) -> JsonObject:
+        """Return a message."""
+        return await self._send(lambda client: client.messages.create, arguments)
+
+    async def message_stream(
+        self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
+    ) -> None:
+        """Request a message as a stream, and pass each of its events to `on_event`."""
+        await self._stream(lambda client: client.messages.create, arguments, on_event)
+
+    async def count(self, arguments: JsonObject) -> JsonObject:
+        """Count the tokens of a prompt."""
+        return await self._send(lambda client: client.messages.count_tokens, arguments)
 
 
 class MessageStream:
@@ -147,7 +191,7 @@ class Anthropic(SdkModel):
         that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
         tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is how a retry waits.
         """
-        from turnfold.models.anthropic_client import AnthropicSdk
+        from turnfold.models.anthropic import AnthropicSdk
 
         if max_output < 1:
             raise InvalidOption(f"max_output={max_output} must be at least 1")

@@ -32,18 +32,86 @@ from turnfold.models.failures import CallFailed, Sleep, failure_in, no_answer, s
 from turnfold.models.protocol import Prompt, ToolSchemas
 from turnfold.wire import JsonObject, Request, object_at, objects_of, text_at
 
+if TYPE_CHECKING:
+    from turnfold.models.openai import AsyncOpenAI
+import os
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from turnfold.errors import MissingExtra
+from turnfold.models.client import Sdk
+
 __all__ = (
+    "AsyncOpenAI",
     "ChatStream",
     "OpenAIChat",
     "OpenAIResponses",
+    "OpenAISdk",
     "ResponsesStream",
     "checked_response",
     "normalized_chat",
 )
 
 
-if TYPE_CHECKING:
-    from turnfold.models.openai_client import AsyncOpenAI
+try:
+    from openai import AsyncOpenAI
+except ImportError as missing:
+    raise MissingExtra(
+        package="openai", extra="openai", purpose="OpenAIChat and OpenAIResponses"
+    ) from missing
+
+
+_OPENAI = "https://api.openai.com/v1"
+_OWN_HOSTS = (".openai.com", ".openai.azure.com")
+_NO_KEY = "none"
+"""Sent to a server of one's own where no key is set: the SDK requires one, such servers ignore it."""
+
+
+class OpenAISdk(Sdk[AsyncOpenAI]):
+    """OpenAI's client with its own retries switched off, because turnfold has one retry policy for all clients."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        client: AsyncOpenAI | None,
+        timeout: float,
+    ) -> None:
+        if base_url is not None and api_key is None and not os.environ.get("OPENAI_API_KEY"):
+            api_key = _NO_KEY
+        usual = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        host = urlsplit(usual if client is None else str(client.base_url)).hostname or ""
+        self.at_openai = host.endswith(_OWN_HOSTS)
+        """True if the models are OpenAI's own, and not those of a compatible server."""
+        super().__init__(
+            lambda: AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0),
+            client and client.with_options(max_retries=0, timeout=timeout),
+        )
+
+    async def chat(self, arguments: JsonObject) -> JsonObject:
+        """Return a completion."""
+        return await self._send(lambda client: client.chat.completions.create, arguments)
+
+    async def chat_stream(
+        self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
+    ) -> None:
+        """Request a completion as a stream, and pass each of its chunks on."""
+        await self._stream(lambda client: client.chat.completions.create, arguments, on_event)
+
+    async def respond(self, arguments: JsonObject) -> JsonObject:
+        """Return a response."""
+        return await self._send(lambda client: client.responses.create, arguments)
+
+    async def respond_stream(
+        self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
+    ) -> None:
+        """Request a response as a stream, and pass each of its events on."""
+        await self._stream(lambda client: client.responses.create, arguments, on_event)
+
+    async def count(self, arguments: JsonObject) -> JsonObject:
+        """Count the tokens of the input of a response."""
+        return await self._send(lambda client: client.responses.input_tokens.count, arguments)
 
 
 _NAMES = frozenset("format id index name object role status type".split())
@@ -260,7 +328,7 @@ class OpenAIChat(SdkModel):
         (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
         `sleep` is how a retry waits.
         """
-        from turnfold.models.openai_client import OpenAISdk
+        from turnfold.models.openai import OpenAISdk
 
         sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(
@@ -319,7 +387,7 @@ class OpenAIResponses(SdkModel):
         `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
         (store, include, reasoning, ...). `sleep` is how a retry waits.
         """
-        from turnfold.models.openai_client import OpenAISdk
+        from turnfold.models.openai import OpenAISdk
 
         self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(

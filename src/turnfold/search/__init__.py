@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from turnfold.search.excerpts import SNIPPET_CHARACTERS, Snippet, snippet
 from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 from turnfold.search.index_terms import (
     CALL_REACH,
@@ -13,12 +12,15 @@ from turnfold.search.index_terms import (
     required_marks,
 )
 from turnfold.search.passages import (
+    SNIPPET_CHARACTERS,
     Recalled,
+    Snippet,
     fill,
     is_telling,
     passages_text,
     places_to_read,
     relevant_places,
+    snippet,
     speaks_of,
     telling_part,
 )

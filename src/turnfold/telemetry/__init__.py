@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from turnfold._late_names import late_names
 from turnfold.telemetry.metrics import METRICS, Distribution, Meter
-from turnfold.telemetry.timed_store import MeteredStore, redis_listener
+from turnfold.telemetry.timed_store import redis_listener, time_store_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ __all__ = (
     "METRICS",
     "Distribution",
     "Meter",
-    "MeteredStore",
     "export_to_otel",
     "export_to_prometheus",
     "redis_listener",
+    "time_store_calls",
 )
 
 _HOMES = {

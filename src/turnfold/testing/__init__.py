@@ -26,7 +26,7 @@ pytest.register_assert_rewrite(
 
 from turnfold.testing.audit import AuditFault, AuditRule, audit  # noqa: E402 (after the registration)
 from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest  # noqa: E402 (likewise)
-from turnfold.testing.stores.suite import StoreConformance  # noqa: E402 (likewise)
+from turnfold.testing.stores import StoreConformance  # noqa: E402 (likewise)
 from turnfold.testing.stores.trial import Trial, case, drive  # noqa: E402 (likewise)
 
 __all__ = (

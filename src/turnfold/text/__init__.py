@@ -33,11 +33,10 @@ from turnfold.text.sentences import (
     single_line,
     split_sentences,
 )
-from turnfold.text.stop_words import FOLD_STOP_WORDS
-from turnfold.text.unicode import normal_form, same_width
 from turnfold.text.words import (
     CHARACTERS,
     EDGES,
+    FOLD_STOP_WORDS,
     LETTERS,
     RUN,
     TERMS_MADE_BY,
@@ -47,7 +46,9 @@ from turnfold.text.words import (
     found_in,
     is_character,
     is_cjk,
+    normal_form,
     plain_text,
+    same_width,
     search_terms,
     terms_of,
     terms_of_run,

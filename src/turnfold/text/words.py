@@ -9,34 +9,42 @@ be query syntax. The terms of a term are that term, so that a query may be words
 
 Content words are lightly stemmed English words without stop words, and pairs of neighbouring CJK characters; they are
 never stored, only compared.
+
+Two stemmers for English. `stem`, for search, removes only grammatical endings (plurals, -ing, -ed) and maps irregular
+forms of common words to the word, so that "paintings" is found by "painted"; one that also removes -ation and -ness
+gained nothing on real conversations. `light_stem`, for folding, gives other results ("makes" -> "mak"). They are kept
+apart because the output of each is fixed elsewhere: search terms are stored in indexes, and content words decide which
+sentences a summary keeps. The lists of stop words differ for the same reason: folding leaves its words out of what
+sentences are ranked by; search indexes them like any other, because a name may be made of them ("The Who"), and leaves
+them out of a query that has other words.
+
+Normal forms of Unicode are made in linear time: `unicodedata` sorts the marks that follow a letter by insertion, so a
+hundred thousand marks in a row, which anybody can send, would take a minute.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, pairwise
 from operator import add
-from typing import cast
+from typing import Final, Literal, cast
 
 from turnfold.text.chinese import SIMPLIFIED
 from turnfold.text.cjk import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
-from turnfold.text.stems import light_stem, stem
-from turnfold.text.stop_words import (
-    FOLD_FUNCTION_CHARACTERS,
-    FOLD_STOP_WORDS,
-    SEARCH_FUNCTION_CHARACTERS,
-    SEARCH_STOP_WORDS,
-)
-from turnfold.text.unicode import normal_form
 
 __all__ = (
     "CHARACTERS",
     "EDGES",
+    "FOLD_FUNCTION_CHARACTERS",
+    "FOLD_STOP_WORDS",
     "LETTERS",
     "RUN",
+    "SEARCH_FUNCTION_CHARACTERS",
+    "SEARCH_STOP_WORDS",
     "TERMS_MADE_BY",
     "WORDS",
     "content_terms",
@@ -44,12 +52,172 @@ __all__ = (
     "found_in",
     "is_character",
     "is_cjk",
+    "light_stem",
+    "normal_form",
     "plain_text",
+    "same_width",
     "search_terms",
+    "stem",
     "terms_of",
     "terms_of_run",
     "terms_of_words",
 )
+
+
+_RUN: Final = 128
+"""Marks in a row from which they are sorted here instead of by `unicodedata`."""
+_WIDE = re.compile("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
+_NARROW = {
+    code: code - 0xFEE0
+    for first, last in ((0xFF04, 0xFF05), (0xFF0B, 0xFF0B), (0xFF0D, 0xFF1A), (0xFF20, 0xFF5A))
+    for code in range(first, last + 1)
+}
+
+
+def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Return the same as `unicodedata.normalize`, in linear time."""
+    combining = unicodedata.combining
+    # A run of twice this length has a mark at one of these places and only marks up to the next.
+    if len(text) > _RUN and any(map(combining, text[::_RUN])):
+        stretches = (text[at : at + _RUN] for at in range(0, len(text), _RUN))
+        if any(all(map(combining, stretch)) for stretch in stretches):
+            text = _mark_runs().sub(_sorted_marks, text)
+    return unicodedata.normalize(form, text)
+
+
+@cache
+def _mark_runs() -> re.Pattern[str]:
+    marks = "".join(chr(code) for code in range(sys.maxunicode) if unicodedata.combining(chr(code)))
+    return re.compile(f"[{marks}]{{{_RUN},}}")
+
+
+def _sorted_marks(run: re.Match[str]) -> str:
+    """Return a run of marks in canonical order; every normal form of it stays the same."""
+    marks = "".join(unicodedata.normalize("NFD", mark) for mark in run[0])
+    return "".join(sorted(marks, key=unicodedata.combining))
+
+
+def same_width(text: str) -> str:
+    """Return `text` with full-width digits, letters and number signs as ASCII; every offset stays valid.
+
+    Full-width commas stay, because between digits they separate items, not thousands.
+    """
+    return text.translate(_NARROW) if _WIDE.search(text) else text
+
+
+_SHARED = frozenset(
+    """
+    a about after all also am an and any are as at be because been before being both but by can could did do does
+    doing during each either else ever few for from get give had has have having he her here hers herself him
+    himself his how i if in into is it its itself just let me might mine more most much must my myself no nor not of
+    off oh ok okay on onto or other our ours ourselves out over please shall she should since so some such than that
+    the their theirs them themselves then there these they this those though through to too until up upon us very
+    via was we were what when where whether which while who whom whose why will with within would yes yet you your
+    yours yourself
+    """.split()
+)
+FOLD_STOP_WORDS = _SHARED.union(
+    """
+    above again aren't below between down etc even further gets go going got hey hi i'd i'll i'm i've isn't it'd
+    it'll it's know let's like lot made make many may need now once one only own per quite rather really same say
+    see still sure take thank thanks that's there's they're thus under use used want way we'd we'll we're we've well
+    what's yeah you'd you'll you're you've
+    """.split()
+)
+SEARCH_STOP_WORDS = _SHARED.union(
+    """
+    aren couldnt didnt doesnt done dont every hadnt hasnt havent isnt ll neither re s t ve wasnt werent whatever
+    without wont wouldnt
+    """.split()
+)
+
+FOLD_FUNCTION_CHARACTERS = frozenset("的了是吗呢吧啊呀嘛着们么这那哦嗯")
+"""Chinese particles: a pair with one of them is no content word."""
+SEARCH_FUNCTION_CHARACTERS = FOLD_FUNCTION_CHARACTERS.union(
+    "过地得什怎哪谁几我你您他她它咱在有和与或就都也很还又再才只把被让给对从向为以于而但并且所其之个些不没别请能可会要想该应唉"
+)
+"""Chinese characters, in their simplified forms, that mostly serve grammar; so does a pair of two of them."""
+
+
+_IRREGULAR = {
+    form: word
+    for word, *forms in (
+        line.split()
+        for line in """
+        become became; begin began begun; bite bit bitten; blow blew blown; break broke broken; bring brought
+        build built; buy bought; catch caught; child children; choose chose chosen; come came; deal dealt
+        draw drew drawn; drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed
+        feel felt; fight fought
+        find found; fly flew flown; foot feet; forget forgot forgotten; freeze froze frozen; get got gotten
+        give gave given; go went gone; grow grew grown; hang hung; hear heard; hide hid hidden; hold held; keep kept
+        know knew known; lay laid; lead led; leave left; lend lent; lose lost; man men; make made; mean meant; meet met
+        mouse mice; pay paid; ride rode ridden; ring rang rung; rise rose risen; run ran; say said; see saw seen
+        seek sought; sell sold; send sent; shake shook shaken; shine shone; shoot shot; sing sang sung; sink sank sunk
+        sit sat; sleep slept; speak spoke spoken; spend spent; stand stood; steal stole stolen; stick stuck; sweep swept
+        swim swam swum; take took taken; teach taught; tear tore torn; tell told; think thought; throw threw thrown
+        tooth teeth; understand understood; wake woke woken; wear wore worn; win won; woman women; write wrote written
+        knife knives; life lives; wife wives; leaf leaves
+        """.replace("\n", ";").split(";")
+        if line.strip()
+    )
+    for form in forms
+}
+_ENGLISH_WORD = re.compile(r"[a-z]{4,}")
+_VOWEL = re.compile(r"[aeiouy]")
+_SHORT = re.compile(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
+"""The beginning of a word that drops its e before an ending: hike, hiking."""
+
+
+def stem(word: str) -> str:
+    """Return a lower-cased word without its endings; the stem of a stem is itself."""
+    if (found := _IRREGULAR.get(word)) is not None:
+        word = found
+    while (shorter := _shortened(word)) != word:
+        word = shorter
+    return word
+
+
+def _shortened(word: str) -> str:
+    if _ENGLISH_WORD.fullmatch(word) is None:
+        return word
+    for ending in ("ies", "ied"):
+        if word.endswith(ending) and len(word) > 4:
+            return word[:-3] + "y"
+    for ending in ("ing", "ed"):
+        base = word.removesuffix(ending)
+        if base != word and len(base) >= 3 and _VOWEL.search(base):
+            return _restored(base)
+    if word.endswith(("ches", "shes", "xes", "zes", "sses")):
+        return word[:-2]
+    if word.endswith("s") and word[-2] not in "siu":
+        return word[:-1]
+    if word.endswith("e") and word[-2] not in "se" and not _SHORT.fullmatch(word[:-1]):
+        return word[:-1]
+    return word
+
+
+def _restored(base: str) -> str:
+    """Return the word of which `base` is left after removing -ing or -ed."""
+    if base[-1] == base[-2] and base[-1] not in "aeilosz":
+        return base[:-1]
+    if _SHORT.fullmatch(base) or (base.endswith("s") and base[-2] not in "siu"):
+        return base + "e"
+    return base
+
+
+def light_stem(word: str) -> str:
+    """Return a lower-cased word without hyphens and common endings; "send", "sends" and "sending" are one."""
+    word = word.replace("-", "").removesuffix("'s")
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    for ending, shortest in (("ing", 6), ("ed", 5), ("es", 5)):
+        if word.endswith(ending) and len(word) >= shortest:
+            base = word[: -len(ending)]
+            doubled = len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls"
+            return base[:-1] if doubled else base
+    if len(word) > 3 and word.endswith("s") and word[-2] not in "siu":
+        word = word[:-1]
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
 _LONGEST_TERM = 64

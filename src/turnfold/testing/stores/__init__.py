@@ -1,5 +1,90 @@
-"""The conformance suite of the store protocol, for the authors of backends; see `StoreConformance` in suite.py."""
+"""The conformance suite of the store protocol: every guarantee about stores as test cases that anyone can run.
+
+A backend's author writes one class and gets every case:
+
+    class TestMyStore(StoreConformance):
+        def open_store(self, place, *, counter=None, clock=None):
+            return MyStore(place, counter=counter, clock=clock)
+
+A durable store that is opened again at the same `place` must have its data; two places share nothing. Cases for
+abilities that a backend does not list in `abilities` are skipped; search is tested for all, indexed or not. A store
+with a blocking mode gets a second class with `blocking = True`: the same cases, run without an event loop and with
+threads.
+"""
 
 from __future__ import annotations
 
-__all__ = ()
+from turnfold.testing.stores.append import (
+    AppendCases,
+    ExpectCases,
+    MessageCases,
+    RetryCases,
+    ReusedIdCases,
+)
+from turnfold.testing.stores.checkpoints import CheckpointCases, SuccessionCases
+from turnfold.testing.stores.concurrency import (
+    ConcurrencyCases,
+    DeletionRaceCases,
+    RaceCases,
+    SharedCases,
+)
+from turnfold.testing.stores.deletion import DeleteCases, ErasureCases, TombstoneCases
+from turnfold.testing.stores.documents import DocumentCases, NoteCases, VersionCases, ViewCases
+from turnfold.testing.stores.generations import EpochCases, GenerationCases
+from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
+from turnfold.testing.stores.listings import DocumentListCases, ListingCases
+from turnfold.testing.stores.names import BadNameCases, HostileNameCases, HostileQueryCases
+from turnfold.testing.stores.random_operations import MachineCases
+from turnfold.testing.stores.reads import CounterCases, FindCases, ReadCases, TailCases, TurnCases
+from turnfold.testing.stores.restore import CaptureCases, RestoreCases, RestoredCases
+from turnfold.testing.stores.search import BesideCases, SearchCases, SearchScopeCases, WithinCases
+from turnfold.testing.stores.tenants import TenantCases
+
+__all__ = ("StoreConformance",)
+
+
+class StoreConformance(
+    AppendCases,
+    ExpectCases,
+    RetryCases,
+    ReusedIdCases,
+    ReadCases,
+    TurnCases,
+    FindCases,
+    TailCases,
+    CounterCases,
+    CheckpointCases,
+    SuccessionCases,
+    DocumentCases,
+    VersionCases,
+    NoteCases,
+    ViewCases,
+    DocumentListCases,
+    ListingCases,
+    GenerationCases,
+    EpochCases,
+    SearchCases,
+    SearchScopeCases,
+    WithinCases,
+    BesideCases,
+    HostileQueryCases,
+    HostileNameCases,
+    BadNameCases,
+    MessageCases,
+    TenantCases,
+    CaptureCases,
+    RestoreCases,
+    RestoredCases,
+    DeleteCases,
+    TombstoneCases,
+    ErasureCases,
+    ConcurrencyCases,
+    RaceCases,
+    DeletionRaceCases,
+    SharedCases,
+    ClosingCases,
+    CancellationCases,
+    ReopenCases,
+    MachineCases,
+):
+    """Every case: subclass it, define `open_store`, and let pytest collect the class."""
