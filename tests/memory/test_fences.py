@@ -296,21 +296,15 @@ def the_tail_is_cut_across_its_fences(patch: Patch) -> None:
 
 
 def blocks_are_cut_anywhere(patch: Patch) -> None:
-    from turnfold.window import blocks
-
-    patch.setattr(blocks, "shrink_lines", shrink.shrink_text)
+    patch.setattr(fixed, "shrink_lines", shrink.shrink_text)
 
 
 def a_shortened_block_is_not_told(patch: Patch) -> None:
-    from turnfold.window import blocks
-
-    patch.setattr(blocks, "_changes", lambda *_: [])
+    patch.setattr(fixed, "_changes", lambda *_: [])
 
 
 def pins_give_way(patch: Patch) -> None:
-    from turnfold.window import blocks
-
-    patch.setattr(blocks, "PINNED", "nothing")
+    patch.setattr(fixed, "PINNED", "nothing")
 
 
 def the_prompt_is_not_indented(patch: Patch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from turnfold.records.accept import as_message, as_messages, entries_of
 from turnfold.records.blocks import accept_content, as_fields, get_field, write_block, write_call
 from turnfold.records.entries import (
     SCHEMA_VERSION,
@@ -10,8 +9,11 @@ from turnfold.records.entries import (
     Document,
     Entry,
     NewEntry,
+    as_message,
+    as_messages,
     decode_message,
     encode_message,
+    entries_of,
 )
 from turnfold.records.findings import (
     NEUTRAL,

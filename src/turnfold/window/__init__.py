@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from turnfold.window.assembly import SQUEEZES, anchored_view, assemble, fits, next_anchor
-from turnfold.window.blocks import PINNED, pins_too_large
 from turnfold.window.context import (
     Anchor,
     Changed,
@@ -16,7 +15,7 @@ from turnfold.window.context import (
     shared_messages,
 )
 from turnfold.window.invariants import Rule, Violation, check
-from turnfold.window.overhead import price, summary_message
+from turnfold.window.overhead import PINNED, pins_too_large, price, summary_message
 from turnfold.window.shrink import (
     common_cap,
     may_be_shrunk_from,
