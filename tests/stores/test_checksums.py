@@ -190,6 +190,17 @@ def test_what_is_damaged_can_be_deleted(
             assert raw.execute(f"SELECT count(*) FROM {left}").fetchall() == [(0,)]
 
 
+@pytest.mark.parametrize("value", [None, "text", 1.5])
+def test_a_version_of_another_type_is_told_by_writers(path: Path, value: Any) -> None:
+    _mistype(path, "document", "version INTEGER NOT NULL", "version = ?", value)
+    store = SqliteStore(path, blocking=True, clock=lambda: 1)
+    with pytest.raises(InvalidRecord, match="finding/f"):
+        settled(store.put_document(ALICE, TALK, Document("finding", "f", b"new", 0)))
+    with pytest.raises(InvalidRecord, match="finding/f"):
+        settled(store.drop_document(ALICE, TALK, "finding", "f"))
+    settled(store.close())
+
+
 def _mistype(path: Path, table: str, declared: str, change: str, value: object) -> None:
     """Write a value of any type into a column that is declared like this."""
     column = declared.split(maxsplit=1)[0]

@@ -346,7 +346,11 @@ def entry_epoch(connection: Connection, key: int, seq: int) -> int:
 def document_version(connection: Connection, key: int, kind: str, name: str) -> int:
     """Return the version of a document, or 0."""
     statement = "SELECT version FROM document WHERE conversation = ? AND kind = ? AND key = ?"
-    return scalar(connection, statement, (key, kind, name)) or 0
+    found = connection.execute(statement, (key, kind, name)).fetchone()
+    version = found[0] if found is not None else 0
+    if type(version) is not int:
+        raise damaged(f"document {kind}/{name}", partial(_log_mark_of, connection, key))
+    return version
 
 
 def delete_from(connection: Connection, table: str, key: int) -> None:
