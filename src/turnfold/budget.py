@@ -17,6 +17,7 @@ from turnfold.errors import InvalidBudget
 
 __all__ = (
     "RECALL_TOKENS",
+    "SUMMARY_TOKENS",
     "Budget",
     "Shares",
     "WaterMarks",
@@ -25,6 +26,8 @@ __all__ = (
 
 RECALL_TOKENS = 2_400
 """The most tokens that are kept free for recalled passages, however large the budget is."""
+SUMMARY_TOKENS = 96
+"""Tokens a summary may take, however small its share of the budget is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,8 @@ class Shares:
     system: float = 0.6
     """System messages; longer ones are shortened to this share."""
     summary: float = 0.15
-    """The summary of folded (compacted) history."""
+    """The summary of folded (compacted) history. Of a small budget it may take up to `SUMMARY_TOKENS` of what
+    the other shares leave: in less room nothing readable could be kept of what is folded."""
     tail: float = 0.15
     """Pinned rules, findings and state, before the newest turn."""
     recall: float = 0.55
@@ -132,7 +136,11 @@ class Budget:
 
     def share(self, section: str) -> int:
         """Return the most tokens a section (system, summary, tail or recall) may take."""
-        return _part(self.tokens, getattr(self.shares, section))
+        tokens = _part(self.tokens, getattr(self.shares, section))
+        if section == "summary" and tokens < SUMMARY_TOKENS:
+            left = self.tokens - self.share("system") - self.share("tail") - 1
+            return max(tokens, min(SUMMARY_TOKENS, left))
+        return tokens
 
     @property
     def recall_tokens(self) -> int:

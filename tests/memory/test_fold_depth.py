@@ -7,6 +7,7 @@ import pytest
 from turnfold import Budget, Memory
 from turnfold.budget import WaterMarks
 from turnfold.errors import InvalidBudget
+from turnfold.window import Outcome
 
 
 def folded_at(marks: WaterMarks) -> list[int]:
@@ -39,3 +40,15 @@ def test_a_fold_never_keeps_more_than_a_cut_would() -> None:
 def test_a_mark_outside_the_window_is_refused(share: float) -> None:
     with pytest.raises(InvalidBudget, match="folded mark"):
         WaterMarks(folded=share)
+
+
+@pytest.mark.parametrize("tokens", [330, 400, 500])
+def test_a_small_budget_folds_what_leaves_the_window(tokens: int) -> None:
+    with Memory(budget=Budget(max_tokens=tokens), model="gpt-4o") as memory:
+        session = memory.session("one")
+        session.system("You are careful. 你要小心。")
+        for number in range(40):
+            session.user(f"问题 {number}: order A-{number * 37}, {number * 3} 吨.")
+            dropped = [fate for fate in session.context().fates if fate.outcome is Outcome.DROPPED]
+            assert dropped == []
+            session.assistant(f"Answer {number}: booked as R-{number * 71}.")
