@@ -26,7 +26,7 @@ from bench.report import Report, Table, Target
 from turnfold import Budget, Memory
 from turnfold.errors import MissingExtra
 from turnfold.memory import Session, recalled_text
-from turnfold.memory.tail import tail_message
+from turnfold.memory.prompt_tail import tail_message
 from turnfold.models import Embedder, LocalEmbedder
 from turnfold.records import Entry
 from turnfold.search import Recalled, fill

@@ -20,7 +20,7 @@ from turnfold.cli import output as screen
 from turnfold.cli import store as store_address
 from turnfold.cli.app import app
 from turnfold.cli.commands.options import _complete_session
-from turnfold.cli.context import band, sparkline, tick_line
+from turnfold.cli.context_budget import band, sparkline, tick_line
 from turnfold.cli.exit_codes import ExitCode, code_of, report_errors
 from turnfold.cli.labels import CHINESE, label
 from turnfold.inspect import CallPoint

@@ -53,7 +53,7 @@ from turnfold.records import (
 )
 from turnfold.runtime import Runtime, drive
 from turnfold.stores import MemoryStore, Scope, Store
-from turnfold.stores.ledger import row_entry
+from turnfold.stores.log_semantics import row_entry
 from turnfold.stores.memory import _Conversation
 
 __all__ = ("Kind", "run_schedule", "run_schedules")

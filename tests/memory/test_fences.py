@@ -17,7 +17,7 @@ from turnfold.findings import render as findings_module
 from turnfold.fold import prompt as prompt_module
 from turnfold.fold import summary_lines as speakers_module
 from turnfold.memory import ModelWriter
-from turnfold.memory import tail as tail_module
+from turnfold.memory import prompt_tail as tail_module
 from turnfold.search import passages as passages_module
 from turnfold.snapshots import recall as snapshots_module
 from turnfold.text import fence

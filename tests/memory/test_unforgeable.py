@@ -37,7 +37,7 @@ from turnfold.findings import findings_text, split_json_rows
 from turnfold.fold import as_summary, extract_summary, history_text, passages_of
 from turnfold.memories.short_memory.render import TurnText, fit_history, group_turns
 from turnfold.memory import SummaryTask
-from turnfold.memory.tail import tail_message, tail_text, with_notes
+from turnfold.memory.prompt_tail import tail_message, tail_text, with_notes
 from turnfold.records import Entry, Finding, Message, assistant, tool, user
 from turnfold.search import Recalled
 from turnfold.snapshots import SnapshotPart, show_parts

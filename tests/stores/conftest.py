@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from turnfold.testing.stores.change_counters import EpochCases, GenerationCases
 from turnfold.testing.stores.checkpoints import CheckpointCases
 from turnfold.testing.stores.concurrency import (
     ConcurrencyCases,
@@ -25,7 +26,6 @@ from turnfold.testing.stores.concurrency import (
 )
 from turnfold.testing.stores.deletion import DeleteCases, TombstoneCases
 from turnfold.testing.stores.documents import DocumentCases, VersionCases
-from turnfold.testing.stores.generations import EpochCases, GenerationCases
 from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.stores.random_operations import MachineCases
 from turnfold.testing.stores.reads import CounterCases, TailCases

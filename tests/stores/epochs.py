@@ -6,7 +6,7 @@ from typing import SupportsIndex
 
 import pytest
 
-from turnfold.stores import ledger
+from turnfold.stores import log_semantics
 
 __all__ = ("draw_one_epoch",)
 
@@ -20,4 +20,4 @@ class _Ones(list[int]):
 
 def draw_one_epoch(patched: pytest.MonkeyPatch) -> None:
     """Let every write of every store in this process draw epoch 1, until the patch is undone."""
-    patched.setattr(ledger, "_epoch_pool", _Ones())
+    patched.setattr(log_semantics, "_epoch_pool", _Ones())

@@ -24,10 +24,10 @@ from turnfold.stores import (
     View,
     Written,
 )
-from turnfold.stores.ledger import Row, check_version
+from turnfold.stores.log_semantics import Row, check_version
 from turnfold.stores.memory import _Conversation
 from turnfold.stores.sqlite.queue import Connection
-from turnfold.stores.sqlite.rows import SqliteConversation
+from turnfold.stores.sqlite.statements import SqliteConversation
 from turnfold.testing import StoreConformance
 from turnfold.tokens import TokenCounter
 

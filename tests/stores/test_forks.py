@@ -32,7 +32,7 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope, SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
-from turnfold.stores.process import ProcessGuard
+from turnfold.stores.process_guard import ProcessGuard
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.stores.redis.engine import RedisEngine
 from turnfold.stores.sqlite.file import SqliteFile
@@ -356,7 +356,7 @@ assert [each.pgconn.backend_pid for each in store._engine._blocking_pool._idle] 
 drive(store.close())
 """
 _WITHIN_A_WRITE = """
-from turnfold.stores.sqlite import rows as sqlite_rows
+from turnfold.stores.sqlite import statements as sqlite_rows
 
 insert, begun, go_on = sqlite_rows.insert_entries, threading.Event(), threading.Event()
 

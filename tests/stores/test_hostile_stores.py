@@ -23,7 +23,7 @@ from tests.stores.test_hostile_rows import same
 from turnfold.errors import StoreError, TurnfoldError, UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message, user
 from turnfold.runtime import drive
-from turnfold.stores import Scope, SqliteStore, Store, ledger
+from turnfold.stores import Scope, SqliteStore, Store, log_semantics
 
 ALICE = Scope("alice")
 TALK = "talk"
@@ -257,7 +257,7 @@ def test_a_store_that_decodes_with_pickle_is_caught(
 ) -> None:
     import pickle
 
-    monkeypatch.setattr(ledger, "decode_message", pickle.loads)
+    monkeypatch.setattr(log_semantics, "decode_message", pickle.loads)
     raw.execute("UPDATE entry SET body = ?, checksum = 0", (HOSTILE_BLOBS["pickle 4"],))
     with pytest.raises(CodeRan, match=r"pickle\.find_class"):
         read_all(store)
@@ -266,7 +266,7 @@ def test_a_store_that_decodes_with_pickle_is_caught(
 def test_a_store_that_leaks_its_decoders_error_is_caught(
     store: SqliteStore, raw: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "decode_message", json.loads)
+    monkeypatch.setattr(log_semantics, "decode_message", json.loads)
     raw.execute("UPDATE entry SET body = x'7b', checksum = 0")
     with pytest.raises(json.JSONDecodeError):
         read_all(store)

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from turnfold.stores.ledger import new_epoch
-from turnfold.stores.sqlite import rows as sqlite_rows
+from turnfold.stores.log_semantics import new_epoch
+from turnfold.stores.sqlite import statements as sqlite_rows
 
 FORKING = """
 import os
-from turnfold.stores.ledger import _epoch_pool, new_epoch
+from turnfold.stores.log_semantics import _epoch_pool, new_epoch
 first = new_epoch()
 {sabotage}
 read, write = os.pipe()

@@ -25,10 +25,10 @@ from turnfold.errors import StoreUnavailable, UnsafeStore
 from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope
-from turnfold.stores.postgres import rows
-from turnfold.stores.postgres.rows import ConversationKey, allow_terms
+from turnfold.stores.postgres import statements
 from turnfold.stores.postgres.schema import MIGRATIONS, TABLES
 from turnfold.stores.postgres.search import SearchQuery
+from turnfold.stores.postgres.statements import ConversationKey, allow_terms
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.postgres.transactions import Link, Statement
 
@@ -354,14 +354,17 @@ def test_a_tail_and_a_turn_read_their_own_rows_of_a_long_log(
     for number in range(4):
         words = [NewEntry(user(f"word {number} {i}")) for i in range(1000)]
         drive(store.append(ALICE, "talk", words))
-    place = rows.ConversationKey("alice", "talk")
+    place = statements.ConversationKey("alice", "talk")
     read: list[int] = []
     with psycopg.connect(url) as connection:
         if analysed:
             connection.execute("ANALYZE turnfold_entry")
         cursor = psycopg.RawCursor(connection)
         cursor.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
-        for statement in (rows.rows_of_tail(place, 10**9, 50), rows.rows_of_turn(place, 1234)):
+        for statement in (
+            statements.rows_of_tail(place, 10**9, 50),
+            statements.rows_of_turn(place, 1234),
+        ):
             explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}".encode()
             cursor.execute(explain, statement.values)
             [(answer,)] = cursor.fetchall()

@@ -17,7 +17,7 @@ from turnfold.errors import ConversationDeleted, StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Erasure, Scope
-from turnfold.stores.postgres import rows as sql
+from turnfold.stores.postgres import statements as sql
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.postgres.transactions import Statement
 

@@ -17,10 +17,10 @@ from turnfold.records import Checkpoint, Document, NewEntry, assistant, tool, us
 from turnfold.runtime import drive
 from turnfold.search import Hit, Within
 from turnfold.stores import MemoryStore, Scope, Store
-from turnfold.stores.postgres import rows as postgres_rows
-from turnfold.stores.postgres import rows as postgres_terms
 from turnfold.stores.postgres import search as postgres_remaking
-from turnfold.stores.postgres.rows import ConversationKey
+from turnfold.stores.postgres import statements as postgres_rows
+from turnfold.stores.postgres import statements as postgres_terms
+from turnfold.stores.postgres.statements import ConversationKey
 from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)

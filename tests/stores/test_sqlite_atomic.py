@@ -22,7 +22,7 @@ from tests.stores.sqlite_file import ALICE, dump, settled
 from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.stores import Scope, SqliteStore
-from turnfold.stores.sqlite import rows as sqlite_rows
+from turnfold.stores.sqlite import statements as sqlite_rows
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import Connection, Job
 from turnfold.testing.stores.values import note_now

@@ -20,7 +20,7 @@ from tests.stores.sqlite_file import ALICE, held_writer, settled
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, StoreUnavailable
 from turnfold.records import Document, NewEntry, user
 from turnfold.stores import Appended, SqliteStore
-from turnfold.stores.ledger import prepare
+from turnfold.stores.log_semantics import prepare
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import SINGLE, Connection, Job
 from turnfold.stores.sqlite.write_jobs import AppendJob, SqliteAppends

@@ -11,7 +11,7 @@ import pytest
 
 from turnfold.errors import InvalidRecord
 from turnfold.text import normal_form
-from turnfold.tokens import ENCODINGS, Encoding, encodings
+from turnfold.tokens import ENCODINGS, Encoding, tokenizer
 
 RUNS = (
     "abcdefghij", "ABCdef", "今天的会议决定把发布", "0123456789", " ", "\n", " \n\t", "!?.,;", "éèüß", "😀👍🏽🎉",
@@ -68,8 +68,8 @@ ADVERSARIAL = {
 def test_the_count_is_that_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*ADVERSARIAL.values(), *(mixture(seed, 6_000) for seed in range(6))]
     whole = [Encoding(name).count(text) for text in texts]
-    monkeypatch.setattr(encodings, "_STRETCH", 1_024)
-    monkeypatch.setattr(encodings, "_JOINT", 32)
+    monkeypatch.setattr(tokenizer, "_STRETCH", 1_024)
+    monkeypatch.setattr(tokenizer, "_JOINT", 32)
     assert [Encoding(name).count(text) for text in texts] == whole
 
 
@@ -80,8 +80,8 @@ def test_the_count_of_many_mixtures_is_that_of_the_whole(
 ) -> None:
     texts = [mixture(seed, 60_000) for seed in range(100, 150)]
     whole = [Encoding(name).count(text) for text in texts]
-    monkeypatch.setattr(encodings, "_STRETCH", 2_048)
-    monkeypatch.setattr(encodings, "_JOINT", 32)
+    monkeypatch.setattr(tokenizer, "_STRETCH", 2_048)
+    monkeypatch.setattr(tokenizer, "_JOINT", 32)
     assert [Encoding(name).count(text) for text in texts] == whole
 
 
@@ -144,9 +144,9 @@ def test_cutting_anywhere_would_give_another_count(
 ) -> None:
     """The sabotage: tokens that agree do not make a place safe where a run depends on what it begins with."""
     whole = Encoding(name).count(ADVERSARIAL[sample])
-    monkeypatch.setattr(encodings, "_STRETCH", 1_024)
-    monkeypatch.setattr(encodings, "_JOINT", 32)
-    monkeypatch.setattr(encodings, "_is_always_cut", lambda *_: True)
+    monkeypatch.setattr(tokenizer, "_STRETCH", 1_024)
+    monkeypatch.setattr(tokenizer, "_JOINT", 32)
+    monkeypatch.setattr(tokenizer, "_is_always_cut", lambda *_: True)
     assert Encoding(name).count(ADVERSARIAL[sample]) == whole - 1
 
 
@@ -187,7 +187,7 @@ def test_marks_come_sorted_to_who_would_move_each_past_all_others(
 def test_the_tokenizers_cache_does_not_keep_every_long_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(encodings, "_CACHED_CHARACTERS", 10_000)
+    monkeypatch.setattr(tokenizer, "_CACHED_CHARACTERS", 10_000)
     encoding = Encoding("o200k_base")
     encoding.count("load it")
     cleared: list[int] = []

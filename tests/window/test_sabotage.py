@@ -217,7 +217,7 @@ def thoughts_are_cut(patch: Patch) -> None:
 
 
 def the_fence_has_a_fixed_mark(patch: Patch) -> None:
-    for place in (sys.modules["turnfold.text.fences"], test_fence):
+    for place in (sys.modules["turnfold.text.data_fences"], test_fence):
         patch.setattr(place, "fence_mark", lambda _: "00000000")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context import sparkline
+from turnfold.cli.context_budget import sparkline
 from turnfold.cli.labels import label
 from turnfold.cli.output import (
     as_json,

@@ -1,4 +1,4 @@
-"""Read JSON read_values from a file of any size, one at a time, each with the line it begins on.
+"""Read JSON values from a file of any size, one at a time, each with the line it begins on.
 
 A list is read element by element, JSON Lines line by line, a single object as itself. Files may be compressed with gzip
 or be the zip archive that a provider sends; nothing is unpacked to disk and only one value is in memory.

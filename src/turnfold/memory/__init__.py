@@ -17,10 +17,11 @@ if TYPE_CHECKING:
         compare,
     )
     from turnfold.memory.config import MemoryConfig, RecallMode
-    from turnfold.memory.conversation import ConversationCache
+    from turnfold.memory.conversation_cache import ConversationCache
     from turnfold.memory.folding import Folder, FoldMode, FoldRange, MemoryMode
     from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
+    from turnfold.memory.prompt_tail import pins_text, recalled_text
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
     from turnfold.memory.search import SearchResult
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         SummaryTask,
         SummaryWriter,
     )
-    from turnfold.memory.tail import pins_text, recalled_text
     from turnfold.tokens import shutdown_token_executor
 
 __all__ = (
@@ -83,7 +83,7 @@ _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
     "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
     "turnfold.memory.config": "MemoryConfig RecallMode",
-    "turnfold.memory.conversation": "ConversationCache",
+    "turnfold.memory.conversation_cache": "ConversationCache",
     "turnfold.memory.folding": "FoldMode FoldRange Folder MemoryMode",
     "turnfold.memory.meaning": "MeaningStatus Meanings",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
@@ -92,7 +92,7 @@ _HOMES = {
     "turnfold.memory.search": "SearchResult",
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
     "turnfold.memory.summary_writers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
-    "turnfold.memory.tail": "pins_text recalled_text",
+    "turnfold.memory.prompt_tail": "pins_text recalled_text",
     # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",
     "turnfold.tokens": "shutdown_token_executor",

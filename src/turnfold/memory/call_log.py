@@ -15,8 +15,8 @@ import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidRecord, NotFound
-from turnfold.memory.conversation import ConversationCache, erased
-from turnfold.memory.tail import tail_message
+from turnfold.memory.conversation_cache import ConversationCache, erased
+from turnfold.memory.prompt_tail import tail_message
 from turnfold.memory.window import LiveWindow, PromptParts, StoredMessage
 from turnfold.records import (
     STAND_IN,

@@ -21,11 +21,9 @@ from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFail
 from turnfold.findings import TailFindings
 from turnfold.memory.call_log import CallLog
 from turnfold.memory.config import MemoryConfig, RecallMode
-from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldMode, FoldRange
-from turnfold.memory.recall import Recaller
-from turnfold.memory.rules import RuleLedger
-from turnfold.memory.tail import (
+from turnfold.memory.prompt_tail import (
     check_pins,
     pinned_at,
     state_at,
@@ -33,6 +31,8 @@ from turnfold.memory.tail import (
     tail_text,
     with_notes,
 )
+from turnfold.memory.recall import Recaller
+from turnfold.memory.rules import RuleLedger
 from turnfold.memory.window import LiveWindow, PromptParts
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled

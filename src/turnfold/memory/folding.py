@@ -52,7 +52,7 @@ from turnfold.fold import (
     with_annex,
     without_annex,
 )
-from turnfold.memory.conversation import erased
+from turnfold.memory.conversation_cache import erased
 from turnfold.memory.summary_writers import ExtractiveWriter, SummaryTask, SummaryWriter
 from turnfold.records import (
     FOLDING,

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from turnfold.errors import Conflict
-from turnfold.memory.conversation import erased
+from turnfold.memory.conversation_cache import erased
 from turnfold.records import (
     CLEARED,
     PIN,

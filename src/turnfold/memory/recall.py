@@ -12,9 +12,9 @@ from functools import partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
-from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.meaning import Meanings
-from turnfold.memory.tail import recalled_text
+from turnfold.memory.prompt_tail import recalled_text
 from turnfold.records import Entry
 from turnfold.search import (
     ALL_ENTRIES,

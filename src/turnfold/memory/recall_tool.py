@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption
+from turnfold.memory.prompt_tail import recalled_text
 from turnfold.memory.session import AsyncSession
-from turnfold.memory.tail import recalled_text
 from turnfold.records import Entry
 from turnfold.search import Recalled
 from turnfold.text import clip

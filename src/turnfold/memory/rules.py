@@ -17,7 +17,7 @@ import msgspec
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
-from turnfold.memory.conversation import ConversationCache
+from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.window import LiveWindow
 from turnfold.records import RULES, SESSION, Document, check_text, plain_text
 from turnfold.rules import (

@@ -23,13 +23,13 @@ from turnfold.findings import AsyncFindings
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
 from turnfold.memory.config import MemoryConfig, RecallMode
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
-from turnfold.memory.conversation import ConversationCache, StateLock
+from turnfold.memory.conversation_cache import ConversationCache, StateLock
 from turnfold.memory.folding import Folder, FoldManager, FoldMode, MemoryMode
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
+from turnfold.memory.prompt_tail import check_pins
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
-from turnfold.memory.tail import check_pins
 from turnfold.records import (
     CLEARED,
     PIN,

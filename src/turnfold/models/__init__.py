@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
     from turnfold.models.client import LoopClients
-    from turnfold.models.embedding import Embedder, LocalEmbedder
+    from turnfold.models.embedder import Embedder, LocalEmbedder
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import Answer, ChatModel, CompletionModel, Prompt, ToolSchemas
 
@@ -29,7 +29,7 @@ __all__ = (
 _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
     "turnfold.models.client": "LoopClients",
-    "turnfold.models.embedding": "Embedder LocalEmbedder",
+    "turnfold.models.embedder": "Embedder LocalEmbedder",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
     "turnfold.models.protocol": "Answer ChatModel CompletionModel Prompt ToolSchemas",
 }

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from turnfold.records.blocks import accept_content, as_fields, get_field, write_block, write_call
+from turnfold.records.content_blocks import (
+    accept_content,
+    as_fields,
+    get_field,
+    write_block,
+    write_call,
+)
 from turnfold.records.entries import (
     SCHEMA_VERSION,
     Checkpoint,
@@ -25,7 +31,7 @@ from turnfold.records.findings import (
     encode_finding,
     finding_key,
 )
-from turnfold.records.json_text import (
+from turnfold.records.frozen_json import (
     MAX_DEPTH,
     check_text,
     decode_struct,
@@ -35,8 +41,21 @@ from turnfold.records.json_text import (
     thaw,
     thaw_object,
 )
+from turnfold.records.message_groups import Grouper, Misplaced, Placement, Span, group_spans
 from turnfold.records.messages import ROLES, Message, Origin, Role, assistant, system, tool, user
-from turnfold.records.notes import (
+from turnfold.records.parts import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from turnfold.records.session_state import (
     CLEARED,
     FINDING,
     FINDINGS,
@@ -63,18 +82,6 @@ from turnfold.records.notes import (
     stand_in_document,
     write_note,
 )
-from turnfold.records.parts import (
-    AudioPart,
-    ContentPart,
-    FilePart,
-    ImagePart,
-    OpaquePart,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
-    ToolResult,
-)
 from turnfold.records.snapshots import (
     LARGEST_SNAPSHOT,
     LATEST_TIME,
@@ -85,7 +92,6 @@ from turnfold.records.snapshots import (
     content_digest,
     snapshot_id,
 )
-from turnfold.records.spans import Grouper, Misplaced, Placement, Span, group_spans
 from turnfold.records.usage import Usage
 
 __all__ = (

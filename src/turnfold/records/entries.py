@@ -20,8 +20,8 @@ from typing import cast
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.blocks import accept_content, as_fields, is_modelled
-from turnfold.records.json_text import freeze_object, plain_text
+from turnfold.records.content_blocks import accept_content, as_fields, is_modelled
+from turnfold.records.frozen_json import freeze_object, plain_text
 from turnfold.records.messages import Message, Origin, Role
 from turnfold.records.parts import Part
 

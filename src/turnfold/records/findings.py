@@ -13,7 +13,7 @@ from hashlib import blake2b
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.json_text import check_text, decode_struct
+from turnfold.records.frozen_json import check_text, decode_struct
 
 __all__ = (
     "NEUTRAL",

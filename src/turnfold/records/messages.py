@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.blocks import (
+from turnfold.records.content_blocks import (
     accept_content,
     content_value,
     is_modelled,
@@ -31,7 +31,7 @@ from turnfold.records.blocks import (
     write_block,
     write_call,
 )
-from turnfold.records.json_text import (
+from turnfold.records.frozen_json import (
     check_object,
     check_text,
     freeze,

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.json_text import check_text, freeze, plain_text
+from turnfold.records.frozen_json import check_text, freeze, plain_text
 
 __all__ = (
     "LARGEST_SNAPSHOT",

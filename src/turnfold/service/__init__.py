@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits
-    from turnfold.service.mcp.caller import McpOptions
+    from turnfold.service.mcp.request import McpOptions
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
     from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run, serve
     from turnfold.service.state import ServiceState
@@ -43,7 +43,7 @@ _HOMES = {
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits",
-    "turnfold.service.mcp.caller": "McpOptions",
+    "turnfold.service.mcp.request": "McpOptions",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
     "turnfold.service.server": "ExtraRoutes ServiceOptions make_state run serve",
     "turnfold.service.state": "ServiceState",

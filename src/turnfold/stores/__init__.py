@@ -14,7 +14,8 @@ if TYPE_CHECKING:
         with_cache,
     )
     from turnfold.stores.export_format import FORMAT
-    from turnfold.stores.ledger import log_mark
+    from turnfold.stores.export_import import Progress, Transferred, digest, export_to, import_from
+    from turnfold.stores.log_semantics import log_mark
     from turnfold.stores.memory import MemoryStore
     from turnfold.stores.protocol import (
         Ability,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
     from turnfold.stores.sqlite.status import SqliteStatus, sqlite_status
     from turnfold.stores.sqlite.store import SqliteStore
-    from turnfold.stores.transfer import Progress, Transferred, digest, export_to, import_from
 
 __all__ = (
     "FORMAT",
@@ -79,14 +79,14 @@ __all__ = (
 _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
     "turnfold.stores.export_format": "FORMAT",
-    "turnfold.stores.ledger": "log_mark",
+    "turnfold.stores.log_semantics": "log_mark",
     "turnfold.stores.memory": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "
     "Piece Restored Scope State Store View Written check_name",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
     "turnfold.stores.sqlite.status": "SqliteStatus sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",
-    "turnfold.stores.transfer": "Progress Transferred digest export_to import_from",
+    "turnfold.stores.export_import": "Progress Transferred digest export_to import_from",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

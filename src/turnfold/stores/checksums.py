@@ -13,7 +13,7 @@ from zlib import crc32
 
 from turnfold.errors import InvalidRecord
 from turnfold.records import Checkpoint, Document
-from turnfold.stores.ledger import Columns, Row
+from turnfold.stores.log_semantics import Columns, Row
 
 __all__ = (
     "LogMark",

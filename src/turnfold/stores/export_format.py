@@ -26,9 +26,9 @@ import msgspec
 
 from turnfold.errors import InvalidExport, InvalidOption, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, decode_message, encode_message
-from turnfold.stores.process import run_off_loop
+from turnfold.stores.process_guard import run_off_loop
 from turnfold.stores.protocol import Captured, ConversationOpening, Piece, Scope, Store
-from turnfold.stores.restore_stream import PieceOrder
+from turnfold.stores.restore_checks import PieceOrder
 
 __all__ = (
     "FORMAT",

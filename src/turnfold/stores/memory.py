@@ -34,7 +34,7 @@ from turnfold.search import (
     rank,
     required_marks,
 )
-from turnfold.stores.ledger import (
+from turnfold.stores.log_semantics import (
     Row,
     Stored,
     check_checkpoint,
@@ -73,7 +73,7 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore_stream import (
+from turnfold.stores.restore_checks import (
     KnownPieces,
     Pieces,
     check_new,

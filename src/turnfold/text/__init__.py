@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from turnfold.text.chinese import SIMPLIFIED
 from turnfold.text.cjk import is_chinese
-from turnfold.text.fences import (
+from turnfold.text.data_fences import (
     Fenced,
     fence,
     fence_mark,
@@ -33,6 +32,7 @@ from turnfold.text.sentences import (
     single_line,
     split_sentences,
 )
+from turnfold.text.simplified_chinese import SIMPLIFIED
 from turnfold.text.words import (
     CHARACTERS,
     EDGES,

@@ -33,8 +33,8 @@ from itertools import chain, pairwise
 from operator import add
 from typing import Final, Literal, cast
 
-from turnfold.text.chinese import SIMPLIFIED
 from turnfold.text.cjk import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
+from turnfold.text.simplified_chinese import SIMPLIFIED
 
 __all__ = (
     "CHARACTERS",

@@ -19,8 +19,7 @@ from turnfold.tokens.counter import (
     shutdown_token_executor,
     token_executor,
 )
-from turnfold.tokens.driver import DriverCounter, ModelDriver
-from turnfold.tokens.encodings import ENCODINGS, Encoding
+from turnfold.tokens.driver_counter import DriverCounter, ModelDriver
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
 from turnfold.tokens.estimate_profile import (
     CL100K_LIKE,
@@ -39,6 +38,7 @@ from turnfold.tokens.models import (
     register_model,
 )
 from turnfold.tokens.prices import Charge, PriceTable, load_prices, shipped_prices
+from turnfold.tokens.tokenizer import ENCODINGS, Encoding
 
 __all__ = (
     "CL100K_LIKE",

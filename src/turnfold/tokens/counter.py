@@ -38,10 +38,10 @@ from turnfold.records import (
 )
 from turnfold.text import clip
 from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
-from turnfold.tokens.encodings import Encoding
 from turnfold.tokens.estimate import FORMULA_FRAMING, formula_tokens
 from turnfold.tokens.media import GENERIC as GENERIC_IMAGES
 from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, image_size_of_url
+from turnfold.tokens.tokenizer import Encoding
 
 __all__ = (
     "ANTHROPIC",

@@ -24,7 +24,6 @@ from turnfold.tokens import media
 from turnfold.tokens.calibration import ScaledCounter
 from turnfold.tokens.certainty import TextCounter
 from turnfold.tokens.counter import Framing, TokenCounter, cautious_counter
-from turnfold.tokens.encodings import Encoding
 from turnfold.tokens.estimate import TextEstimator
 from turnfold.tokens.estimate_profile import (
     CLAUDE_3,
@@ -34,6 +33,7 @@ from turnfold.tokens.estimate_profile import (
     EstimateProfile,
 )
 from turnfold.tokens.media import ImageRule
+from turnfold.tokens.tokenizer import Encoding
 
 __all__ = (
     "ModelInfo",

@@ -14,6 +14,7 @@ from turnfold.window.context import (
     Wired,
     shared_messages,
 )
+from turnfold.window.counted_log import NO_RESULT, Piece, Transcript
 from turnfold.window.invariants import Rule, Violation, check
 from turnfold.window.overhead import PINNED, pins_too_large, price, summary_message
 from turnfold.window.shrink import (
@@ -37,7 +38,6 @@ from turnfold.window.strategies import (
     sliding_window,
     summarise,
 )
-from turnfold.window.transcript import NO_RESULT, Piece, Transcript
 
 __all__ = (
     "NO_RESULT",

@@ -16,10 +16,10 @@ from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Omission, Outcome, list_omissions
+from turnfold.window.counted_log import Piece, Transcript
 from turnfold.window.overhead import Overhead, price
 from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap
 from turnfold.window.strategies import Choice, Room, SpanView, Strategy, oldest_first
-from turnfold.window.transcript import Piece, Transcript
 
 __all__ = (
     "SQUEEZES",

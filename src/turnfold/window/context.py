@@ -16,8 +16,8 @@ from typing import NamedTuple
 from turnfold.budget import Budget
 from turnfold.records import Message, Misplaced
 from turnfold.tokens import Certainty, TokenCounter, weakest
+from turnfold.window.counted_log import Transcript
 from turnfold.window.strategies import SpanView
-from turnfold.window.transcript import Transcript
 
 __all__ = (
     "Anchor",

@@ -20,6 +20,7 @@ from turnfold.errors import BudgetTooSmall
 from turnfold.records import Message, TextPart, freeze
 from turnfold.text import Fenced, fence, fence_mark, fenced_blocks
 from turnfold.tokens import TokenCounter
+from turnfold.window.counted_log import Piece, Transcript
 from turnfold.window.shrink import (
     SMALLEST_CAP,
     common_cap,
@@ -30,7 +31,6 @@ from turnfold.window.shrink import (
     shrinkable_costs,
 )
 from turnfold.window.strategies import Room, message_bytes
-from turnfold.window.transcript import Piece, Transcript
 
 __all__ = (
     "PINNED",

@@ -13,7 +13,7 @@ from turnfold.wire.codec import (
     restored,
     unreadable_form,
 )
-from turnfold.wire.providers import Repaired, guess_provider, lint, repair
+from turnfold.wire.lint_repair import Repaired, guess_provider, lint, repair
 from turnfold.wire.request import (
     Action,
     Change,

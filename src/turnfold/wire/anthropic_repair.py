@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnfold.wire.codec import as_object
-from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.turns import (
+from turnfold.wire.call_pairing import (
     NOT_SHOWN,
     Atom,
     AtomKind,
@@ -17,6 +14,9 @@ from turnfold.wire.turns import (
     sendable_name,
     split_turns,
 )
+from turnfold.wire.codec import as_object
+from turnfold.wire.request import ChangeNotes
+from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.values import (
     JsonObject,
     list_at,

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import re
 
+from turnfold.wire.call_pairing import (
+    NOT_SHOWN,
+    Atom,
+    AtomKind,
+    Speaker,
+    WireTurn,
+    pair,
+    sendable_name,
+    split_turns,
+)
 from turnfold.wire.codec import as_object
 from turnfold.wire.gemini_parts import (
     SIGNATURE,
@@ -14,16 +24,6 @@ from turnfold.wire.gemini_parts import (
 )
 from turnfold.wire.request import ChangeNotes
 from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.turns import (
-    NOT_SHOWN,
-    Atom,
-    AtomKind,
-    Speaker,
-    WireTurn,
-    pair,
-    sendable_name,
-    split_turns,
-)
 from turnfold.wire.values import (
     JsonObject,
     list_at,

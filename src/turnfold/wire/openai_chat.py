@@ -38,7 +38,7 @@ from turnfold.wire.codec import (
     with_origin,
     with_provider,
 )
-from turnfold.wire.providers import finish_request
+from turnfold.wire.lint_repair import finish_request
 from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import (

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 
+from turnfold.wire.call_pairing import (
+    NOT_SHOWN,
+    Atom,
+    AtomKind,
+    Speaker,
+    WireTurn,
+    pair,
+    sendable_name,
+)
 from turnfold.wire.request import ChangeNotes
 from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.turns import NOT_SHOWN, Atom, AtomKind, Speaker, WireTurn, pair, sendable_name
 from turnfold.wire.values import (
     JsonObject,
     list_at,

@@ -20,9 +20,8 @@ from turnfold.wire.codec import (
     with_origin,
     with_provider,
 )
-from turnfold.wire.providers import finish_request
-from turnfold.wire.request import Request, require_size
-from turnfold.wire.responses_items import (
+from turnfold.wire.lint_repair import finish_request
+from turnfold.wire.openai_responses_items import (
     answered_call,
     called_id,
     is_output,
@@ -32,6 +31,7 @@ from turnfold.wire.responses_items import (
     write_content,
     write_parts,
 )
+from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
 from turnfold.wire.values import JsonObject, list_of, object_of, plain, plain_object, text_at
 

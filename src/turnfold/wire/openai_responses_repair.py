@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from turnfold.wire.call_pairing import (
+    NOT_SHOWN,
+    Atom,
+    AtomKind,
+    Speaker,
+    WireTurn,
+    pair,
+    sendable_name,
+)
+from turnfold.wire.openai_responses_items import answered_call, called_id, speaker
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.responses_items import answered_call, called_id, speaker
 from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.turns import NOT_SHOWN, Atom, AtomKind, Speaker, WireTurn, pair, sendable_name
 from turnfold.wire.values import JsonObject, list_of, object_of, shown, text_at, texts_in
 
 __all__ = (

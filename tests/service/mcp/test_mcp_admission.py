@@ -22,8 +22,8 @@ from turnfold.service import (
     ServiceState,
     mcp_beside,
 )
-from turnfold.service.mcp.caller import McpRequest
 from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.request import McpRequest
 from turnfold.service.mcp.sdk import http_endpoint, make_server
 
 HEADERS = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from turnfold.adapters._common.content import (
+from turnfold.adapters._common.placeholders import (
     can_run,
     is_valid_part,
     opaque_text,
     provider_file_note,
 )
-from turnfold.adapters._common.model_request import (
+from turnfold.adapters._common.request_checks import (
     added_messages,
     function_schema,
     lost_from_window,
@@ -17,6 +17,7 @@ from turnfold.adapters._common.model_request import (
     remaining_tokens,
 )
 from turnfold.adapters._common.resolve import session_of
+from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
 from turnfold.adapters._common.runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.storage import (
     SizedCache,
@@ -27,7 +28,6 @@ from turnfold.adapters._common.storage import (
     short_name,
 )
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
-from turnfold.adapters._common.visible_history import VisibleEntry, VisibleHistory
 
 __all__ = (
     "HookRunner",

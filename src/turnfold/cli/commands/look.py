@@ -105,7 +105,7 @@ def context(
     画出下一次调用的预算。
     """
     with report_errors():
-        from turnfold.cli.context import look_at_context, show_context
+        from turnfold.cli.context_budget import look_at_context, show_context
 
         view = look_at_context(
             store,
@@ -173,7 +173,7 @@ def explain(
     说明一次调用发送了什么。
     """
     with report_errors():
-        from turnfold.cli import calls as screen
+        from turnfold.cli import explain as screen
 
         if list_calls:
             screen.show_calls(screen.list_calls(store, tenant, session, most=limit), json=as_json)
@@ -195,7 +195,7 @@ def diff(
     比较两次调用。
     """
     with report_errors():
-        from turnfold.cli.calls import compare_calls, show_diff
+        from turnfold.cli.explain import compare_calls, show_diff
 
         show_diff(compare_calls(store, tenant, session, before, after), json=as_json)
 

@@ -17,8 +17,8 @@ from turnfold.service.app import GuardedApp
 from turnfold.service.auth import Caller
 from turnfold.service.endpoint import OPERATION, method_not_allowed, read_body
 from turnfold.service.limits import Limits
-from turnfold.service.mcp.caller import McpOptions
 from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.request import McpOptions
 from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import TABLE

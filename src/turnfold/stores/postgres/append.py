@@ -19,9 +19,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 from turnfold.records import decode_message
 from turnfold.search import CALL_REACH, ToolNames, findable
-from turnfold.stores.ledger import Batch, Row, Stored, new_epoch, plan_append
-from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.rows import ConversationKey
+from turnfold.stores.log_semantics import Batch, Row, Stored, new_epoch, plan_append
+from turnfold.stores.postgres import statements as sql
+from turnfold.stores.postgres.statements import ConversationKey
 from turnfold.stores.postgres.transactions import (
     Link,
     PostgresEngine,

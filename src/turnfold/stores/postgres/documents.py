@@ -17,8 +17,8 @@ from turnfold.stores.checksums import (
     document_checksum,
     record_checksum,
 )
-from turnfold.stores.postgres import rows as sql
-from turnfold.stores.postgres.rows import HERE, ConversationKey, key_of, long_form
+from turnfold.stores.postgres import statements as sql
+from turnfold.stores.postgres.statements import HERE, ConversationKey, key_of, long_form
 from turnfold.stores.postgres.transactions import Rows, Statement
 
 __all__ = (

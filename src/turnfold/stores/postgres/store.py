@@ -15,7 +15,7 @@ from turnfold.errors import StoreUnavailable
 from turnfold.records import Checkpoint, Document, Entry, NewEntry
 from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
 from turnfold.stores.checksums import checked_columns
-from turnfold.stores.ledger import (
+from turnfold.stores.log_semantics import (
     check_checkpoint,
     check_document,
     check_seen,
@@ -28,11 +28,11 @@ from turnfold.stores.ledger import (
     repeated_checkpoint,
 )
 from turnfold.stores.postgres import documents as doc_sql
-from turnfold.stores.postgres import rows as sql
+from turnfold.stores.postgres import statements as sql
 from turnfold.stores.postgres.append import PostgresAppends, RecentCache, needs_recount, recount
-from turnfold.stores.postgres.rows import ConversationKey, key_of
 from turnfold.stores.postgres.schema import TABLES, migrate
 from turnfold.stores.postgres.search import search
+from turnfold.stores.postgres.statements import ConversationKey, key_of
 from turnfold.stores.postgres.timeouts import TimeLimits
 from turnfold.stores.postgres.transactions import Link, PostgresEngine, Rows, Statement
 from turnfold.stores.postgres.transfer import capture, restore
@@ -58,7 +58,7 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore_stream import Pieces
+from turnfold.stores.restore_checks import Pieces
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("PostgresStore",)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, Protocol, TypeAlias, cast
 
 from turnfold.errors import InvalidOption, MissingExtra
-from turnfold.stores.process import ProcessGuard
+from turnfold.stores.process_guard import ProcessGuard
 
 __all__ = (
     "Breaker",

@@ -26,7 +26,7 @@ import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord, StoreUnavailable, TurnfoldError
 from turnfold.records import Checkpoint, Document, Entry
-from turnfold.stores.ledger import Row, entry_row, row_entry
+from turnfold.stores.log_semantics import Row, entry_row, row_entry
 from turnfold.stores.protocol import Head, Scope, Store
 from turnfold.stores.redis.engine import RedisEngine
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from turnfold.records import Checkpoint, Document
 from turnfold.search import CHECKPOINT
 from turnfold.stores.checksums import checkpoint_checksum, document_checksum
-from turnfold.stores.ledger import (
+from turnfold.stores.log_semantics import (
     check_seen,
     check_state,
     check_succession,
@@ -18,7 +18,7 @@ from turnfold.stores.ledger import (
 )
 from turnfold.stores.protocol import State, Written
 from turnfold.stores.sqlite import index
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (

@@ -31,7 +31,7 @@ from typing import TypeVar, cast
 import apsw
 
 from turnfold.errors import StoreUnavailable
-from turnfold.stores.process import ProcessGuard
+from turnfold.stores.process_guard import ProcessGuard
 from turnfold.stores.sqlite.connections import GroupedReads, Readers, Writer
 from turnfold.stores.sqlite.failures import (
     DAMAGE,

@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from turnfold.stores.protocol import Erasure, Head
 from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import index
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (

@@ -33,7 +33,7 @@ from typing import Protocol, cast
 import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
-from turnfold.stores.process import check_not_inherited
+from turnfold.stores.process_guard import check_not_inherited
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (

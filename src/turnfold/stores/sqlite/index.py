@@ -33,8 +33,8 @@ from turnfold.errors import InvalidRecord, StoreError
 from turnfold.records import Message, decode_message
 from turnfold.search import CALL_REACH, Findable, ToolNames, findable, marks_of_text
 from turnfold.stores.checksums import is_sound_text
-from turnfold.stores.ledger import Row
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.log_semantics import Row
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import Connection
 from turnfold.text import TERMS_MADE_BY, distinct_terms

@@ -31,8 +31,8 @@ from turnfold.search import (
     required_marks,
 )
 from turnfold.stores.checksums import damaged, is_sound_entry, is_sound_text
-from turnfold.stores.ledger import Row, log_mark
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.log_semantics import Row, log_mark
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.erasure import erasing_keys
 from turnfold.stores.sqlite.index import (
     JOIN_TEXTS,

@@ -16,7 +16,7 @@ from typing import TypeVar
 from turnfold.errors import UnsafeStore
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
 from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
-from turnfold.stores.ledger import (
+from turnfold.stores.log_semantics import (
     Columns,
     check_checkpoint,
     check_document,
@@ -46,9 +46,9 @@ from turnfold.stores.protocol import (
     check_range,
     check_turn,
 )
-from turnfold.stores.restore_stream import Pieces
+from turnfold.stores.restore_checks import Pieces
 from turnfold.stores.sqlite import documents as doc_sql
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.engine import SAFE_SQLITE, SqliteEngine, sqlite_version
 from turnfold.stores.sqlite.erasure import (
     continue_erasing,

@@ -8,7 +8,7 @@ from typing import cast
 
 from turnfold.records import Document
 from turnfold.stores.protocol import Captured, ConversationOpening, Head, Restored
-from turnfold.stores.restore_stream import (
+from turnfold.stores.restore_checks import (
     KnownPieces,
     Pieces,
     RestoreBatch,
@@ -17,7 +17,7 @@ from turnfold.stores.restore_stream import (
     check_same_whole,
 )
 from turnfold.stores.sqlite import documents as doc_sql
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from turnfold.records import Document
 from turnfold.stores.checksums import document_checksum
-from turnfold.stores.ledger import (
+from turnfold.stores.log_semantics import (
     Batch,
     Row,
     Stored,
@@ -26,7 +26,7 @@ from turnfold.stores.ledger import (
     plan_append,
 )
 from turnfold.stores.protocol import Appended, Head, State
-from turnfold.stores.sqlite import rows as sql
+from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.documents import put_document
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import Connection, TryAlone

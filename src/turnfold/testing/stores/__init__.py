@@ -21,6 +21,7 @@ from turnfold.testing.stores.append import (
     RetryCases,
     ReusedIdCases,
 )
+from turnfold.testing.stores.change_counters import EpochCases, GenerationCases
 from turnfold.testing.stores.checkpoints import CheckpointCases, SuccessionCases
 from turnfold.testing.stores.concurrency import (
     ConcurrencyCases,
@@ -30,7 +31,6 @@ from turnfold.testing.stores.concurrency import (
 )
 from turnfold.testing.stores.deletion import DeleteCases, ErasureCases, TombstoneCases
 from turnfold.testing.stores.documents import DocumentCases, NoteCases, VersionCases, ViewCases
-from turnfold.testing.stores.generations import EpochCases, GenerationCases
 from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.stores.listings import DocumentListCases, ListingCases
 from turnfold.testing.stores.names import BadNameCases, HostileNameCases, HostileQueryCases

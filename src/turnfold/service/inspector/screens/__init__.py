@@ -6,8 +6,8 @@ from typing import Final
 
 from turnfold.service.inspector.request import Screen
 from turnfold.service.inspector.screens.call import call
-from turnfold.service.inspector.screens.checkpoints import checkpoints
 from turnfold.service.inspector.screens.diff import diff
+from turnfold.service.inspector.screens.fold_summaries import checkpoints
 from turnfold.service.inspector.screens.health import health
 from turnfold.service.inspector.screens.log import log
 from turnfold.service.inspector.screens.recall import recall

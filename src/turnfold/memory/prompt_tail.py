@@ -1,7 +1,7 @@
 """The tail of a context: pins, session state, findings (remembered tool results) and recalled passages.
 
 Each block is fenced as data and labelled with its origin. The tail is made once per user turn and stays the same during
-the turn's tool loop. Inside a fence, indentation separates each text from the next (`turnfold.text.fences`).
+the turn's tool loop. Inside a fence, indentation separates each text from the next (`turnfold.text.data_fences`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 from turnfold.errors import ConversationDeleted
 from turnfold.search import Findable, marks_of_text
 from turnfold.stores.checksums import checked_columns, entry_checksum
-from turnfold.stores.ledger import Row, Stored, log_mark, new_epoch
+from turnfold.stores.log_semantics import Row, Stored, log_mark, new_epoch
 from turnfold.stores.postgres.transactions import Rows, Statement
 from turnfold.stores.protocol import ConversationInfo, Head, State
 from turnfold.text import TERMS_MADE_BY, distinct_terms

@@ -33,9 +33,9 @@ from turnfold.stores.export_format import (
     write_line,
     write_piece,
 )
-from turnfold.stores.process import run_off_loop
+from turnfold.stores.process_guard import run_off_loop
 from turnfold.stores.protocol import Scope, Store, check_name
-from turnfold.stores.restore_stream import RepeatedId
+from turnfold.stores.restore_checks import RepeatedId
 
 __all__ = (
     "Progress",

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from turnfold.records.entries import Document
-from turnfold.records.json_text import decode_struct
+from turnfold.records.frozen_json import decode_struct
 
 __all__ = (
     "CLEARED",

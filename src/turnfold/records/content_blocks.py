@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias, assert_never, cast
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.json_text import freeze, plain_text, thaw, thaw_object
+from turnfold.records.frozen_json import freeze, plain_text, thaw, thaw_object
 from turnfold.records.parts import (
     AudioPart,
     ContentPart,

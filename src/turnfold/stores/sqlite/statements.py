@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from turnfold.errors import ConversationDeleted, UnsafeStore
 from turnfold.records import Checkpoint, Document
-from turnfold.stores import ledger
+from turnfold.stores import log_semantics
 from turnfold.stores.checksums import (
     LogMark,
     checked_checkpoint,
@@ -20,7 +20,7 @@ from turnfold.stores.checksums import (
     damaged,
     entry_checksum,
 )
-from turnfold.stores.ledger import Columns, Row, Stored, log_mark
+from turnfold.stores.log_semantics import Columns, Row, Stored, log_mark
 from turnfold.stores.protocol import ConversationInfo, Head
 from turnfold.stores.sqlite.queue import Connection
 
@@ -156,7 +156,7 @@ def save_head(
 
 def new_epoch() -> int:
     """Return a random epoch of 31 bits, as many as a revision has room for."""
-    return ledger.new_epoch() >> 32 or 1
+    return log_semantics.new_epoch() >> 32 or 1
 
 
 def revision(generation: int, epoch: int) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from turnfold.errors import Conflict, IdReused, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, Message, encode_message
 from turnfold.search import ToolNames
-from turnfold.stores.ledger import Row, check_checkpoint, check_document, new_epoch
+from turnfold.stores.log_semantics import Row, check_checkpoint, check_document, new_epoch
 from turnfold.stores.protocol import ConversationOpening, Piece, Restored, check_name
 from turnfold.tokens import TokenCounter
 
