@@ -7,7 +7,7 @@ from turnfold.service.routes import (
     findings,
     messages,
     observability,
-    session_data,
+    session_changes,
     session_reads,
     short_memory,
     snapshots,
@@ -18,7 +18,7 @@ __all__ = ("TABLE",)
 
 _FAMILIES = (
     messages,
-    session_data,
+    session_changes,
     session_reads,
     findings,
     snapshots,
