@@ -345,7 +345,7 @@ def _class(node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: 
         "",
         "    @property",
         f"    def awaiting(self) -> {node.name}:",
-        '        """The same for code that awaits; its coroutines never suspend."""',
+        '        """The asynchronous form of this object; its coroutines never suspend."""',
         "        return self._awaiting",
     ]
     for method in node.body:

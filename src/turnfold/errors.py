@@ -222,7 +222,7 @@ class UnsafeStore(StoreError):
 
 
 class WrongProcess(StoreError):
-    """A store opened in one process is used in a fork of it, or its file opened there; nothing was done."""
+    """A fork of the process that opened a store used that store, or opened its file; nothing was done."""
 
 
 class StoreUnavailable(StoreError):

@@ -176,10 +176,10 @@ def test_more_than_agreed_is_refused_when_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (replaced(checkpoint=msgpack([1, 2])), "list, not a mapping"),
-        (replaced(checkpoint=msgpack({1: 2})), "not a mapping"),
+        (replaced(checkpoint=msgpack([1, 2])), "must be a mapping with text keys, got list"),
+        (replaced(checkpoint=msgpack({1: 2})), "must be a mapping with text keys, got dict"),
         (replaced(checkpoint=msgpack({"id": "another"})), "holds checkpoint 'another'"),
-        (replaced(metadata=msgpack(7)), "metadata.*int, not a mapping"),
+        (replaced(metadata=msgpack(7)), "metadata.*must be a mapping with text keys, got int"),
         (replaced(id="another"), "holds checkpoint 'another'"),
         (replaced(id="二"), "holds checkpoint"),
         (replaced(namespace="child"), "of namespace 'child'"),

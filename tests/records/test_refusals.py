@@ -61,7 +61,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("bytes among blocks", said([b"x"]), "content[0]: bytes has no fields"),
     ("block without type", said(["a", {"text": "x"}]), 'content[1]: a content block without a type. Add "type"'),
     ("text is missing", said([{"type": "text"}]), "content[0]: text is missing"),
-    ("text is a number", said([{"type": "text", "text": 5}]), "content[0].text: int, not text"),
+    ("text is a number", said([{"type": "text", "text": 5}]), "content[0].text: must be text, not int"),
     ("image without url", said([{"type": "image_url", "image_url": {}}]), "content[0].image_url: url is missing"),
     ("image of a number", said([{"type": "image_url", "image_url": 5}]), "content[0].image_url: int has no"),
     (
@@ -72,9 +72,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("image source", said([{"type": "image", "source": {"type": "ftp"}}]), "content[0].source: unknown source type"),
     ("sound without data", said([{"type": "input_audio"}]), "content[0].input_audio: data is missing"),
     ("file of nothing", said([{"type": "file", "file": {"filename": "a"}}]), "content[0].file: a file without"),
-    ("file name of a number", said([{"type": "file", "file": {"file_id": "f", "filename": 5}}]), "filename: int, not"),
-    ("signature of a number", said([{"type": "thinking", "thinking": "", "signature": 5}]), "signature: int, not"),
-    ("name of a number", said(name=5), "name: int, not text"),
+    ("file name of a number", said([{"type": "file", "file": {"file_id": "f", "filename": 5}}]), "filename: must be"),
+    ("signature of a number", said([{"type": "thinking", "thinking": "", "signature": 5}]), "signature: must be text"),
+    ("name of a number", said(name=5), "name: must be text, not int"),
     ("calls of a number", said(role="assistant", tool_calls=5), "tool_calls: tool_calls is int. Give a list"),
     ("calls of one call", said(role="assistant", tool_calls=CALL), "tool_calls: tool_calls is dict"),
     ("call of text", said(role="assistant", tool_calls=["f"]), "tool_calls[0]: str has no fields"),
@@ -88,12 +88,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a tool calls", said(role="tool", tool_call_id="a", tool_calls=[CALL]), "a tool result cannot hold a ToolCall"),
     ("retired call", said(role="assistant", function_call={"name": "f"}), "function_call: function_call is OpenAI's"),
     ("result without call", said(role="tool"), "tool_call_id: a tool message without tool_call_id"),
-    ("call id of a number", said(role="tool", tool_call_id=5), "tool_call_id: int, not text"),
+    ("call id of a number", said(role="tool", tool_call_id=5), "tool_call_id: must be text, not int"),
     ("a user answers", said(tool_call_id="a"), "tool_call_id: a message of role 'user' cannot have a tool_call_id"),
     (
         "call named twice",
         said([{"type": "tool_result", "tool_use_id": "a"}], role="tool", tool_call_id="a"),
-        "tool_call_id: each tool result in the content names its call already",
+        "tool_call_id: the tool results in the content already have the ids of their calls",
     ),
     (
         "an assistant answers",
@@ -115,7 +115,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         said([{"type": "tool_use", "id": "a", "name": "f", "function": {"name": "g"}}], role="assistant"),
         "tool_calls[0]: ToolCall that would read back differently",
     ),
-    ("notes of text", said(metadata="note"), "metadata: str, not an object"),
+    ("notes of text", said(metadata="note"), "metadata: must be an object, not str"),
     ("notes of bytes", said(metadata={"a": b"x"}), "metadata.a: bytes has no JSON form"),
     ("NaN", said(score=float("nan")), "score: nan has no JSON form. Send null or a string instead"),
     ("infinity", said([{"type": "x", "a": [1, float("-inf")]}]), "content[0].a[1]: -inf has no JSON form"),
@@ -158,9 +158,9 @@ def wrong(value: object) -> Any:
 
 PARTS: list[tuple[str, Any, str]] = [
     ("no part", "text", "content[0]: str is not a part"),
-    ("text of None", TextPart(wrong(None)), "content[0].text: NoneType, not text"),
-    ("text of bytes", TextPart(wrong(b"x")), "content[0].text: bytes, not text"),
-    ("call id of a number", ToolCall(wrong(5), "f"), "tool_calls[0].id: int, not text"),
+    ("text of None", TextPart(wrong(None)), "content[0].text: must be text, not NoneType"),
+    ("text of bytes", TextPart(wrong(b"x")), "content[0].text: must be text, not bytes"),
+    ("call id of a number", ToolCall(wrong(5), "f"), "tool_calls[0].id: must be text, not int"),
     ("call name", ToolCall("a", LONE), "tool_calls[0].name: lone surrogate"),
     ("call arguments", ToolCall("a", "f", LONE), "tool_calls[0].arguments: lone surrogate"),
     ("signature", ThinkingPart("a", LONE), "content[0].signature: lone surrogate"),
@@ -195,9 +195,9 @@ def test_a_part_is_refused(part: Any, message: str) -> None:
 
 
 RESULTS: list[tuple[Any, str]] = [
-    (ToolResult("a", wrong([TextPart("x")])), "content[0].content: list, not a tuple"),
+    (ToolResult("a", wrong([TextPart("x")])), "content[0].content: must be a tuple, not list"),
     (ToolResult("a", wrong((ToolCall("b", "f"),))), "a tool result cannot hold a ToolCall"),
-    (ToolResult("a", (), wrong("yes")), "content[0].is_error: str, not true or false"),
+    (ToolResult("a", (), wrong("yes")), "content[0].is_error: must be true or false, not str"),
     (ToolResult("a", (TextPart(LONE),)), "content[0].content[0].text: lone surrogate"),
     (
         ToolResult("a", (), extra='{"tool_use_id":"b"}'),

@@ -250,7 +250,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     ),
     "a document twice": ([*LINES[:3], *LINES[2:]], 4, "stands after"),
     "an entry outside": ([LINES[0], LINES[ENTRY], *LINES[1:]], 2, "outside of a conversation"),
-    "no end": ([*LINES[:END], *LINES[END + 1 :]], END + 1, "has not ended"),
+    "no end": ([*LINES[:END], *LINES[END + 1 :]], END + 1, "end line of conversation"),
     "the end of nothing": (
         [LINES[0], LINES[END], *LINES[1:]],
         2,

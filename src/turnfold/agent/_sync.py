@@ -54,7 +54,7 @@ class Agent:
 
     @property
     def awaiting(self) -> AsyncAgent:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:

@@ -236,7 +236,7 @@ class FoldBody(Body):
 
 
 class WithinBody(Body):
-    """Filters of a search. All filters that are set must match; of the values of one filter, any."""
+    """Filters of a search. An item must match every filter that is set, and at least one value of each."""
 
     roles: list[str] = []
     tools: list[str] = []
@@ -427,7 +427,7 @@ class DiffQuery(Body):
 
 
 class SnapshotQuery(Body):
-    """Which snapshot of a turn."""
+    """Selects a snapshot of a turn."""
 
     earlier: bool = False
     """Return the newest snapshot before this turn instead of the turn's own."""
@@ -472,7 +472,7 @@ def message_list(messages: Iterable[Message], form: Form) -> list[MessageJson]:
 
 
 def to_message(body: Mapping[str, object]) -> Message:
-    """Read a message written in either form."""
+    """Read a message in the form `chat` or `record`."""
     if "parts" in body and "v" in body:
         return decode_message(msgspec.json.encode(body))
     return as_message(body)

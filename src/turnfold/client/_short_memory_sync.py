@@ -34,7 +34,7 @@ class RemoteShortMemory:
 
     @property
     def awaiting(self) -> AsyncRemoteShortMemory:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def create_short_memory(

@@ -27,7 +27,7 @@ class RemoteSnapshots:
 
     @property
     def awaiting(self) -> AsyncRemoteSnapshots:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def take(self, snapshot: Snapshot) -> TakenSnapshot:

@@ -45,7 +45,7 @@ class RemoteState:
 
     @property
     def awaiting(self) -> AsyncRemoteState:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def all(self) -> dict[str, object]:
@@ -77,7 +77,7 @@ class RemoteFindings:
 
     @property
     def awaiting(self) -> AsyncRemoteFindings:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property
@@ -158,7 +158,7 @@ class RemoteSession:
 
     @property
     def awaiting(self) -> AsyncRemoteSession:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property
@@ -389,7 +389,7 @@ class RemoteMemory:
 
     @property
     def awaiting(self) -> AsyncRemoteMemory:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def session(self, conversation: str) -> RemoteSession:

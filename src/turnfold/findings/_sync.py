@@ -20,7 +20,7 @@ class Findings:
 
     @property
     def awaiting(self) -> AsyncFindings:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property

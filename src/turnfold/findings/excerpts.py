@@ -244,7 +244,7 @@ def pick_excerpt(
 ) -> str:
     """Return `text` if it costs at most `limit` tokens, else its parts with most of the `terms`, and `mark`.
 
-    Its beginning where no part has any.
+    If no part has any of the terms, return its beginning.
     """
     if not terms or len(clip(text, max(limit, 0), count)) == len(text):
         return cut_text(text, limit, count, mark=mark)
@@ -275,7 +275,7 @@ def _matching(texts: Sequence[str], terms: Collection[str]) -> list[int]:
 def _affordable(
     order: Sequence[int], pieces: Sequence[str], limit: int, count: Callable[[str], int]
 ) -> int:
-    """Return how many pieces fit by their own costs: each is counted once, the joined text only as a check."""
+    """Return how many pieces, in this order, fit by the sum of their costs; the caller checks the joined text."""
     for number, at in enumerate(order):
         limit -= count(pieces[at]) + _GAP_TOKENS
         if limit < 0:
@@ -378,7 +378,10 @@ def _levels(
     mark: str,
     fits: Callable[[str], bool],
 ) -> str:
-    """Return the rows of the first `shown` levels and as many `matching` and next rows as fit; "" if too long."""
+    """Return the rows of the first `shown` levels, and as many `matching` rows and rows of the next level as fit.
+
+    Empty if the first levels alone do not fit.
+    """
     first = [at for at, row in enumerate(rows) if row.depth < shown]
     following = [at for at, row in enumerate(rows) if row.depth == shown]
     order = list(dict.fromkeys([*first, *matching, *following]))
@@ -397,7 +400,7 @@ def _lines(rows: Sequence[_Row], chosen: Iterable[int], mark: str) -> str:
 
 
 def _matching_rows(rows: Sequence[_Row], terms: Collection[str]) -> list[int]:
-    """Return the rows with any of the `terms`, best first, each after its parents."""
+    """Return the indexes of rows with any of the `terms`, best match first; the parents of a row come before it."""
     matching = _matching([row.text for row in rows], terms)
     return list(dict.fromkeys(at for match in matching for at in _with_parents(rows, match)))
 
@@ -453,7 +456,7 @@ def _rows(value: object, depth: int) -> Iterator[_Row]:
 
 
 def _has_rows(value: object) -> bool:
-    """Return True for an object or a list of objects or titles, which become rows of their own."""
+    """Return True if the value becomes rows of its own: an object, or a list of objects and titles (strings)."""
     if isinstance(value, dict):
         return bool(cast("dict[str, object]", value))
     members = cast("list[object]", value)

@@ -223,7 +223,7 @@ def _check_checkpoints(stored: _StoredState) -> Iterator[AuditFault]:
 def _digest_matches(
     stored: _StoredState, before: Checkpoint | None, checkpoint: Checkpoint
 ) -> bool:
-    """Return True if the digest is that of (previous, upto], without what was cleared before the fold."""
+    """Return True if the checkpoint's digest matches its entries, without those cleared before the fold."""
     upto = before.upto if before else 0
     starts = range(upto, max(upto, min(stored.cleared, checkpoint.upto - 1)) + 1)
     for start in starts:

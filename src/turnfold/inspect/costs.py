@@ -21,7 +21,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """The tokens under one name."""
+    """The total tokens of one role, tool or conversation."""
 
     name: str
     tokens: int
@@ -97,7 +97,7 @@ class LogCosts:
         return _rows(self._roles, self.tokens)
 
     def tools(self) -> tuple[CostRow, ...]:
-        """Return the totals by tool, calls and results; a message with several tools is divided among them."""
+        """Return the totals by tool, of calls and results; the tokens of a message are divided among its tools."""
         return _rows(self._tools, self.tokens)
 
 

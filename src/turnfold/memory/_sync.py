@@ -54,7 +54,7 @@ class State:
 
     @property
     def awaiting(self) -> AsyncState:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def all(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def awaiting(self) -> AsyncSession:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property
@@ -432,7 +432,7 @@ class Memory:
 
     @property
     def awaiting(self) -> AsyncMemory:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     def __repr__(self) -> str:

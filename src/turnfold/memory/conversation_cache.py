@@ -151,11 +151,11 @@ class ConversationCache:
     state: StateNote = field(default_factory=StateNote)
     findings: FindingCache = field(default_factory=FindingCache)
     rules_document: Document | None = None
-    """The note with the rules the user laid down."""
+    """The note with the rules that the user stated."""
     cleared: int = 0
     checkpoint: Checkpoint | None = None
     stand_in: StandIn | None = None
-    """The extract shown until the fold (compaction) of the same entries lands; None once a checkpoint covers them."""
+    """The extract shown until the same entries are folded (compacted); None once a checkpoint covers them."""
     history: int = 0
     """Incremented when the cached entries turn out not to be those of the store (any more)."""
     confirmed: bool = False
@@ -180,7 +180,7 @@ class ConversationCache:
 
     @property
     def folded(self) -> int:
-        """The last seq that is behind a checkpoint, or cleared."""
+        """The last seq that is covered by a checkpoint, or cleared."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property
@@ -276,7 +276,7 @@ class ConversationCache:
         return True
 
     def wrote(self, written: Written | None) -> None:
-        """Apply a document write made under the session's lock; None if the resulting state is not known."""
+        """Apply a document write made under the session's lock; `written` is None if the new state is not known."""
         known = written is not None and written.before == self._state
         self._state = written.after if written is not None and known else _UNKNOWN
 
@@ -381,7 +381,10 @@ class ConversationCache:
         return stored if turn and stored.turn == turn else None
 
     async def save_window(self, budget: Budget, note: WindowNote) -> None:
-        """Store where the window begins, unless that follows from what is stored; `Conflict` if another was faster."""
+        """Store where the window begins, unless it is stored already or is the default, after the covered entries.
+
+        Raises `Conflict` if another writer was first.
+        """
         key = self._window_key(budget)
         opened = self._windows[key]
         follows = note.anchor == self.covered + 1 and not note.caps and not note.tail

@@ -64,12 +64,12 @@ class PromptParts:
     checkpoint: Checkpoint | None = None
     """The checkpoint whose summary is shown; None before the first, or if everything it covers was cleared."""
     stand_in: StandIn | None = None
-    """An extract shown instead of the checkpoint's summary until the fold (compaction) lands."""
+    """An extract shown instead of the checkpoint's summary until the fold (compaction) is finished."""
     cleared: int = 0
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
     recall_room: int = 0
-    """Tokens the tail takes beyond its share for them."""
+    """Tokens beyond its share that the tail uses for the recalled entries."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -82,7 +82,7 @@ class PromptParts:
 
     @property
     def folded(self) -> int:
-        """The last seq that is behind a checkpoint, or cleared."""
+        """The last seq that is covered by a checkpoint, or cleared."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property

@@ -95,10 +95,10 @@ _STATUS_OF = {
     "server_error": 500,
     "timeout_error": 504,
 }
-"""The status an error would have had if it had not come in the middle of an answer."""
+"""Type of an error that comes in the middle of an answer -> the HTTP status it would have had otherwise."""
 _PASSING = frozenset({"connection", "cut", "timeout"})
 _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "TimeoutError"})
-"""Classes of whichever HTTP package an SDK was built on: Anthropic's lets them through while it streams."""
+"""Error classes of the HTTP packages that SDKs use: while streaming, Anthropic's SDK raises them unchanged."""
 
 
 class FailureClass(StrEnum):
@@ -208,7 +208,7 @@ def stream_cut() -> CallFailed:
 
 
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """Return the failure of a success that holds no answer: some servers put an error into one."""
+    """Return the failure for a successful response without an answer; some servers put an error into it."""
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
@@ -248,7 +248,7 @@ def _headers(error: BaseException) -> Mapping[str, str]:
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return seconds, from milliseconds, seconds or a date; None where nothing valid is given."""
+    """Return the seconds to wait that the headers state, as a number or a date; None if they state none."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) / scale

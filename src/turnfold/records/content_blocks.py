@@ -141,10 +141,11 @@ def accept_content(
         return AcceptedContent(role, (ToolResult(call_id, _result_content(parts, "content")),), "")
     if tool_call_id is not None:
         raise InvalidRecord(
-            "each tool result in the content names its call already"
+            "the tool results in the content already have the ids of their calls"
             if role == "tool"
             else f"a message of role {role!r} cannot have a tool_call_id",
             path="tool_call_id",
+            remedy="Leave it out",
         )
     if role == "user" and any(type(part) is ToolResult for part in parts):
         return AcceptedContent(

@@ -231,7 +231,7 @@ def decode_message(data: bytes | str) -> Message:
 
 
 def _upgrade(data: bytes | str, error: Exception | None) -> _Form:
-    """Read a record of another version. Version 1 is the first, so there is nothing older to read yet."""
+    """Upgrade a record of an older version. Version 1 is the first, so this always raises `InvalidRecord`."""
     try:
         version = _version_decoder.decode(data).v
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

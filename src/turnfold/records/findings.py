@@ -88,7 +88,7 @@ def finding_key(tool: str, arguments: str) -> str:
 def check_score(score: object, *, path: str) -> float:
     """Return a relevance from 0 to 1; raises `InvalidRecord` for anything else, NaN included."""
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise InvalidRecord(f"{type(score).__name__}, not a number", path=path)
+        raise InvalidRecord(f"must be a number, not {type(score).__name__}", path=path)
     if not math.isfinite(score) or not 0.0 <= score <= 1.0:
         raise InvalidRecord(
             f"a relevance of {score}; it must be between 0 and 1",

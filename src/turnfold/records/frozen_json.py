@@ -37,14 +37,14 @@ MAX_DEPTH = 100
 def plain_text(value: object, *, path: str) -> str:
     """Return `value` as a plain `str`, without what a subclass may add; raises `InvalidRecord` if it is no text."""
     if not isinstance(value, str):
-        raise InvalidRecord(f"{type(value).__name__}, not text", path=path)
+        raise InvalidRecord(f"must be text, not {type(value).__name__}", path=path)
     return value if type(value) is str else str.__str__(value)
 
 
 def check_text(text: object, *, path: str) -> str:
     """Return `text` if it is text that UTF-8 can encode; the error names the offset of a lone surrogate."""
     if type(text) is not str:
-        raise InvalidRecord(f"{type(text).__name__}, not text", path=path)
+        raise InvalidRecord(f"must be text, not {type(text).__name__}", path=path)
     _check_encodable(text, path)
     return text
 
@@ -63,7 +63,7 @@ def freeze_object(value: object, *, path: str) -> str:
     if not value:
         return ""
     if not isinstance(value, Mapping):
-        raise InvalidRecord(f"{type(value).__name__}, not an object", path=path)
+        raise InvalidRecord(f"must be an object, not {type(value).__name__}", path=path)
     return freeze(cast("Mapping[object, object]", value), path=path)
 
 

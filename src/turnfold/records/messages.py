@@ -310,10 +310,10 @@ def _check_field(name: str, value: object, path: str) -> None:
                 )
         case "is_error":
             if not isinstance(value, bool):
-                raise InvalidRecord(f"{type(value).__name__}, not true or false", path=path)
+                raise InvalidRecord(f"must be true or false, not {type(value).__name__}", path=path)
         case "content":
             if not isinstance(value, tuple):
-                raise InvalidRecord(f"{type(value).__name__}, not a tuple", path=path)
+                raise InvalidRecord(f"must be a tuple, not {type(value).__name__}", path=path)
             for inner in cast("tuple[object, ...]", value):
                 if isinstance(inner, ToolCall | ToolResult | ThinkingPart):
                     raise InvalidRecord(

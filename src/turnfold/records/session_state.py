@@ -60,7 +60,7 @@ WINDOW: Final = "window"
 PIN: Final = "pin"
 """Kind of the pin notes, one per pin."""
 RULES: Final = "rules"
-"""Key of the session note with the rules the user laid down."""
+"""Key of the session note with the rules that the user stated."""
 STAND_IN: Final = "stand-in"
 """Kind of the documents with the text of a stand-in; also the key of the note that names the current one."""
 
@@ -109,7 +109,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
     recall_room: int = 0
-    """Tokens the tail takes beyond its share for them."""
+    """Tokens beyond its share that the tail uses for the recalled entries."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -157,7 +157,7 @@ class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The extract shown for entries whose fold has not landed yet."""
+    """The extract shown for entries whose fold is not finished yet."""
 
     key: str = ""
     """Key of the document with its text; empty for none."""
@@ -183,7 +183,7 @@ class StandIn:
 
     @classmethod
     def read(cls, document: Document) -> StandIn:
-        """Read a stand-in back from its document."""
+        """Decode a stand-in extract from its document."""
         upto = int(document.key.partition("-")[0])
         return cls(document.key, upto, read_note(document, _StandInText).text)
 

@@ -137,14 +137,16 @@ def _checked_text(value: object, path: str) -> str:
 
 def _texts(value: object, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, tuple | list):
-        raise InvalidRecord(f"{type(value).__name__}, not a tuple of texts", path=name)
+        raise InvalidRecord(f"must be a tuple of texts, not {type(value).__name__}", path=name)
     texts = cast("tuple[object, ...]", value)
     return tuple(_checked_text(text, f"{name}[{at}]") for at, text in enumerate(texts))
 
 
 def _files(value: object) -> dict[str, str | bytes]:
     if not isinstance(value, Mapping):
-        raise InvalidRecord(f"{type(value).__name__}, not content by path", path="files")
+        raise InvalidRecord(
+            f"must be a mapping of paths to contents, not {type(value).__name__}", path="files"
+        )
     files = cast("Mapping[object, object]", value)
     found: dict[str, str | bytes] = {}
     for path, content in files.items():
@@ -161,6 +163,8 @@ def _files(value: object) -> dict[str, str | bytes]:
 
 def _state(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
-        raise InvalidRecord(f"{type(value).__name__}, not values by name", path="state")
+        raise InvalidRecord(
+            f"must be a mapping of names to values, not {type(value).__name__}", path="state"
+        )
     values = cast("Mapping[object, object]", value)
     return cast("dict[str, object]", json.loads(freeze(values, path="state")))

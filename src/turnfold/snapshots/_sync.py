@@ -22,7 +22,7 @@ class Snapshots:
 
     @property
     def awaiting(self) -> AsyncSnapshots:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property

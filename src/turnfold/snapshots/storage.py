@@ -535,7 +535,7 @@ class SnapshotStorage:
             missing = digests - stored.chunks.keys() if stored else digests
             if stored is None or missing:
                 raise InvalidRecord(
-                    f"{len(missing)} of its chunks are missing in the document of turn {turn:,}",
+                    f"{len(missing)} chunks that snapshots refer to are missing in the document of turn {turn:,}",
                     path=f"{SNAPSHOT}/{turn}",
                     remedy="Restore the store from a backup",
                 )

@@ -370,7 +370,11 @@ class ExportReader:
 
     def _begin(self, opening: ConversationOpening) -> None:
         if self._opening is not None:
-            raise InvalidExport(f"conversation {self._name!r} has not ended", line=self.line)
+            raise InvalidExport(
+                f"the end line of conversation {self._name!r} is missing",
+                line=self.line,
+                remedy="Export it again",
+            )
         name = opening.conversation
         if name <= self._name:
             raise InvalidExport(
@@ -396,7 +400,11 @@ class ExportReader:
 
     def _finish(self, footer: Footer) -> None:
         if self._opening is not None:
-            raise InvalidExport(f"conversation {self._name!r} has not ended", line=self.line)
+            raise InvalidExport(
+                f"the end line of conversation {self._name!r} is missing",
+                line=self.line,
+                remedy="Export it again",
+            )
         stated = (footer.conversations, footer.documents, footer.entries, footer.checkpoints)
         self._compare_counts(stated, (self._conversations, *self._total))
         if footer.digest != self._whole.hexdigest():

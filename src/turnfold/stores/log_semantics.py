@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -136,7 +137,10 @@ def _check_ids(ids: Sequence[str], entries: int) -> None:
             "or a retry could not recognise the others"
         )
     if len(set(ids)) != len(ids):
-        raise InvalidOption("two entries of one batch have the same client id")
+        [(repeated, _)] = Counter(ids).most_common(1)
+        raise InvalidOption(
+            f"several entries of one batch have the client id {repeated!r}: give each its own"
+        )
     for client_id in ids:
         check_name(client_id, "client id")
 

@@ -198,7 +198,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ConversationInfo:
-    """One row of a listing."""
+    """A conversation in a listing."""
 
     conversation: str
     head: Head

@@ -117,9 +117,9 @@ def joint_cost(count: Counter) -> int:
 def best_that_fit(
     ranked: Sequence[int], render: Callable[[Sequence[int]], str], *, limit: int, count: Counter
 ) -> str:
-    """Render as many of the first of `ranked` as cost at most `limit`; "" if not even one fits.
+    """Render the longest beginning of `ranked` that costs at most `limit` tokens; "" if not even one item fits.
 
-    Bisection finds the most if every line adds cost. A counter need not behave like that, so only a rendering that was
+    Bisection finds it if each item adds to the cost. With some counters an item does not, so only a text that was
     itself counted is returned.
     """
     if not ranked:

@@ -40,16 +40,16 @@ class Corrected(NamedTuple):
 
     tokens: int
     error: int
-    """Half width, in tokens, that about 19 of 20 calls stay within."""
+    """Tokens by which the count is off, at most, in about 19 of 20 calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Weighted sums over the reports so far, and the correction that follows from them."""
+    """Weighted sums over the token usage that was reported so far, and the correction computed from them."""
 
     observations: int = 0
     counted: float = 0.0
-    """Tokens counted, older calls weighing less: the total weight of the observations."""
+    """Sum of the counted tokens, with less weight on older calls: the total weight of the observations."""
     counted_squares: float = 0.0
     reported: float = 0.0
     ratio_squares: float = 0.0
@@ -70,7 +70,7 @@ class Calibration:
 
     @property
     def ratio(self) -> float:
-        """Reported over counted; 1.0 before the first report."""
+        """Reported tokens divided by counted tokens; 1.0 before the first report."""
         return self.reported / self.counted if self.observations else 1.0
 
     @property
@@ -100,7 +100,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Number of calls of equal weight the observations amount to, beyond the first; 0 if one outweighs the rest."""
+        """Effective number of observations (as if all had equal weight) minus one; 0 if one outweighs the rest."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1

@@ -76,7 +76,7 @@ class Framing:
     reply: int
     """Once per call: what opens the model's answer, with any start-of-text mark."""
     author: int = 1
-    """Beyond the tokens of an author's name."""
+    """For an author's name, in addition to the tokens of the name itself."""
     call: int = 12
     """Around each tool call."""
     result: int = 10
@@ -89,7 +89,7 @@ class Framing:
     """Certainty for plain messages; with calls, results or schemas it is at best a bound."""
 
     def scaled(self, factor: float) -> Framing:
-        """Return the framing with every price multiplied by `factor`, rounded up."""
+        """Return the framing with every number of tokens multiplied by `factor`, rounded up."""
         prices = {
             price: math.ceil(getattr(self, price) * factor)
             for price in ("message", "reply", "author", "call", "result", "schema", "toolset")
@@ -268,7 +268,7 @@ class TokenCounter:
                 return extra + file_tokens(media_type=media_type, size_bytes=size, pages=None)
 
     def _count_extra(self, extra: str) -> int:
-        """Return the tokens of fields turnfold does not model; they are sent as they came, so as JSON."""
+        """Return the tokens of fields that turnfold does not model, counted as the JSON that is sent."""
         fields = _model_fields(extra)
         return self._count(freeze(fields, path="extra")) if fields else 0
 

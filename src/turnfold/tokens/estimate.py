@@ -163,7 +163,7 @@ class TextEstimator:
 
 
 def _price(piece: str, profile: EstimateProfile) -> tuple[int, float]:
-    """Return the tokens a piece has at least, and the expected cost beyond them."""
+    """Return the minimum number of tokens of a piece, and the expected number beyond it."""
     last = piece[-1]
     if piece.isascii():
         if last.isalpha():
@@ -234,7 +234,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """Count how often a character of the run differs from the one before it, without the first time."""
+    """Return how often a character of the run differs from the one before it, minus one; at least 0."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 

@@ -3,9 +3,9 @@
 Each message is counted once, when it is added. Running sums over spans give the cost of everything from a span on
 without reading the messages, so building a window takes time in the size of the window, not of the log.
 
-A span may be shown otherwise than logged: a late result is shown with its call, an orphan or duplicate is not shown, an
-unanswered call gets a placeholder result. That is decided here, as messages arrive, and is part of the sums; the logged
-messages are never changed.
+A span may be shown differently than logged: a late result is shown with its call, an orphan or duplicate is not shown,
+an unanswered call gets a placeholder result. That is decided here, as messages arrive, and is part of the sums; the
+logged messages are never changed.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Transcript:
         self.partly_here: set[int] = set()
         """Misplaced positions of which a part is still shown where it was logged."""
         self.irregular_from = -1
-        """The newest span shown otherwise than logged; -1 if there is none."""
+        """The newest span shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
         """Cache of `overhead.price`: token counts of system, summary, tail and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
@@ -271,7 +271,7 @@ class Transcript:
         self._charge(span, piece)
 
     def _edit(self, span: int) -> list[Piece]:
-        """Return the list of pieces of a span that is shown otherwise than logged; made on first use."""
+        """Return the list of pieces to show for a span instead of its logged messages; created on first use."""
         shown = self._shown.get(span)
         if shown is None:
             # The message being added is in the log already, but not yet shown.
@@ -284,7 +284,7 @@ class Transcript:
         return shown
 
     def _charge(self, span: int, piece: Piece) -> None:
-        """Add a piece to the sums, with a placeholder for every call it makes, less one for every call it answers."""
+        """Add a piece to the sums: add a placeholder for each call it makes, subtract one for each call it answers."""
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)

@@ -187,7 +187,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
 
 
 def _headed(items: Iterable[_Item]) -> Iterator[str]:
-    """Yield the items, each heading once above those it belongs to."""
+    """Yield the texts of the items, and each heading once, before its first item."""
     under = ""
     for item in items:
         if item.heading not in ("", under):

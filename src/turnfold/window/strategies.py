@@ -171,7 +171,7 @@ class SpanView:
         return self.within(start, tokens=room.tokens, messages=room.messages, size=room.bytes)
 
     def within(self, start: int, *, tokens: int, messages: int, size: int) -> bool:
-        """Return True if the window from `start` is within these limits; 0 messages or bytes is no limit."""
+        """Return True if the window from `start` is within these limits; 0 messages or bytes means no limit."""
         if self.tokens(start) > tokens:
             return False
         if messages and self.messages(start) > messages:
@@ -400,9 +400,9 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span of a window cut to the low mark, moved on to the next turn if enough remains.
+    """Return the first span of the window after a cut to the low mark; that of the next turn if enough remains.
 
-    The running turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
+    The current turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
     """
     transcript = view.transcript
     low = room.low - aside

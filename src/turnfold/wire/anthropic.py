@@ -141,7 +141,7 @@ def _media(
 
 
 def _source(part: ImagePart | FilePart, message: Message, recipient: Recipient) -> JsonObject | str:
-    """Return where the bytes are, or why they cannot be sent."""
+    """Return the `source` field of the media, or the reason why it cannot be sent."""
     if part.url.startswith("file:"):
         if message.origin is not None and message.origin.provider != "anthropic":
             return f"it is a file kept at {message.origin.provider}"
@@ -177,8 +177,8 @@ def request(
 ) -> Request:
     """Return the arguments of `client.messages.create`, without `max_tokens`, which is up to the caller.
 
-    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
-    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
+    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
     """
     messages = messages_of(context)
     recipient = Recipient(PROVIDER, model)
@@ -261,7 +261,7 @@ def _write_message(message: Message, recipient: Recipient, path: str) -> object:
 def _write_all(
     messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """Return the wire messages, and for each message which wire message it ended in, after how many blocks."""
+    """Return the wire messages, and where each message ends: index of the wire message, and its blocks up to there."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False
@@ -291,7 +291,7 @@ def _as_blocks(item: JsonObject) -> list[object]:
 
 
 def _breakpoints(context: Context | Sequence[Message], lead: int, length: int) -> list[int]:
-    """Return the messages after which the prompt is worth caching: the end of each section that stays."""
+    """Return the messages after which the prompt is worth caching: the end of each section that stays unchanged."""
     if not isinstance(context, Context):
         return [length - 1] if length > lead else []
     _, summary, window, tail = context.ends
@@ -329,7 +329,7 @@ def _mark_last(blocks: list[object], count: int) -> bool:
 
 
 def _marked(kwargs: JsonObject) -> bool:
-    """Return True if the caller placed breakpoints already: then they are left to the caller."""
+    """Return True if the caller has already placed breakpoints; then no others are added."""
     items = [kwargs.get("system"), *(list_of(kwargs["messages"]) or [])]
     holders = [{"content": items[0]}, *(object_of(item) or {} for item in items[1:])]
     blocks = (object_of(block) or {} for holder in holders for block in _as_blocks(holder))

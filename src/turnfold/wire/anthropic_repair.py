@@ -334,7 +334,7 @@ def _read(item: object, index: int, notes: ChangeNotes) -> list[WireTurn]:
 
 
 def _ordered(atoms: list[Atom], notes: ChangeNotes) -> list[Atom]:
-    """Return thoughts before calls, and none at the end."""
+    """Return the atoms with all thoughts before the calls, and no thought at the end."""
     first = next((i for i, atom in enumerate(atoms) if atom.kind is AtomKind.CALL), len(atoms))
     late = [atom for atom in atoms[first:] if atom.value.get("type") in _THOUGHTS]
     if late:
@@ -423,7 +423,7 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
 
 
 def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the messages: turns that came from one message, and still stand together, make one again."""
+    """Return the messages; results and the user turn after them become one message if they came from one."""
     groups: list[list[WireTurn]] = []
     for turn in turns:
         last = groups[-1][-1] if groups else None

@@ -38,7 +38,7 @@ _RESULT_NOTE = (
 
 
 class AtomKind(StrEnum):
-    """What an atom is."""
+    """The kind of an atom: content, a tool call or a tool result."""
 
     SAID = "said"
     CALL = "call"
@@ -79,12 +79,12 @@ class WireTurn:
 
 
 class Dialect(Protocol):
-    """What pairing has to know of a provider."""
+    """The rules of a provider for calls and their results."""
 
     adjacent: bool
-    """True if results must stand directly behind their calls."""
+    """True if results must directly follow their calls."""
     together: bool
-    """True if all results of a turn stand in one message."""
+    """True if all results of a turn must be in one message."""
     ids: IdRule
 
     def said(self, text: str, path: str) -> Atom:
@@ -107,7 +107,7 @@ class Dialect(Protocol):
 def split_turns(
     speaker: Speaker, others: list[Atom], results: list[Atom], *, home: int, path: str
 ) -> list[WireTurn]:
-    """Return the atoms of one message as turns; results go first, but behind what an assistant said."""
+    """Return the atoms of one message as turns; results first, but after an assistant's own atoms."""
     own = [WireTurn(speaker, others, home, path)] if others else []
     answers = [WireTurn(Speaker.RESULT, results, home, path)] if results else []
     return own + answers if speaker is Speaker.ASSISTANT else answers + own
@@ -135,7 +135,7 @@ def sendable_name(name: str, rule: IdRule, longest: int = 64) -> str:
 
 
 def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[WireTurn]:
-    """Return the turns with every call answered once, every result behind its call, and ids the provider takes.
+    """Return the turns with every call answered once, every result after its call, and ids the provider accepts.
 
     A result belongs to the newest unanswered call with its id, as everywhere in turnfold.
     """
@@ -157,7 +157,7 @@ def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[Wi
 
 
 class _Places:
-    """Where every atom stood, and which results belong behind which turn."""
+    """The original place of every atom, and which results belong after which turn."""
 
     __slots__ = ("_behind", "_where", "claimed", "turns")
 
@@ -174,12 +174,12 @@ class _Places:
         self.claimed = {id(result) for call in calls for result in call.results}
 
     def results(self, turn: int) -> list[Atom]:
-        """Return the results of the calls of a turn, in the order they came; those that never came last."""
+        """Return the results of the calls of a turn, in their original order; added ones come last."""
         end = (len(self.turns), 0)
         return sorted(self._behind.get(turn, ()), key=lambda each: self._where.get(id(each), end))
 
     def turn(self, atom: Atom) -> int:
-        """Return the turn an atom stood in; -1 for one that was added."""
+        """Return the index of the turn an atom was in; -1 for an atom that was added."""
         return self._where.get(id(atom), (-1, 0))[0]
 
 
@@ -210,7 +210,7 @@ def _orphan_as_text(atom: Atom, orphans: set[int], dialect: Dialect, notes: Chan
 def _remaining_turn(
     turn: WireTurn, atoms: list[Atom], places: _Places, *, adjacent: bool
 ) -> list[WireTurn]:
-    """Return what stays where the turn was: results that belong elsewhere are not in it."""
+    """Return the turn; with `adjacent`, without results that have a call: `_result_turns` inserts those."""
     staying = [atom for atom in atoms if not adjacent or id(atom) not in places.claimed]
     if not staying:
         return []
@@ -223,7 +223,7 @@ def _remaining_turn(
 def _result_turns(
     results: list[Atom], index: int, places: _Places, dialect: Dialect, notes: ChangeNotes
 ) -> list[WireTurn]:
-    """Return the results that belong behind a turn with calls."""
+    """Return the turns of results to insert directly after a turn with calls."""
     stood = [place for each in results if (place := places.turn(each)) >= 0]
     if not dialect.adjacent:
         missing = [result for result in results if places.turn(result) < 0]
@@ -239,7 +239,7 @@ def _result_turns(
 
 
 def _rename(calls: list[_Call], dialect: Dialect, notes: ChangeNotes) -> None:
-    """Give each call an id the provider takes; within a turn, or everywhere, no two the same."""
+    """Give each call an id the provider accepts, unique in the request or at least in its turn."""
     used: dict[object, set[str]] = {}
     for call in calls:
         seen = used.setdefault(None if dialect.ids.unique else call.turn, set())

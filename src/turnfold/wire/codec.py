@@ -94,12 +94,12 @@ RESTORE_FAULTS: Final = (
 
 
 def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
-    """Return the error for a record whose form cannot be restored as a message of the framework it names."""
+    """Return the error for a record whose stored form cannot be read as a message of the framework."""
     if isinstance(error, InvalidRecord):
         return error
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return InvalidRecord(
-        f"the form stored beside a message is not one of {framework}: {reason}",
+        f"the original form of a message, stored with it, is not valid for {framework}: {reason}",
         path="origin.form",
         remedy="It was damaged or forged; the parts of the message can still be read with session.history()",
     )
@@ -231,7 +231,7 @@ class Recipient(ChangeNotes):
         self.provider = provider
         self.model = model
         self._own = own
-        """True if everything is its own: a message just read is written back to be compared."""
+        """True if every message counts as its own: a message that was just read is written again for comparison."""
 
     def owns(self, message: Message) -> bool:
         """Return True if the message was written by this provider and model, or for this provider."""
@@ -373,7 +373,7 @@ def as_items(history: object, *keys: str) -> list[object]:
         elements = enumerate(cast("Sequence[object]", history))
         return [plain(item, f"[{index}]") for index, item in elements]
     if isinstance(history, str):
-        raise InvalidRecord("text, not a history", remedy="Give a list of messages")
+        raise InvalidRecord("a history cannot be text", remedy="Give a list of messages")
     found = plain_object(history)
     for key in keys:
         if key in found:
@@ -387,7 +387,7 @@ def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Message):
             raise InvalidRecord(
-                f"{type(message).__name__}, not a Message",
+                f"must be a Message, not {type(message).__name__}",
                 path=f"messages[{index}]",
                 remedy="Convert it with accept_all(...) or as_messages(...) first",
             )

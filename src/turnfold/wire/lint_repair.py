@@ -36,10 +36,10 @@ _LINTS = {
 
 
 def lint(payload: object, provider: str) -> tuple[Fault, ...]:
-    """Return every rule of `provider` that the payload breaks: the arguments of a call, or its list of messages alone.
+    """Return a fault for each rule of `provider` that the payload breaks.
 
-    No faults means nothing known to be refused; what only the provider can judge (a forged signature, a model's own
-    limits) is not among the rules.
+    A payload is the arguments of a call, or only its list of messages. Without faults, the provider may still refuse it
+    for a reason that only the provider can check (a forged signature, a model's own limits).
     """
     opened = open_payload(payload, provider)
     faults = FaultCollector(provider)
@@ -59,7 +59,7 @@ class Repaired(NamedTuple):
     """A payload without faults, and what was changed for it."""
 
     payload: object
-    """The very payload that was given, when nothing was wrong with it."""
+    """The given payload itself if it has no faults."""
     changes: tuple[Change, ...]
 
 
@@ -75,7 +75,7 @@ def repair(payload: object, provider: str) -> Repaired:
 
 
 def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
-    """Return the finished request, repaired where the conversation itself was broken."""
+    """Return the finished request; with `repair`, faults in the conversation are repaired."""
     provider = recipient.provider
     if repair and lint(kwargs, provider):
         kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)
@@ -83,7 +83,7 @@ def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) ->
 
 
 def guess_provider(payload: object) -> str:
-    """Guess the provider of a payload by what only that one writes; OpenAI's chat format where nothing tells."""
+    """Guess the provider of a payload by what only that provider writes; OpenAI's chat format if nothing is found."""
     if (fields := object_of(payload)) is not None:
         if "contents" in fields:
             return "gemini"

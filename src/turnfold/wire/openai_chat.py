@@ -73,8 +73,8 @@ def request(
 ) -> Request:
     """Return the arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
-    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
-    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
+    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
     """
     del cache
     recipient = Recipient(PROVIDER, model)

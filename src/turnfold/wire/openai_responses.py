@@ -58,8 +58,8 @@ def request(
 ) -> Request:
     """Return the arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
-    With `repair=False` a history comes out as it went in, faults and all. A body of more than `max_bytes` is a
-    `BudgetTooSmall`; None takes the limit of the context's own budget, 0 none.
+    With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
     """
     del cache
     recipient = Recipient(PROVIDER, model)
@@ -164,7 +164,7 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return the message, its results in plain form if their calls are: a shell's output answers no function call."""
+    """Return the message, with its results in plain form if their calls were written so: the two must match."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)

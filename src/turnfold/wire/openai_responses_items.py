@@ -86,7 +86,7 @@ def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
 
 
 def write_parts(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return the items of an assistant's message, or of results; other content comes after them."""
+    """Return the items of an assistant's message or of tool results; parts that are no items follow as messages."""
     items: list[JsonObject] = []
     aside: list[JsonObject] = []
     for index, part in enumerate(message.parts):

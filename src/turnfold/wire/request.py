@@ -216,7 +216,7 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""Times a context is rebuilt smaller by just what it was over; after them it loses a quarter at least."""
+"""Times a context is made smaller by exactly the excess bytes; after that, by at least a quarter."""
 
 
 @runtime_checkable
@@ -237,7 +237,7 @@ class WireFormat(Protocol):
 def require_size(
     request: Request, context: Context | Sequence[Message], max_bytes: int | None
 ) -> Request:
-    """Return the request if its body is within the limit; 0 is no limit, None is that of the context's own budget."""
+    """Return the request if its body is within `max_bytes`; None: limit of the context's own budget, 0: no limit."""
     if max_bytes is not None and max_bytes < 0:
         raise InvalidOption(f"max_bytes={max_bytes} must be at least 0; use 0 for no limit")
     own = context.budget.max_bytes if isinstance(context, Context) else 0
@@ -255,7 +255,7 @@ def fitted(
     tools: Sequence[Mapping[str, object]] = (),
     rebuild: Callable[[Budget], Context],
 ) -> Context:
-    """Return the context, or a smaller one, whose body keeps to the budget's `max_bytes`; `wired` reports how.
+    """Return the context, or a smaller one, whose body is within the budget's `max_bytes`; sets `wired`.
 
     `rebuild` makes the same context under a smaller budget.
     """
@@ -285,13 +285,13 @@ class _SizeStep(NamedTuple):
     """Bytes by which the body is too large."""
     rebuilt: int
     too_large: BudgetTooSmall
-    """The error to raise where no context is smaller."""
+    """The error to raise if the context cannot be made smaller."""
 
 
 def _smaller(
     context: Context, step: _SizeStep, rebuild: Callable[[Budget], Context]
 ) -> tuple[Context, int]:
-    """Return a context with fewer bytes of messages, and the bytes it was held to."""
+    """Return a context with fewer bytes of messages, and the limit in bytes that it was built with."""
     present = sum(map(message_bytes, context.messages)) + 1
     least = 1
     target = present - step.over

@@ -142,17 +142,17 @@ class FaultCollector:
         self.found: list[Fault] = []
 
     def add(self, rule: str, path: str, detail: str) -> None:
-        """Add a fault; the rule must be in the table."""
+        """Add a fault; `rule` must be a rule of this provider in `RULES`."""
         self.found.append(Fault(rule, path, detail, self._references[rule]))
 
 
 class IdRule(NamedTuple):
-    """What the ids of calls and the names of functions may look like."""
+    """The allowed forms of call ids and function names."""
 
     pattern: re.Pattern[str]
     longest: int
     unique: bool
-    """True if no two calls of a request may share one."""
+    """True if no two calls of a request may have the same id."""
     name: re.Pattern[str]
 
     def allows(self, call_id: object) -> bool:
@@ -178,7 +178,7 @@ _IDS = {
 
 
 def id_rule(provider: str) -> IdRule:
-    """Return the ids and names the provider takes."""
+    """Return the rule for ids and names that the provider accepts."""
     return _IDS[provider]
 
 

@@ -91,7 +91,7 @@ def shown(value: object) -> str:
 
 
 def plain(value: object, path: str = "", depth: int = 0) -> object:
-    """Return a copy of `value` as JSON values; SDK objects become what they were read from."""
+    """Return a copy of `value` as plain JSON values; SDK objects become the JSON that the provider sent."""
     if depth > MAX_DEPTH:
         raise InvalidRecord(f"nested deeper than {MAX_DEPTH} levels", path=path)
     if value is None or isinstance(value, str | int | float):
@@ -111,13 +111,13 @@ def plain_object(value: object, path: str = "") -> JsonObject:
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(
-            f"{type(value).__name__}, not a message", path=path, remedy="Give a dictionary"
+            f"expected a message, got {type(value).__name__}", path=path, remedy="Give a dictionary"
         )
     return found
 
 
 def _dumped(value: object, path: str) -> Mapping[str, object]:
-    """Return what a Pydantic model was read from: the fields that were set, under the provider's names."""
+    """Return a Pydantic model as the provider sent it: the fields that were set, under the provider's names."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         try:

@@ -94,7 +94,7 @@ def own_groups_last(
 def lost_from_window(what: str, conversation: str) -> Conflict:
     """Return the error for messages of a run that the window no longer shows."""
     return Conflict(
-        f"{what} no longer in the window of {conversation!r}: another run moved on meanwhile. Give each run a "
+        f"{what} no longer in the window of {conversation!r}: another run moved the window forward. Give each run a "
         "conversation of its own, or a larger budget"
     )
 

@@ -41,10 +41,10 @@ async def context_with_system(
     max_tokens: int = 0,
     to: WireFormat | None = None,
 ) -> Context:
-    """Return the context of the next call with these texts as its system message; without any, the session's own.
+    """Return the context of the next call with `texts` as its system message; without texts, the session's own is used.
 
-    They are set only if another system message is in force; callers that want them in the log before the first user
-    message call `set_system` first.
+    The texts are stored only if the session's current system message differs. To have them in the log before the first
+    user message, call `set_system` first.
     """
     async with session.system_lock:
         for _ in range(_TRIES):

@@ -32,7 +32,7 @@ __all__ = ("GraphRunLog", "turn_start")
 
 
 _ABANDONED: Final = "left"
-"""Key of the document that names what states have abandoned."""
+"""Key of the document with the names of abandoned messages."""
 _TRIES = 4
 """Times another run may store the same messages between our read and our write."""
 _MOST = 4096
@@ -93,7 +93,7 @@ class GraphRunLog:
             return
 
     async def repeat_turn(self, messages: Sequence[BaseMessage]) -> None:
-        """Store the newest turn once more, at the end of the log: a thread that went back in time goes on from it."""
+        """Store the newest turn again at the end of the log, for a thread that continues from an earlier state."""
         head = (await self._session.status()).entries
         turn = [self._prepare(message) for message in messages[turn_start(messages) :]]
         await self._session.add(
@@ -126,7 +126,7 @@ class GraphRunLog:
     async def note_abandoned(
         self, abandoned: AbstractSet[str], messages: Sequence[BaseMessage]
     ) -> None:
-        """Store which messages a state has abandoned, and that none of its own are."""
+        """Store which messages a state has abandoned; the messages in the state are removed from that list."""
         in_state = {self.name(message) for message in messages}
         for _ in range(_TRIES):
             if self._abandoned_version is None and (abandoned or self.abandoned):
@@ -146,7 +146,8 @@ class GraphRunLog:
             self.abandoned, self._abandoned_version = wanted, stored.document.version
             return
         raise Conflict(
-            f"conversation {self._session.id!r}: {_TRIES} other runs noted abandoned messages first; try again"
+            f"conversation {self._session.id!r}: other runs changed the list of abandoned messages {_TRIES} times "
+            "during this write; try again"
         )
 
     async def _load_abandoned(self) -> None:

@@ -225,7 +225,7 @@ class StatePlacement:
         self.hidden -= {answers[call] for call in calls if call in answers}
 
     def _hide_stand_ins(self, context: Context) -> None:
-        """Hide what stands for a result that never came together with its call."""
+        """If a call is hidden, also hide the placeholder for its missing result."""
         gone: set[str] = set()
         for at, seq in _places(context):
             record = context.messages[at]
@@ -249,7 +249,7 @@ def _answers(history: Sequence[BaseMessage]) -> dict[tuple[int, str], ToolMessag
 
 
 def _places(context: Context) -> Iterator[tuple[int, int]]:
-    """Yield index and seq of the messages of window and newest turn; seq -1 for what only stands for an entry."""
+    """Yield index and seq of the messages of window and newest turn; seq -1 for a placeholder."""
     _, begin, end, newest = context.ends
     at = [*range(begin, end), *range(newest, len(context.messages))]
     return zip(at, context.positions, strict=True)
@@ -264,7 +264,7 @@ class _Shown(NamedTuple):
     abandoned: set[str]
     """Names of messages the context has and the state has abandoned."""
     question_lost: bool
-    """True if the state's newest question is behind the window, which shows an abandoned one instead."""
+    """True if the state's newest question is no longer in the window, which shows an abandoned one instead."""
 
 
 @dataclass(slots=True)
@@ -332,7 +332,7 @@ class GraphView:
         *,
         room: int,
     ) -> tuple[Context, _Shown]:
-        """Return the context and what is shown of it; rebuilt smaller where changed messages outgrew theirs."""
+        """Return the context and what is shown of it; rebuilt smaller if changed messages became longer."""
         query = _newest_user_text(history) if self.recall else None
         tools = tool_schemas(request)
         limit = room or self.session.budget.tokens
@@ -348,7 +348,8 @@ class GraphView:
             return context, body
         if body.extra >= limit:
             raise InvalidOption(
-                f"messages that were changed in the state grew by {body.extra:,} tokens; a request may have {limit:,}"
+                f"messages that were changed in the state grew by {body.extra:,} tokens, but a request may have only "
+                f"{limit:,}: shorten them or raise the budget"
             )
         return await build(limit - body.extra)
 
@@ -356,7 +357,7 @@ class GraphView:
         return self.session.counter.count_message(self.log.record(message))
 
     def _messages(self, context: Context, history: Sequence[BaseMessage]) -> _Shown:
-        """Return what is shown of a context."""
+        """Return the messages of a context that are shown."""
         placed = StatePlacement.of(context, history, self.log)
         if history and history[-1] not in placed:
             raise lost_from_window("the newest message of this run is", self.session.id)
@@ -386,7 +387,7 @@ class GraphView:
 
 
 def history_of(state: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a state behind the system messages it begins with, which belong to no turn.
+    """Return the messages of a state without the system messages at its beginning, which belong to no turn.
 
     Messages without an id are told apart by identity from here on, so an object that occurs twice is copied.
     """

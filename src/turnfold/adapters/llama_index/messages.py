@@ -79,7 +79,7 @@ _REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
 
 
 def _part_of(block: JsonObject) -> Part:
-    """Convert a block to a part; kept whole where none is equivalent."""
+    """Convert a block to a part; a block without an equivalent part is kept whole."""
     match block.get("block_type"):
         case "text":
             return TextPart(text_at(block, "text"))
@@ -98,7 +98,7 @@ def _part_of(block: JsonObject) -> Part:
 
 
 def _block_of(part: Part) -> JsonObject | None:
-    """Convert a part to a block; None for what no message of LlamaIndex holds."""
+    """Convert a part to a block; None for a part that no LlamaIndex message can hold."""
     match part:
         case TextPart():
             return {"block_type": "text", "text": part.text}
@@ -146,7 +146,7 @@ def _arguments(text: str) -> object:
 
 
 def _source(block: JsonObject, key: str, media_type: str) -> str:
-    """Return the URL of what a block shows; empty where it names a file of this machine."""
+    """Return the URL of the media in a block; empty if it only names a file of this machine."""
     data = text_at(block, key)
     if data:
         return f"data:{media_type or _UNKNOWN};base64,{data}"
@@ -288,7 +288,7 @@ def _value_as_text(value: object) -> object:
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
-    """Convert records to the messages they were made from; other records to messages with the same content."""
+    """Convert records to messages: the original ones if LlamaIndex wrote them, else ones with the same content."""
     return [message for record in records for message in _restored(record)]
 
 

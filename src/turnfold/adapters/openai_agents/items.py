@@ -148,7 +148,7 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """Return the records of items in order: `alone` ones are kept whole, the stretches between them read together."""
+    """Convert items to records, in order: items for which `alone` is true are kept whole, others go to `together`."""
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
@@ -182,7 +182,7 @@ def _read_back(items: list[JsonObject]) -> list[Message] | None:
 
 
 def _speaks_as_system(item: JsonObject) -> bool:
-    """Return True for a message that ranks above the user's: unlike the instructions, it keeps its place."""
+    """Return True for a system or developer message, which keeps its place, unlike the instructions."""
     return text_at(item, "role") in ("system", "developer") and item.get("type") in (
         None,
         "message",
@@ -190,7 +190,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """Return an item as one record that holds all of it beside its text."""
+    """Return an item as one record that holds its text and, beside it, the whole item."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -235,15 +235,15 @@ class RunItems:
 
     def __init__(self) -> None:
         self.begun = False
-        """True if the run was given the items there are."""
+        """True if the run was given the items of the session."""
         self.own: set[int] = set()
         """Seqs of the entries that the run added."""
         self._stored: Counter[str] = Counter()
-        """What the run was given, and what of its own is in the log."""
+        """Items that the run was given, and its own items that are in the log, counted by key."""
         self._claims_on_input: Counter[str] = Counter()
         self._claims_on_response: Counter[str] = Counter()
         self._sent: list[TResponseInputItem] = []
-        """What the SDK was about to send a model last time; all of it is stored."""
+        """The items that the SDK last sent to a model; all of them are stored."""
         self._sent_keys: Counter[str] = Counter()
 
     def begin(self, items: _Items) -> None:
@@ -259,22 +259,22 @@ class RunItems:
         self._stored.update(_counted(items))
 
     def stored_input(self, items: _Items) -> None:
-        """Note that input is in the log that the SDK will add in a moment."""
+        """Note that input which the SDK will add in a moment is already in the log."""
         self._forget_failed(items)
         self._claims_on_input.update(_counted(items))
         self.stored(items)
 
     def stored_response(self, items: _Items) -> None:
-        """Note that a response is in the log that the SDK will add once its tools have run."""
+        """Note that a response which the SDK will add once its tools have run is already in the log."""
         self._claims_on_response = _counted(items)
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
-        """Return the items the SDK adds that are not stored; claims on the others are redeemed."""
+        """Return those of the items added by the SDK that are not stored yet, and remove the claims on the others."""
         self._forget_failed(items)
         return [item for item in items if not self._redeem(_key(item))]
 
     def unstored(self, items: _Items) -> list[TResponseInputItem]:
-        """Return the items at the end of what the SDK wants to send that are not stored."""
+        """Return those of the items to be sent that are not stored; they must be the last ones."""
         first = self._unchanged_prefix(items)
         if not first:
             self._check_whole(items)
@@ -289,7 +289,8 @@ class RunItems:
         if not all(flags[new:]):
             raise InvalidOption(
                 f"item {first + new + 1} of {len(items)} of this run is not in the log, but later ones are: the run "
-                "began without this session, or another component rewrote its input first"
+                "began without this session, or another component changed its input. Begin the run with this session, "
+                "and change its input in call_model_input_filter only"
             )
         return list(items[first + new :])
 

@@ -53,7 +53,7 @@ class TurnfoldSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return every item, oldest first, folded (compacted) or not; with `limit` the newest of them.
 
-        Without those that were popped or cleared, and without calls whose run failed before the SDK added them.
+        Items that were popped or cleared are left out, and calls whose run failed before the SDK added them.
         """
         settings = self.session_settings
         most = limit if limit is not None else settings.limit if settings else None
@@ -70,17 +70,17 @@ class TurnfoldSession:
         self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it; None where there is none.
+        """Hide the newest item and return it; None if there is none.
 
-        It stays in the log, is not among the items any more, and no model is shown it; a summary made later or a recall
-        may still mention it.
+        It stays in the log, but is no longer among the items and no longer shown to a model; a later summary or a
+        recall may still mention it.
         """
         visible = _VisibleItems()
         shown = await self.off_loop(self._log.take_back(visible.end))
         return visible.items(shown)[-1] if shown else None
 
     async def clear_session(self) -> None:
-        """Start over: nothing so far is an item or shown to a model any more; it stays in the log."""
+        """Start over: earlier items are no longer returned or shown to a model, but stay in the log."""
         await self.off_loop(self.awaiting.clear())
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
@@ -94,7 +94,7 @@ class TurnfoldSession:
         self.run.stored_response(items)
 
     async def hidden(self) -> Mapping[int, int]:
-        """Return seq -> items kept, of the entries of which something was popped. To be awaited off the loop."""
+        """Return seq -> number of items kept, for entries with popped items. To be awaited off the loop."""
         retraction = await self._log.retraction()
         whole = {
             seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
@@ -176,7 +176,7 @@ class _VisibleItems:
 def _without_calls(
     items: dict[int, TResponseInputItem], calls: set[str]
 ) -> dict[int, TResponseInputItem]:
-    """Return the items of a response without some of its calls, and without reasoning that led to nothing else."""
+    """Return a response's items without these calls, and without reasoning that no remaining item follows."""
     kept: dict[int, TResponseInputItem] = {}
     for place, item in reversed(items.items()):
         fields = cast("Mapping[str, object]", item)

@@ -146,7 +146,7 @@ def _is_own(part: records.Part) -> bool:
 
 
 def _restored_own(part: records.Part) -> ModelRequest | ModelResponse:
-    """Return the message around a part that was kept whole."""
+    """Return a message with one part, which the record holds whole."""
     fields = thaw_object(cast("records.OpaquePart", part).json)
     kind = "response" if fields.get("part_kind") in _RESPONSE_PARTS else "request"
     [message] = ModelMessagesTypeAdapter.validate_python([{"kind": kind, "parts": [fields]}])
@@ -280,7 +280,7 @@ def _leading_prompts(parts: list[JsonObject]) -> list[JsonObject]:
 
 
 def _shown_text(part: ModelRequestPart) -> str:
-    """Return what a model is shown of a part whose content is not text."""
+    """Return the text shown to a model for a part whose content is not text."""
     match part:
         case BaseToolReturnPart() if not isinstance(part.content, str) and not part.files:
             return part.model_response_str(wrap_if_error=False)
@@ -309,7 +309,7 @@ def _record(
 
 
 def _as_text(message: ModelMessage) -> ModelMessage | None:
-    """Return the message with texts for values that cannot be written; None for a caller's own request."""
+    """Return the message with texts for values that have no JSON; None for a request without tool results."""
     if isinstance(message, ModelResponse):
         fields = cast("JsonObject", writable(_fields(message)))
         [escaped] = ModelMessagesTypeAdapter.validate_python([fields])
@@ -341,7 +341,7 @@ def _is_writable(part: ModelRequestPart) -> bool:
 
 
 def _is_read_once(part: object) -> bool:
-    """Return True if a tool returned a generator: whoever writes it first takes its items from everybody else."""
+    """Return True if a tool returned a generator, whose items can be read only once."""
     content = part.content if isinstance(part, BaseToolReturnPart) else None
     return type(content) is GeneratorType or type(content) is AsyncGeneratorType
 
@@ -409,12 +409,12 @@ class _Restored:
 
 @dataclass(slots=True)
 class Restorer:
-    """Restores records and caches the results: a window holds the same records call after call."""
+    """Converts records to PydanticAI messages, with a cache: most records of a window are in the next one too."""
 
     cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
 
     def view(self, records: Sequence[Message], *, instructions: str | None) -> list[ModelMessage]:
-        """Restore records as a model is to see them: without system prompts, one text of instructions throughout."""
+        """Restore records as messages for a model: without system prompts, and each request with `instructions`."""
         return self._messages(
             records, lambda _, parts: ModelRequest(parts, instructions=instructions)
         )
@@ -472,7 +472,7 @@ class Restorer:
 
 
 def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
-    """Convert records to the messages they were made from; other records to messages with the same content."""
+    """Convert records to messages: the original ones if PydanticAI wrote them, else ones with the same content."""
     return Restorer().history(records)
 
 

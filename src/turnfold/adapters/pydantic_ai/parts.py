@@ -79,7 +79,7 @@ def _part_of_item(item: object) -> tuple[ContentPart, object]:
 
 
 def _item_of(part: ContentPart, residue: object) -> object:
-    """Return the item a part was made from."""
+    """Return the PydanticAI item that a part was made from."""
     if residue is None:
         return part.text if isinstance(part, TextPart) else ""
     rest = cast("JsonObject", residue)
@@ -100,7 +100,7 @@ def _item_of(part: ContentPart, residue: object) -> object:
 
 
 def _items_of(parts: Sequence[ContentPart], residues: Sequence[object]) -> list[object]:
-    """Return the items that several parts were made from."""
+    """Return the PydanticAI items that these parts were made from."""
     return [_item_of(part, residue) for part, residue in zip(parts, residues, strict=True)]
 
 
@@ -206,7 +206,7 @@ def _is_media(item: object) -> bool:
 
 
 def restored_request_part(record: Message, residue: JsonObject) -> JsonObject:
-    """Return the JSON form of the request part that a record and its residue were made from."""
+    """Return a PydanticAI request part as JSON, restored from a record and its residue."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", record.parts[0]).json)
@@ -279,7 +279,7 @@ def _tool_call(rest: JsonObject) -> ToolCall:
 
 
 def restored_response_part(part: Part, residue: JsonObject) -> JsonObject:
-    """Return the JSON form of the response part that a part and its residue were made from."""
+    """Return a PydanticAI response part as JSON, restored from a part and its residue."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", part).json)

@@ -42,7 +42,7 @@ class ContextMemoryStore:
 
     @property
     def awaiting(self) -> AsyncContextMemoryStore:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property
@@ -144,7 +144,7 @@ class MemoryModule:
 
     @property
     def awaiting(self) -> AsyncMemoryModule:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property

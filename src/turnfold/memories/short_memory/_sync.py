@@ -44,7 +44,7 @@ class ShortMemory:
 
     @property
     def awaiting(self) -> AsyncShortMemory:
-        """The same for code that awaits; its coroutines never suspend."""
+        """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
     @property

@@ -124,7 +124,7 @@ class _Route:
 
     @property
     def name(self) -> str:
-        """Name of its requests in metrics and logs."""
+        """Name of this route's requests in metrics and logs."""
         return f"inspector{getattr(self._respond, '__name__', '')}"
 
 
@@ -137,7 +137,7 @@ class _Page(_Route):
 
     @property
     def name(self) -> str:
-        """Name of its requests in metrics and logs."""
+        """Name of this route's requests in metrics and logs."""
         return f"inspector_{self._screen.name}"
 
     async def _render(self, state: ServiceState, request: Request) -> Response:

@@ -295,7 +295,7 @@ def _text(text: str) -> dict[str, object]:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the kind and message of an error; of an unexpected one, a reference to the log."""
+    """Return the kind and message of an error; for a server error, also a reference to the log."""
     problem = problem_of(error)
     reference = ""
     if problem.status >= 500:

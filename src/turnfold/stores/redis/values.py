@@ -150,7 +150,7 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
 def make_window(
     head: Head, entries: Sequence[Entry], *, tokens: int, messages: int
 ) -> CachedWindow | None:
-    """Return the window of a tail that was read after `head`, or None if the two do not match."""
+    """Return the window to cache for the newest entries, read after `head`; None if they do not match `head`."""
     covered = [entry for entry in entries if entry.seq <= head.seq]
     if not covered or not _ends_at(head, covered[-1]):
         return None

@@ -49,7 +49,7 @@ def add_checkpoint(
     seen: tuple[int, int] | None,
     clock: Callable[[], int],
 ) -> Checkpoint:
-    """Make a checkpoint live, or return the stored one it repeats."""
+    """Store a checkpoint and make it the live one; if it is already stored, return the stored one."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     known = sql.checkpoints(connection, record.key)
     repeated = repeated_checkpoint(checkpoint, known)

@@ -63,12 +63,12 @@ class Connect(Protocol):
     """Opens a connection to check the owner of a file."""
 
     def __call__(self, address: str, *, only: bool, keep_log: bool) -> Connection:
-        """Connect to a file's URI to read `only`, or to its path; `keep_log`: closing leaves the log."""
+        """Connect to a path, or with `only` to a URI for reading; with `keep_log`, closing does not remove the log."""
         ...
 
 
 def check_file_owner(path: str, connect: Connect) -> bool:
-    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty one belongs to nobody.
+    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty one has no owner.
 
     Return False if only the mark of a store was checked: the caller then calls `check_owner` on its connection.
     """
@@ -97,7 +97,7 @@ def is_marked(header: bytes) -> bool:
 
 
 def _has_mark(file: Path) -> bool:
-    """Return True if the header in the file, without its log, has the mark of a store."""
+    """Return True if the header in the file itself, not in its log, has the mark of a store."""
     try:
         with file.open("rb", buffering=0) as opened:
             header = opened.read(_MARK_AT.stop)
@@ -107,7 +107,7 @@ def _has_mark(file: Path) -> bool:
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Return the reason to refuse the file, and whether the check is conclusive: the file may just be written."""
+    """Return the reason to refuse the file, and True if that is certain: the file may be in the middle of a write."""
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
             reason = _foreign_reason(connection)
@@ -123,7 +123,7 @@ def check_owner(connection: Connection) -> None:
 
 
 def _foreign_reason(connection: Connection) -> str:
-    """Return why the file belongs to another program; empty if it is a store's or nobody's."""
+    """Return why the file belongs to another program; empty if it is a store, or has no owner yet."""
     if connection.in_transaction:
         return _foreign_reason_now(connection)
     connection.execute("BEGIN")  # a store that is just being created is seen whole or not at all
@@ -171,7 +171,7 @@ _FIRST_WRITE_SECONDS = 1.0
 
 
 class FirstWrite:
-    """Records the first write to a file in its header; `is_done` is true until `check` was called."""
+    """Records the first write to a file in its header. `is_done` is True at first; `check` sets it by the content."""
 
     def __init__(self) -> None:
         self.is_done = True
@@ -217,7 +217,7 @@ class FirstWrite:
 
 
 def _header(connection: Connection) -> bytes:
-    """Return the header in the file itself, whatever the log says."""
+    """Return the header in the file itself, not the one in the log."""
     return connection.read("main", 0, 0, _HEADER)[1]
 
 
@@ -272,7 +272,7 @@ def copy_into(target: str, source: Connection) -> None:
 
 
 def file_address(path: str | Path) -> str:
-    """Return the absolute path, which SQLite takes for nothing else and which survives a change of directory."""
+    """Return the absolute path: it has no special meaning for SQLite, and stays valid if the directory changes."""
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
             f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"

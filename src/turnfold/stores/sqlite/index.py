@@ -72,7 +72,7 @@ MANY_WAITING = 20_000
 """Up to this many waiting entries, a search indexes all of them before it answers."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
-"""Steps of removing a retired index when the file is opened: enough for that of a new file."""
+"""Steps of removing a retired index when the file is opened: enough to remove the index of a new file."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 JOIN_TEXTS = """
 LEFT JOIN document ON document.conversation = beside.conversation
@@ -172,7 +172,7 @@ class _IndexWriter:
         )
 
     def _terms(self, place: int, found: Findable | None, change: int) -> str:
-        """Return the digests to index a place under, and count them."""
+        """Return the digests of a place's terms for the index, and add `change` to the count of each term."""
         terms = distinct_terms(found.text) if found is not None else set[str]()
         counts = self._entries if place > 0 else self._texts
         counts[self._digests.all_places] += change
@@ -458,7 +458,7 @@ def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
 def remove_entries(
     connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
 ) -> None:
-    """Remove the entries from the first to the second seq from the index; they must still be stored."""
+    """Remove the entries of `span` (first and last seq) from the index; they must still be stored."""
     found = list(_entries(connection, key, after=span[0] - 1, upto=span[1]))
     _remove(connection, tenant, key, found, merged=merged)
 
@@ -584,7 +584,7 @@ class IndexBackfill:
     async def _index(
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
-        """Index what waits, all of it unless `bounded`; return the places indexed and the entries that still wait."""
+        """Index waiting places, all unless `bounded`; return how many were indexed, and how many entries still wait."""
         done, total = 0, 0
 
         def has_more(connection: Connection) -> bool:

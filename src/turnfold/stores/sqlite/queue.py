@@ -185,7 +185,7 @@ class WriterTurn:
 
 
 class WriterTurns:
-    """The chain of leaders, one at a time: the next turn begins when the last one has ended or is lost."""
+    """Gives leadership to one call at a time: the next turn begins when the last one has ended or is lost."""
 
     def __init__(self) -> None:
         self._known = WriterTurn()
@@ -227,7 +227,7 @@ def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def notify(group: Iterable[Job]) -> None:
-    """Open the gates of blocking callers, and wake each event loop once for all its callers. May be repeated."""
+    """Wake all blocking callers, and each event loop once for all its callers. May be repeated."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in group:
         job.notified = True
@@ -241,7 +241,7 @@ def notify(group: Iterable[Job]) -> None:
 
 
 def wake(job: Job) -> None:
-    """Open the gate of a blocking caller."""
+    """Wake a blocking caller by releasing the lock that it waits for."""
     with suppress(RuntimeError):  # already open
         job.gate.release()
 

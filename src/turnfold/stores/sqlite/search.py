@@ -183,7 +183,7 @@ def _spans(record: sql.SqliteConversation | None) -> tuple[_Span, _Span]:
 def _candidates(
     connection: Connection, tenant: str, chosen: Collection[int], query: QueryTerms
 ) -> Iterator[Candidate]:
-    """Yield the chosen places with the terms they contain."""
+    """Read the chosen places (entries and texts) and yield each one with the terms it contains."""
     entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
     texts = msgspec.json.encode([place for place in chosen if place < 0]).decode()
     for row in connection.execute(_ENTRIES_READ, (entries, tenant)):

@@ -324,7 +324,7 @@ class TailCases(StoreCases):
 
 
 class CounterCases(StoreCases):
-    """A log counted by one counter and opened with another: it is recounted when costs are needed, and logged."""
+    """A log counted by one counter and opened with another: costs are recounted when they are needed."""
 
     @case
     async def test_the_head_names_the_counter(self, trial: Trial) -> None:

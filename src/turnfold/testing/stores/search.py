@@ -284,7 +284,7 @@ _IMPOSSIBLE: Mapping[str, Callable[[], Within]] = {
 
 
 class WithinCases(StoreCases):
-    """Filters."""
+    """Filters of a search."""
 
     @pytest.mark.parametrize("conversation", [None, TALK])
     @case

@@ -59,7 +59,7 @@ _MOST_SIDES = 64
 
 def _text(content: object) -> str:
     if not isinstance(content, str):
-        raise TypeError(f"{type(content).__name__}, not text")
+        raise TypeError(f"the content must be text, not {type(content).__name__}")
     return content
 
 
@@ -68,7 +68,7 @@ def _from_text(kind: Callable[[str], object]) -> _Build:
 
 
 def _from_elements(kind: Callable[[Iterable[object]], object]) -> _Build:
-    """Build a set: msgpack has no tuples, so a list in a set was one."""
+    """Build a set; lists in it become tuples, because msgpack stored tuples as lists."""
     return lambda content: kind([_hashable(one) for one in cast("list[object]", content)])
 
 
@@ -176,7 +176,7 @@ def _is_framework(code: int, name: tuple[str, str]) -> bool:
 
 
 def _framework_builder(name: tuple[str, str]) -> _Build:
-    """Return how a type of LangChain or LangGraph is created."""
+    """Return the function that creates a type of LangChain or LangGraph."""
     kind = getattr(import_module(name[0]), name[1])
     if name in _MODELS:
         return lambda content: _message(kind, content)
@@ -202,7 +202,7 @@ def _send(kind: type[Any], node: object, value: object, timeout: object = None) 
 
 
 def safe_builder(code: int, module: str, name: str) -> _Build | None:
-    """Return how a safe type is created from its stored content; None for any other."""
+    """Return the function that creates a safe type from its stored content; None for any other type."""
     key = (code, module, name)
     found = _ready.get(key)
     if found is None and _is_framework(code, (module, name)):

@@ -176,16 +176,16 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     """Checkpoints of LangGraph in the store of a memory, or in a store.
 
     A `Memory`, or a store that was opened with `blocking=True`, serves `invoke` and `ainvoke`; an `AsyncMemory` serves
-    `ainvoke`. `scope` is whose data it is, for a store; a memory brings its own. Savers with different `name` share
-    nothing.
+    `ainvoke`. `scope` is the tenant that owns the data, if a store is given; a memory has its own scope. Savers with
+    different `name` share nothing.
 
-    Stored values are restored as plain values, LangChain's messages and LangGraph's own types. The classes of a
-    program's state are listed in `allowed_types`, as classes or as (module, name); they are called with whatever is
-    stored. A value of any other type is an `InvalidRecord` when it is written. `serde` replaces all of this with a
-    serializer of the program's choice, which then decides what stored data may run.
+    Plain values, LangChain's messages and LangGraph's own types can be stored and restored. List the classes of your
+    program's state in `allowed_types`, as classes or as (module, name); they are called with the stored content.
+    Writing a value of any other type raises `InvalidRecord`. `serde` replaces all of this with your own serializer,
+    which then decides what code stored data may run.
 
-    With `seal_key`, a secret of at least 16 bytes that is not kept in the store, nothing is read that was not written
-    with it. The values of one checkpoint have at most `max_checkpoint_bytes` together.
+    With `seal_key`, a secret of at least 16 bytes that is not kept in the store, only data that was written with this
+    key is read. `max_checkpoint_bytes` limits the values of one checkpoint together.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         )
 
     async def _write_to_home(self, thread: str, write: Callable[[str], Awaitable[object]]) -> None:
-        """Write to the home of a thread, and again where it moved meanwhile."""
+        """Write to the home (conversation) of a thread; write again if the thread moved to another home meanwhile."""
         home = self._threads.known(thread) or await self._threads.home(thread)
         for _ in range(_TRIES):
             try:

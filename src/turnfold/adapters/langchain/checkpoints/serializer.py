@@ -210,7 +210,7 @@ class _Rebuild(_Reader):
         except Exception as error:
             raise InvalidRecord(
                 f"a stored {module}.{name} cannot be rebuilt: {type(error).__name__}: {error}",
-                remedy="Its class has changed since, or the store was tampered with",
+                remedy="If its class was changed, let it accept the stored fields; otherwise restore a backup",
             ) from None
 
 
@@ -260,7 +260,7 @@ def _parts(code: int, inside: object) -> tuple[str, str, object]:
 
 
 def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
-    """Return how an object of a listed class is rebuilt from its content."""
+    """Return the function that rebuilds an object of a listed class from its content."""
     if listed is None:
         return None
     builders: dict[int, _Build | None] = {
@@ -361,7 +361,7 @@ def mapping_of(value: object, path: str) -> dict[str, Any]:
     fields = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
     if not all(isinstance(key, str) for key in fields):
         raise InvalidRecord(
-            f"{type(cast('object', value)).__name__}, not a mapping with text keys",
+            f"must be a mapping with text keys, got {type(cast('object', value)).__name__}",
             path=path,
             remedy=REMEDY,
         )

@@ -115,7 +115,7 @@ class ChannelValues:
     ) -> tuple[dict[str, ChannelValue], list[DeltaScript]]:
         """Return what each channel of a checkpoint holds, and the bytes that are not stored yet.
 
-        `before` is the checkpoint whose versions the new ones go on from.
+        `before` is the checkpoint whose versions the new ones continue.
         """
         values = dict(inherited)
         scripts: dict[bytes, DeltaScript] = {}
@@ -184,7 +184,7 @@ class ChannelValues:
 
     @staticmethod
     def _checked_earlier(script: DeltaScript, later: DeltaScript) -> DeltaScript:
-        """Return the script if it is an earlier version than the one made from it: else they would form a cycle."""
+        """Return `script`; raise `InvalidRecord` unless it is older than `later`, which is made from it: no cycles."""
         if script.index >= later.index:
             raise InvalidRecord(
                 f"version {later.index:,} of a stored value is made from a later one, version {script.index:,}",
@@ -206,7 +206,7 @@ class ChannelValues:
 
 
 def _base_of(index: int) -> int:
-    """Return the version that a version is written against; it is always among those the one before it is made of."""
+    """Return the version that `index` is stored as a difference from; `index - 1` is that version, or made from it."""
     step = 1
     while index % (step * _STRIDE) == 0:
         step *= _STRIDE
@@ -332,7 +332,7 @@ class Threads:
         return tuple(found)
 
     def _place(self, document: Document) -> ThreadPlace:
-        """Decode the place of a thread; refuse homes that are not its own, because they are erased on its word."""
+        """Decode the place of a thread; refuse homes that are not its own, because the homes it names are erased."""
         try:
             place = msgspec.json.decode(document.body, type=ThreadPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -389,7 +389,7 @@ class CheckpointStorage:
         self._checkpoints: SizedCache[tuple[str, str], StoredCheckpoint] = SizedCache(
             limit=_MAX_DOCUMENT_BYTES
         )
-        """By home and key. A document only ever gains bytes, so an old copy is good for what it has."""
+        """By home and key. A document only ever gains bytes, so everything in an old copy is still valid."""
 
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str
@@ -423,7 +423,7 @@ class CheckpointStorage:
     async def put(
         self, home: str, new: NewCheckpoint, *, before: StoredCheckpoint | None = None
     ) -> StoredCheckpoint:
-        """Store a checkpoint; `before` is the one it goes on from where that is not its parent."""
+        """Store a checkpoint; `before` is the checkpoint it continues, if that is not its parent."""
         space = new.namespace
         parent = await self._cached(home, space, new.parent) if new.parent else None
         inherited: dict[str, ChannelValue] = {}
