@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tests.house.source_tree import PACKAGE
 from turnfold import Budget, Memory
 from turnfold.cli.app import app
+from turnfold.cli.demo.replay import fixed_clock
 from turnfold.records import as_messages
 from turnfold.tokens import counter_for
 from turnfold.window import Context, check
@@ -45,7 +46,8 @@ def reported(*options: str) -> dict[str, Any]:
 def contexts(tokens: int) -> tuple[Context, ...]:
     """The contexts of the conversation, as a reader of the documentation would make them."""
     made: list[Context] = []
-    with Memory(model="gpt-4o", budget=Budget(max_tokens=tokens)) as memory:
+    budget = Budget(max_tokens=tokens)
+    with Memory(model="gpt-4o", budget=budget, clock=fixed_clock()) as memory:
         session = memory.session("mine")
         for raw in RAW:
             if raw["role"] == "assistant":

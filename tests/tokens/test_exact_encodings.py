@@ -140,9 +140,9 @@ def test_a_vocabulary_is_loaded_on_the_first_count_and_once() -> None:
     """Threads that count at the same moment must not load it each."""
     program = (
         "import sys, threading\n"
-        "from turnfold.tokens import encodings\n"
-        "counters = [encodings.Encoding('llama3') for _ in range(8)]\n"
-        "assert 'splintr' not in sys.modules and not encodings._loaded\n"
+        "from turnfold.tokens import tokenizer\n"
+        "counters = [tokenizer.Encoding('llama3') for _ in range(8)]\n"
+        "assert 'splintr' not in sys.modules and not tokenizer._loaded\n"
         "import splintr\n"
         "loads, load = [], splintr.Tokenizer.from_pretrained\n"
         "class Watched:\n"

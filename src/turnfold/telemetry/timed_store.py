@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from time import perf_counter
-from typing import ParamSpec, TypeVar, cast
+from typing import cast
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, WrongProcess
 from turnfold.stores import Store
@@ -20,8 +20,6 @@ __all__ = (
 )
 
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 _READ = "database_read_seconds"
 _WRITE = "database_write_seconds"
 _METHODS = {
@@ -38,7 +36,7 @@ class _TimedStore:
         self._inner = inner
         for metric, methods in _METHODS.items():
             for name in methods.split():
-                setattr(self, name, _timed(getattr(inner, name), metric, meter))
+                setattr(self, name, _timed(inner, name, metric, meter))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
@@ -61,12 +59,12 @@ def redis_listener(meter: Meter) -> Callable[[float, bool], None]:
 
 
 def _timed(
-    method: Callable[_Arguments, Coroutine[object, None, _Result]], metric: str, meter: Meter
-) -> Callable[_Arguments, Coroutine[object, None, _Result]]:
-    async def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+    store: Store, name: str, metric: str, meter: Meter
+) -> Callable[..., Coroutine[object, None, object]]:
+    async def call(*args: object, **options: object) -> object:
         began = perf_counter()
         try:
-            answer = await method(*args, **options)
+            answer = await getattr(store, name)(*args, **options)
         except WrongProcess:
             raise  # nothing was done, and in a forked process the lock of the meter may never be released
         except BaseException as error:

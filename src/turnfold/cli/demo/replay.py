@@ -7,9 +7,10 @@ folded into a checkpoint, results shortened.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -28,6 +29,7 @@ __all__ = (
     "Shrunk",
     "Step",
     "database",
+    "fixed_clock",
     "replay",
 )
 
@@ -105,11 +107,21 @@ def _address(path: Path) -> str:
     return f"sqlite:///{quote(str(path.absolute()))}"
 
 
+def fixed_clock() -> Callable[[], int]:
+    """Return a clock of its own time, because recalled passages show dates: every replay has the same text."""
+    ticks = count(1_767_603_600_000_000)
+    return lambda: next(ticks)
+
+
 def replay(
     sample: Sample, budget: Budget, counter: TokenCounter, *, keep: Path | None = None
 ) -> Iterator[Step]:
     """Yield a step before each assistant message, in order."""
-    with database(keep) as address, Memory(address, budget=budget, counter=counter) as memory:
+    clock = fixed_clock() if keep is None else None
+    with (
+        database(keep) as address,
+        Memory(address, budget=budget, counter=counter, clock=clock) as memory,
+    ):
         session = memory.session(CONVERSATION)
         previous = _PreviousCall()
         question, turn = "", 0
