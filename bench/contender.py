@@ -93,6 +93,8 @@ class Contender:
     """At least how its first call grows with the messages, as an exponent: what would take minutes is not tried."""
     raw: bool = False
     """A raw limit rather than a peer."""
+    folds: Callable[[Any], Sequence[Any]] = lambda _: ()
+    """The requests for summaries (`FoldSent`) that the last window of a session would have taken by a model."""
     low_mark: float = 0.0
     """Of ours: how far a cut goes, where it is not the default."""
 

@@ -14,12 +14,12 @@ from itertools import pairwise
 
 from bench.hosts import Guests, Offered
 from bench.judge import PER_ANSWER
-from bench.lanes.replay import Choice, Sent, Tally
+from bench.lanes.replay import Choice, FoldSent, Sent, Tally
 from bench.replays import everybody, replayed, sample_size
 from bench.report import Plot, Report, Table, Target
-from turnfold.tokens import Charge, PriceTable, shipped_prices
+from turnfold.tokens import CacheRule, Charge, PriceTable, shipped_prices
 
-__all__ = ("QUESTION", "charged", "run")
+__all__ = ("QUESTION", "cached_share_of_folds", "charged", "folds_charged", "run")
 
 QUESTION = "what the replayed conversations cost at published prices, caches included"
 BUDGETS = (8_000, 32_000)
@@ -41,6 +41,7 @@ def run(guests: Guests, *, quick: bool) -> Report:
         tallies, notes = everybody(guests, budget, choice)
         title = f"{budget:,} tokens, {what}"
         report.tables.append(_prices_table(title, tallies, prices, notes))
+        report.tables.append(_folds_table(title, tallies, prices))
         if choice == SEEDED:
             report.plots.append(_plot(title, tallies, prices))
         report.figures[title] = {
@@ -91,6 +92,60 @@ def charged(calls: Sequence[Sent], model: str, prices: PriceTable) -> float:
         total += price.of(Charge(read=read, written=written, fresh=fresh, output=call.answer))
         usable += 1
     return total / usable * 1_000 if usable else 0.0
+
+
+def folds_charged(calls: Sequence[Sent], model: str, prices: PriceTable, *, cached: bool) -> float:
+    """What a model that writes the summaries costs, per thousand usable calls; `cached`: on the call before."""
+    price = prices.price(model)
+    rule = prices.rule(price)
+    usable = sum(call.usable for call in calls)
+    charges = [_fold_charge(fold, rule, cached=cached) for call in calls for fold in call.folds]
+    return sum(map(price.of, charges)) / usable * 1_000 if usable else 0.0
+
+
+def cached_share_of_folds(calls: Sequence[Sent], model: str, prices: PriceTable) -> float:
+    """The share of the summaries' prompts that comes from the provider's cache."""
+    rule = prices.rule(prices.price(model))
+    charges = [_fold_charge(fold, rule, cached=True) for call in calls for fold in call.folds]
+    total = sum(charge.read + charge.fresh for charge in charges)
+    return sum(charge.read for charge in charges) / total if total else 0.0
+
+
+def _fold_charge(fold: FoldSent, rule: CacheRule, *, cached: bool) -> Charge:
+    prompt, shared = (fold.marked, fold.marked_shared) if rule.marks else (fold.prefix, fold.shared)
+    if not cached or not prompt:
+        return Charge(read=0, written=0, fresh=fold.fresh, output=fold.answer)
+    read = rule.read(shared, (shared,))
+    return Charge(read=read, written=0, fresh=prompt - read, output=fold.answer)
+
+
+def _folds_table(title: str, tallies: Mapping[Offered, Tally], prices: PriceTable) -> Table:
+    """What folding by the agent's own model adds, for those who fold."""
+    rows: list[list[str]] = []
+    for each, tally in tallies.items():
+        if not any(call.folds for call in tally.calls):
+            continue
+        for how, cached in (("on the cached prompt", True), ("by fresh prompts", False)):
+            added = [folds_charged(tally.calls, model, prices, cached=cached) for model in MODELS]
+            whole = [
+                charged(tally.calls, model, prices) + fold
+                for model, fold in zip(MODELS, added, strict=True)
+            ]
+            shares = [
+                f"{cached_share_of_folds(tally.calls, model, prices):.1%}" if cached else "-"
+                for model in MODELS
+            ]
+            cells = [
+                f"{a:,.2f} ({b:,.2f}), {c}" for a, b, c in zip(whole, added, shares, strict=True)
+            ]
+            rows.append([f"{each.name}, {how}", *cells])
+    notes = [
+        "price of 1,000 usable calls with the folds, (of the folds alone), share of the folds' prompts that is cached",
+        "summaries as long as those of the built-in summariser, which uses up its limit; a model writes less",
+    ]
+    return Table(
+        f"{title}: with folds by the agent's own model", ["replayed", *MODELS], rows, notes
+    )
 
 
 def _prices_table(

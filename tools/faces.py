@@ -59,7 +59,7 @@ from turnfold.memory.call_log import Difference, Explanation, Manifest
 from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
 from turnfold.rules import RuleKind, StandingRule
-from turnfold.memory.folding import FoldMode
+from turnfold.memory.folding import FoldCall, FoldMode
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.search import SearchResult

@@ -18,7 +18,7 @@ from bench.contender import Contender, Item, Session
 from bench.judge import Record, call_due, item_tokens, tokens_of
 from bench.workload import Trace, seeded_traces, traces
 
-__all__ = ("Choice", "Lane", "Sent", "Tally", "chosen_traces")
+__all__ = ("Choice", "FoldSent", "Lane", "Sent", "Tally", "chosen_traces")
 
 
 class Choice(NamedTuple):
@@ -30,6 +30,21 @@ class Choice(NamedTuple):
     """At most so many of each source."""
     seeded_zh: float | None = None
     """Instead: invented ones with this share of Chinese."""
+
+
+class FoldSent(NamedTuple):
+    """One request for a summary: as a prompt of its own, and on the cached prompt of the call before. Tokens."""
+
+    fresh: int
+    """Of a prompt of its own."""
+    answer: int
+    prefix: int = 0
+    """Of the request that goes on from the call before; 0 where that does not show what is folded."""
+    shared: int = 0
+    """Of the prefix: what the call before sent too."""
+    marked: int = 0
+    """The same for providers that cache up to marks, of which the call before set one there."""
+    marked_shared: int = 0
 
 
 class Sent(NamedTuple):
@@ -45,6 +60,8 @@ class Sent(NamedTuple):
     """False where no provider would take it or it misses what is to be answered."""
     inside: bool
     """Whether it goes on with the turn of the call before."""
+    folds: tuple[FoldSent, ...] = ()
+    """Requests to a model that would write the summaries it shows for the first time."""
 
 
 @dataclass(slots=True)
@@ -145,7 +162,8 @@ def _replay(
             )
             inside = items[number].role == "tool"
             _take(tally, window or [], before, good=good, inside=inside, full=tokens > budget,
-                  answer=item_tokens(items[number + 1]), trace=number_of_trace)  # fmt: skip
+                  answer=item_tokens(items[number + 1]), trace=number_of_trace,
+                  folds=tuple(each.folds(session)))  # fmt: skip
             before = window if good else None
 
 
@@ -159,10 +177,11 @@ def _take(
     full: bool,
     answer: int,
     trace: int,
+    folds: tuple[FoldSent, ...],
 ) -> None:
     shared = _shared(before, window) if good and before else 0
     system = sum(item_tokens(item) for item in takewhile(_is_system, window))
-    tally.calls.append(Sent(trace, tokens_of(window), system, shared, answer, good, inside))
+    tally.calls.append(Sent(trace, tokens_of(window), system, shared, answer, good, inside, folds))
     if good and before:
         share = shared / sum(map(item_tokens, before))
         tally.kept.append(share)

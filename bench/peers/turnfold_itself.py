@@ -9,8 +9,10 @@ from typing import Any
 
 from bench.contender import Call, Contender, Held, Item, Reopened, Stored
 from bench.heard import can_be_heard
+from bench.lanes.replay import FoldSent
 from turnfold import Budget, Memory, Message, MessageMemory
 from turnfold.budget import WaterMarks
+from turnfold.inspect import FoldRecorder, SimulatedFold
 from turnfold.records import Checkpoint, NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, SqliteStore
@@ -80,15 +82,19 @@ class _MemorySession:
 class _FoldingSession:
     """A session of a memory in this process that folds by itself, with the built-in summariser."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, marks: WaterMarks | None = None) -> None:
         counter = counter_for(MODEL)
+        self.recorder = FoldRecorder()
         self.memory = Memory(
             MemoryStore(counter=counter),
             counter=counter,
-            budget=Budget(max_tokens=budget),
+            budget=Budget(max_tokens=budget, marks=marks or WaterMarks()),
+            summarizer=self.recorder,
             fold="inline",
         )
         self.session = self.memory.session("talk")
+        self.made: tuple[SimulatedFold, ...] = ()
+        self._last: Context | None = None
 
     def add(self, message: Message) -> None:
         """Append one message."""
@@ -96,7 +102,25 @@ class _FoldingSession:
 
     def window(self) -> Sequence[Message]:
         """The messages of the next context."""
-        return self.session.context().messages
+        context = self.session.context()
+        self.made = self.recorder.folds(self.session, self._last)
+        self._last = context
+        return context.messages
+
+
+def _folds(session: _FoldingSession) -> list[FoldSent]:
+    """What a model that writes the summaries would have been asked for the last window."""
+    return [_fold_sent(fold) for fold in session.made]
+
+
+def _fold_sent(fold: SimulatedFold) -> FoldSent:
+    prefix, marked = fold.prefix, fold.marked
+    return FoldSent(
+        fold.fresh.tokens,
+        fold.answer,
+        *((prefix.tokens, prefix.shared) if prefix else (0, 0)),
+        *((marked.tokens, marked.marks[-1] if marked.marks else 0) if marked else (0, 0)),
+    )
 
 
 def as_turnfold(items: Sequence[Item]) -> list[Message]:
@@ -233,6 +257,7 @@ CONTENDERS = (
         convert=as_turnfold,
         open=lambda messages, budget: _fill(_FoldingSession(budget), messages),
         read=as_items,
+        folds=_folds,
         ours=True,
         timed=False,
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.cost import charged
-from bench.lanes.replay import Sent
+from bench.cost import cached_share_of_folds, charged, folds_charged
+from bench.lanes.replay import FoldSent, Sent
 from turnfold.tokens import PriceTable
 from turnfold.tokens.prices import CacheRule, Price
 
@@ -55,3 +55,23 @@ def test_a_call_nobody_would_take_costs_nothing_and_leaves_nothing_cached() -> N
         charged([sent(3_003, 0)], "marks", PRICES)
     )
     assert charged([sent(9, 0, usable=False)], "auto", PRICES) == 0.0
+
+
+FOLDED = [
+    sent(2_003, 0)._replace(folds=(FoldSent(1_500, 40, 1_900, 1_850, 2_100, 2_000),)),
+    sent(3_003, 2_000)._replace(folds=(FoldSent(1_200, 40),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "read", "fresh"),
+    # 18 steps of the prefix; all up to the mark; nothing. The second fold shares nothing with the call before.
+    [("auto", 1_800, 100 + 1_200), ("marks", 2_000, 100 + 1_200), ("bare", 0, 1_900 + 1_200)],
+)
+def test_a_fold_costs_what_the_cache_does_not_know(model: str, read: int, fresh: int) -> None:
+    cost = (read * 1 + fresh * 10 + 80 * 100) / 2 / 1_000
+    assert folds_charged(FOLDED, model, PRICES, cached=True) == pytest.approx(cost)
+    fresh_cost = (2_700 * 10 + 80 * 100) / 2 / 1_000
+    assert folds_charged(FOLDED, model, PRICES, cached=False) == pytest.approx(fresh_cost)
+    assert cached_share_of_folds(FOLDED, model, PRICES) == read / (read + fresh)
+    assert charged(FOLDED, model, PRICES) == charged(CALLS, model, PRICES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 from tests.sizes import examples
 from turnfold import Budget, Memory, Message, assistant, system, tool, user
 from turnfold.errors import InvalidOption, UnknownModel
-from turnfold.inspect import STRATEGY_NAMES, SimulatedCall, Simulation, plan_for, simulate
+from turnfold.inspect import (
+    STRATEGY_NAMES,
+    FoldPrompt,
+    SimulatedCall,
+    SimulatedFold,
+    Simulation,
+    plan_for,
+    simulate,
+)
 from turnfold.tokens import Charge, PriceTable, counter_for, shipped_prices
 from turnfold.tokens.prices import CacheRule, Price
 
@@ -191,6 +200,52 @@ def test_a_cache_that_wants_marks_and_charges_for_them() -> None:
     assert cost.total == pytest.approx(
         (1_500 * 1 + 5_100 * 12.5 + cost.fresh * 10 + 300 * 20) / 1e6
     )
+
+
+def fold(*, prefix: FoldPrompt | None = None, marked: FoldPrompt | None = None) -> SimulatedFold:
+    return SimulatedFold(upto=1, answer=50, fresh=FoldPrompt(1_400), prefix=prefix, marked=marked)
+
+
+def test_a_fold_by_a_model_is_priced_beside_the_calls() -> None:
+    by_itself, at_mark = FoldPrompt(1_700, 1_650, (1_650,)), FoldPrompt(1_900, 1_800, (1_800,))
+    folded = fold(prefix=by_itself, marked=at_mark)
+    last = call(2, 900, 0)
+    run = of(call(1, 2_000, 0, (500, 1_800)), replace(last, folds=(folded, fold())))
+    plain = of(call(1, 2_000, 0, (500, 1_800)), last)
+    found = run.cost("auto", TABLE)
+    # 1,600 of 1,700 are whole steps of what the call before sent; the second fold shares nothing with it.
+    assert (found.folds.requests, found.folds.prefixes) == (2, 1)
+    assert (found.folds.read, found.folds.fresh, found.folds.output) == (1_600, 100 + 1_400, 100)
+    assert found.folds.total == pytest.approx((1_600 * 1 + 1_500 * 10 + 100 * 20) / 1e6)
+    assert found.folds.by_fresh_prompts == pytest.approx((2_800 * 10 + 100 * 20) / 1e6)
+    assert found.folds.cached_share == 1_600 / 3_100
+    assert found.total == plain.cost("auto", TABLE).total
+    assert found.with_folds == found.total + found.folds.total
+    # The call before set a mark at 1,800: all but the instruction is read, and nothing written again.
+    marked = run.cost("marked", TABLE).folds
+    assert (marked.read, marked.written, marked.fresh) == (1_800, 0, 100 + 1_400)
+    none = run.cost("none", TABLE).folds
+    assert (none.read, none.fresh) == (0, 1_700 + 1_400)
+
+
+def test_folds_of_a_replay_go_on_from_the_call_before() -> None:
+    said = talk(70, words=120)
+    run = simulate(said, budget=Budget(max_tokens=12_000), model=MODEL)
+    folds = [each for one in run.calls for each in one.folds]
+    assert len(folds) == run.folds > 1
+    assert all(each.prefix and each.marked for each in folds)
+    for name in ("gpt-5.4", "gemini-3-flash", "deepseek-v4-pro", "claude-sonnet-5"):
+        cost = run.cost(name, shipped_prices()).folds
+        assert cost.prefixes == len(folds)
+        assert cost.cached_share >= 0.95, name
+        assert cost.total < 0.8 * cost.by_fresh_prompts
+    for before, one in pairwise(run.calls):
+        for each in one.folds:
+            assert each.prefix is not None
+            assert each.marked is not None
+            assert each.prefix.shared <= each.marked.shared <= before.tokens
+            assert each.marked.marks[-1] in before.marks
+            assert 0 < each.prefix.tokens - each.prefix.shared < 200
 
 
 @given(st.lists(st.tuples(st.integers(1, 9_000), st.integers(0, 9_000)), min_size=1, max_size=8))

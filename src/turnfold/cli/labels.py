@@ -52,6 +52,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "left out": "未发送",
     "new": "新增",
     "no cache": "无缓存",
+    "model folds": "模型折叠",
+    "folds cached": "折叠缓存率",
     "no sessions": "没有会话",
     "nothing found": "没有找到",
     "over budget": "超预算",
@@ -182,6 +184,10 @@ _SENTENCES: Final = (
     (
         "Estimates for {model}: list prices of {date}, every call within the life of the provider's cache.",
         "费用为 {model} 的估计值：{date} 的标价，假定每次调用都在服务商提示缓存的有效期内。",
+    ),
+    (
+        "Model folds: in addition, if {model} writes the summaries.",
+        "模型折叠：由 {model} 写摘要时另加的费用。",
     ),
 )
 CHINESE: Final[Mapping[str, str]] = {**_WORDS, **dict(_SENTENCES)}

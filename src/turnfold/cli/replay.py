@@ -221,7 +221,7 @@ def show_replay(found: Replay, *, json: bool) -> None:
     ]
     priced = any(row.cost for row in found.rows)
     if priced:
-        heads += ["cached", "cost", "no cache"]
+        heads += ["cached", "cost", "no cache", "model folds", "folds cached"]
     rows = [_cells(row, priced=priced) for row in found.rows]
     only = [0, 1, 3, 5, 6, *([10] if priced else [])] if console.width < 100 else None
     if console.width < 60:
@@ -238,6 +238,9 @@ def show_replay(found: Replay, *, json: bool) -> None:
         )
         text = text.format(model=found.model, date=found.prices)
         console.print(Text(text, "dim", overflow="fold"))
+        if any(row.cost and row.cost.folds.requests for row in found.rows):
+            text = label("Model folds: in addition, if {model} writes the summaries.")
+            console.print(Text(text.format(model=found.model), "dim", overflow="fold"))
 
 
 def _cells(row: ReplayRow, *, priced: bool) -> list[str]:
@@ -258,7 +261,9 @@ def _cells(row: ReplayRow, *, priced: bool) -> list[str]:
             f"{cost.cached_share:.0%}",
             f"{cost.total:,.4f} {cost.currency}",
             f"{cost.without_cache:,.4f}",
+            f"{cost.folds.total:,.4f}",
+            f"{cost.folds.cached_share:.0%}",
         ]
     elif priced:
-        cells += ["-", "-", "-"]
+        cells += ["-"] * 5
     return cells

@@ -18,6 +18,8 @@ from turnfold.fold.prompt import (
     completion_text,
     fill_prompt,
     history_text,
+    prefix_prompt,
+    prefix_shows,
     split_to_fit,
 )
 from turnfold.fold.summary_lines import as_summary, split_prefix
@@ -40,6 +42,8 @@ __all__ = (
     "fold_span",
     "history_text",
     "passages_of",
+    "prefix_prompt",
+    "prefix_shows",
     "source_facts",
     "split_prefix",
     "split_to_fit",

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from turnfold.inspect.simulation import (
         STRATEGY_NAMES,
         Cost,
+        FoldCost,
+        FoldPrompt,
+        FoldRecorder,
         SimulatedCall,
+        SimulatedFold,
         Simulation,
         SimulationPlan,
         plan_for,
@@ -47,10 +51,14 @@ __all__ = (
     "CostRow",
     "EntryCost",
     "FirstDifference",
+    "FoldCost",
+    "FoldPrompt",
+    "FoldRecorder",
     "LeftOut",
     "LogCosts",
     "SentItem",
     "SimulatedCall",
+    "SimulatedFold",
     "Simulation",
     "SimulationPlan",
     "audit",
@@ -71,7 +79,8 @@ _HOMES = {
     "turnfold.inspect.auditor": "AuditFault AuditRule audit",
     "turnfold.inspect.costs": "CostRow EntryCost LogCosts conversation_costs",
     "turnfold.inspect.diff": "CallDiff FirstDifference diff_calls",
-    "turnfold.inspect.simulation": "Cost SimulationPlan STRATEGY_NAMES SimulatedCall Simulation plan_for simulate",
+    "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
+    "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_point call_view "
     "context_view excerpt left_out recent_calls sent_items",
 }

@@ -3,22 +3,42 @@
 The memory itself runs over a store in the process, so the figures are those a program would get: before each assistant
 message the session builds the context of that call. Summaries come from the built-in summariser. Strategies are given
 by name (`fold`, `last:20`, `shrink:400+fold`), results call by call and in total, with a price table also in money.
+
+The built-in summariser costs nothing. What the same folds (compactions) would cost by the agent's own model is priced
+beside the calls: each fold as the request that a memory would make, the agent's last prompt with an instruction where
+that shows the range, a fresh prompt where it does not; see `turnfold.memory.ChatWriter`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import fmean
-from typing import Final
+from typing import Final, NamedTuple
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, InvalidOption
-from turnfold.memory import Memory, Session
-from turnfold.records import Message, as_messages
+from turnfold.fold import (
+    DEFAULT_PROMPT,
+    fill_prompt,
+    history_text,
+    prefix_prompt,
+    prefix_shows,
+)
+from turnfold.memory import ExtractiveWriter, Memory, Session, SummaryTask
+from turnfold.records import Checkpoint, Entry, Message, as_messages
+from turnfold.runtime import Runtime
 from turnfold.stores import MemoryStore
-from turnfold.tokens import Charge, PriceTable, TokenCounter, cautious_counter, counter_for
+from turnfold.tokens import (
+    CacheRule,
+    Charge,
+    Price,
+    PriceTable,
+    TokenCounter,
+    cautious_counter,
+    counter_for,
+)
 from turnfold.window import (
     Context,
     Outcome,
@@ -26,6 +46,7 @@ from turnfold.window import (
     check,
     compose,
     oldest_first,
+    shared_messages,
     shrink_results,
     sliding_window,
 )
@@ -33,12 +54,50 @@ from turnfold.window import (
 __all__ = (
     "STRATEGY_NAMES",
     "Cost",
+    "FoldCost",
+    "FoldPrompt",
+    "FoldRecorder",
     "SimulatedCall",
+    "SimulatedFold",
     "Simulation",
     "SimulationPlan",
     "plan_for",
     "simulate",
 )
+
+
+class FoldPrompt(NamedTuple):
+    """A prompt that asks for a summary."""
+
+    tokens: int
+    shared: int = 0
+    """Tokens at its beginning, tool schemas included, that the last call sent too."""
+    marks: tuple[int, ...] = ()
+    """Tokens up to each cache breakpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFold:
+    """One fold of a simulation, as the requests to a model that would write its summary."""
+
+    upto: int
+    answer: int
+    """Tokens of the summary."""
+    fresh: FoldPrompt
+    """The conversation as text."""
+    prefix: FoldPrompt | None = None
+    """The last call's prompt up to the end of the range; None if it does not show the range."""
+    marked: FoldPrompt | None = None
+    """The same up to the next breakpoint, for providers that cache only up to these."""
+
+    def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
+        """Return what is charged after a call that set `marks`, and True if it goes on from that call's prompt."""
+        prompt = (self.marked if rule.marks else self.prefix) or self.fresh
+        read = rule.read(prompt.shared, marks)
+        written = rule.written(read, prompt.marks)
+        fresh = prompt.tokens - read - written
+        charge = Charge(read=read, written=written, fresh=fresh, output=self.answer)
+        return charge, prompt is not self.fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +123,29 @@ class SimulatedCall:
     fold_landed: bool
     violations: int
     """Violations of the rules of `turnfold.window.check`."""
+    folds: tuple[SimulatedFold, ...] = ()
+    """The folds made before it was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldCost:
+    """An estimate of what the folds cost if the agent's own model writes the summaries."""
+
+    requests: int = 0
+    prefixes: int = 0
+    """Requests that go on from the agent's last prompt."""
+    total: float = 0.0
+    by_fresh_prompts: float = 0.0
+    """Cost of the same folds if all of them were fresh prompts."""
+    read: int = 0
+    written: int = 0
+    fresh: int = 0
+    output: int = 0
+
+    @property
+    def cached_share(self) -> float:
+        """Share of the prompt tokens that came from the cache."""
+        return _share(self.read, self.written, self.fresh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +163,23 @@ class Cost:
     written: int
     fresh: int
     output: int
+    folds: FoldCost = FoldCost()
+    """What the folds cost in addition if a model writes the summaries; not in `total`."""
 
     @property
     def cached_share(self) -> float:
         """Share of the prompt tokens that came from the cache."""
-        prompt = self.read + self.written + self.fresh
-        return self.read / prompt if prompt else 0.0
+        return _share(self.read, self.written, self.fresh)
+
+    @property
+    def with_folds(self) -> float:
+        """Cost of the calls, and of the folds if a model writes the summaries."""
+        return self.total + self.folds.total
+
+
+def _share(read: int, written: int, fresh: int) -> float:
+    prompt = read + written + fresh
+    return read / prompt if prompt else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +245,11 @@ class Simulation:
         rule = prices.rule(price)
         read = written = fresh = output = 0
         total = plain = 0.0
+        folds = FoldCost()
         marks: tuple[int, ...] = ()
         for call in self.calls:
+            for fold in call.folds:
+                folds = _with_fold(folds, fold, price, rule, marks)
             hit = rule.read(call.shared, marks)
             stored = rule.written(hit, call.marks)
             charge = Charge(
@@ -174,7 +270,25 @@ class Simulation:
             written=written,
             fresh=fresh,
             output=output,
+            folds=folds,
         )
+
+
+def _with_fold(
+    sums: FoldCost, fold: SimulatedFold, price: Price, rule: CacheRule, marks: tuple[int, ...]
+) -> FoldCost:
+    charge, prefix = fold.charge(rule, marks)
+    plain = Charge(read=0, written=0, fresh=fold.fresh.tokens, output=fold.answer)
+    return FoldCost(
+        requests=sums.requests + 1,
+        prefixes=sums.prefixes + prefix,
+        total=sums.total + price.of(charge),
+        by_fresh_prompts=sums.by_fresh_prompts + price.of(plain),
+        read=sums.read + charge.read,
+        written=sums.written + charge.written,
+        fresh=sums.fresh + charge.fresh,
+        output=sums.output + charge.output,
+    )
 
 
 STRATEGY_NAMES: Final = {
@@ -255,17 +369,19 @@ def simulate(
         raise InvalidOption(
             f"no call to simulate: none of the {len(messages)} messages is an assistant's reply to another"
         )
+    summaries = FoldRecorder()
     memory = Memory(
         MemoryStore(counter=counted),
         counter=counted,
         budget=budget if plan.bounded else Budget(max_tokens=_UNLIMITED),
         strategy=plan.strategy,
+        summarizer=summaries,
         fold="inline" if plan.folds else "manual",
         threshold=threshold,
         keep_turns=keep_turns,
     )
     with memory:
-        run = _Run(memory.session("simulated"), counted, tools, messages)
+        run = _Run(memory.session("simulated"), counted, tools, messages, summaries)
         refused = run.all(positions, on_call)
     return Simulation(
         strategy=plan.name,
@@ -283,6 +399,59 @@ def _is_response(messages: Sequence[Message], at: int) -> bool:
     return at > 0 and messages[at].role == "assistant" and messages[at - 1].role != "assistant"
 
 
+class FoldRecorder(ExtractiveWriter):
+    """The built-in summariser of one session; notes the folds it wrote, to price them as requests to a model."""
+
+    def __init__(self) -> None:
+        self._tasks: list[tuple[SummaryTask, str]] = []
+        self._folded = 0
+        self._summary = ""
+
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:
+        """Return the extract."""
+        text = await super().write(task, runtime)
+        self._tasks.append((task, text))
+        return text
+
+    def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
+        """Return the folds since this was last called; `sent` is the last context before them."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return ()
+        found: list[SimulatedFold] = []
+        landed = [each for each in session.checkpoints() if each.upto > self._folded]
+        for (task, _), checkpoint in zip(tasks, landed, strict=False):
+            found.append(self._fold(session, sent, task, checkpoint))
+            self._folded, self._summary = checkpoint.upto, checkpoint.text
+        return tuple(found)
+
+    def _fold(
+        self, session: Session, sent: Context | None, task: SummaryTask, checkpoint: Checkpoint
+    ) -> SimulatedFold:
+        upto, count = checkpoint.upto, session.counter.count_text
+        text = fill_prompt(DEFAULT_PROMPT, history_text(task.passages, previous=task.previous))
+        fold = SimulatedFold(
+            upto=upto, answer=count(checkpoint.text), fresh=FoldPrompt(count(text))
+        )
+        entries = session.history(after=self._folded, limit=upto - self._folded)
+        if sent is None or not prefix_shows(sent, entries, summary=self._summary):
+            return fold
+        prefix, marked = (
+            _fold_prompt(sent, entries, limit=task.limit, marked=marked) for marked in (False, True)
+        )
+        return replace(fold, prefix=prefix, marked=marked)
+
+
+def _fold_prompt(
+    sent: Context, entries: Sequence[Entry], *, limit: int, marked: bool
+) -> FoldPrompt | None:
+    prompt = prefix_prompt(sent, entries, limit=limit, marked=marked)
+    if prompt is None or prompt.tokens > sent.budget.tokens:
+        return None
+    same = shared_messages(prompt.messages, sent.messages)
+    return FoldPrompt(prompt.tokens, prompt.tools + sum(prompt.costs[:same]), _marks(prompt))
+
+
 class _Run:
     def __init__(
         self,
@@ -290,6 +459,7 @@ class _Run:
         counter: TokenCounter,
         tools: Sequence[Mapping[str, object]],
         messages: Sequence[Message],
+        summaries: FoldRecorder,
     ) -> None:
         self._session, self._counter, self._tools, self._messages = (
             session,
@@ -297,6 +467,7 @@ class _Run:
             tools,
             messages,
         )
+        self._summaries = summaries
         self._previous: Context | None = None
         self.calls: list[SimulatedCall] = []
 
@@ -333,6 +504,7 @@ class _Run:
             shrunk=receipt.count(Outcome.SHRUNK),
             fold_landed=context.anchor.covered != covered,
             violations=len(check(context)),
+            folds=self._summaries.folds(self._session, previous),
         )
 
     def _response_tokens(self, seq: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from turnfold.memory.config import MemoryConfig, RecallMode
     from turnfold.memory.conversation_cache import ConversationCache
-    from turnfold.memory.folding import Folder, FoldMode, FoldRange, MemoryMode
+    from turnfold.memory.folding import FoldCall, Folder, FoldMode, FoldRange, MemoryMode
     from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
     from turnfold.memory.prompt_tail import pins_text, recalled_text
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from turnfold.memory.search import SearchResult
     from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus, list_client_ids
     from turnfold.memory.summary_writers import (
+        ChatWriter,
         ExtractiveWriter,
         ModelWriter,
+        SentPrompt,
         Summaries,
+        SummaryRequest,
         SummaryTask,
         SummaryWriter,
     )
@@ -40,10 +43,12 @@ __all__ = (
     "AsyncMemory",
     "AsyncSession",
     "AsyncState",
+    "ChatWriter",
     "ConversationCache",
     "Difference",
     "Explanation",
     "ExtractiveWriter",
+    "FoldCall",
     "FoldMode",
     "FoldRange",
     "Folder",
@@ -59,11 +64,13 @@ __all__ = (
     "Recaller",
     "ScoreParts",
     "SearchResult",
+    "SentPrompt",
     "Session",
     "SessionCache",
     "SessionStatus",
     "State",
     "Summaries",
+    "SummaryRequest",
     "SummaryTask",
     "SummaryTokenMemory",
     "SummaryWriter",
@@ -84,14 +91,15 @@ _HOMES = {
     "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
     "turnfold.memory.config": "MemoryConfig RecallMode",
     "turnfold.memory.conversation_cache": "ConversationCache",
-    "turnfold.memory.folding": "FoldMode FoldRange Folder MemoryMode",
+    "turnfold.memory.folding": "FoldCall FoldMode FoldRange Folder MemoryMode",
     "turnfold.memory.meaning": "MeaningStatus Meanings",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.search": "SearchResult",
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
-    "turnfold.memory.summary_writers": "ExtractiveWriter ModelWriter Summaries SummaryTask SummaryWriter",
+    "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
+    "SummaryTask SummaryWriter",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",
     # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",

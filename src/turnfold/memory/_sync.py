@@ -11,7 +11,7 @@ from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
 from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
-from turnfold.memory.folding import FoldMode
+from turnfold.memory.folding import FoldCall, FoldMode
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.search import SearchResult
@@ -246,6 +246,10 @@ class Session:
         """Return all checkpoints, oldest first; the last one is live."""
         return drive(self._awaiting.checkpoints())
 
+    def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
+        """Return what the requests of each fold by a model cost, a page in the order of the checkpoints' ids."""
+        return drive(self._awaiting.fold_calls(after=after, limit=limit))
+
     def recall(
         self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
     ) -> list[Recalled]:
@@ -360,7 +364,8 @@ class Memory:
 
     How older turns are folded (compacted into a summary):
 
-    - `summarizer`: writes the summaries: a function from prompt to text, a model's client, or a `SummaryWriter`. By
+    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt cache serves the
+      request), a function from prompt to text, or a `SummaryWriter`. By
       default important sentences are extracted, without a model.
     - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.

@@ -33,6 +33,7 @@ from turnfold.memory.prompt_tail import (
 )
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
+from turnfold.memory.summary_writers import SentPrompt
 from turnfold.memory.window import LiveWindow, PromptParts
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
@@ -116,6 +117,8 @@ class ContextBuilder:
     rules: RuleLedger
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
     """The previous context of each budget, to measure the shared prefix."""
+    _sent: SentPrompt | None = field(default=None, init=False)
+    """The last prompt made: a fold by the same model may go on from it, see `summary_writers`."""
     _summarizer_asked: bool = field(default=False, init=False)
     """True if the summarizer was already called for the context that is being built."""
 
@@ -133,6 +136,15 @@ class ContextBuilder:
             await self.cache.refresh()
             context, prompt = await self._build_and_save_window(request)
         self.last[request.budget] = context
+        config = self.config
+        self._sent = SentPrompt(
+            context=context,
+            tools=request.tools,
+            to=request.to,
+            model=config.model,
+            clock=config.clock,
+            at=config.clock(),
+        )
         self._count_metrics(context)
         return context
 
@@ -170,7 +182,9 @@ class ContextBuilder:
         limit = window.summary_limit(budget, prompt)
         if upto <= cache.folded or limit < _MIN_SUMMARY:
             return None
-        return FoldRange(cache.checkpoint, cache.folded, upto, limit, cache.cleared, cache.newest)
+        return FoldRange(
+            cache.checkpoint, cache.folded, upto, limit, cache.cleared, cache.newest, self._sent
+        )
 
     async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
         """Return the prompt outside the window, and the part of the tail that stays the same during the turn."""

@@ -6,6 +6,9 @@
   checkpoint is committed by compare-and-swap on the previous one: of two concurrent folds one wins and the other's work
   is dropped, and a conversation erased meanwhile stays erased. A long range is folded in steps, each with a checkpoint
   of its own, so that no step reads more than a bounded piece of the log.
+- **Cached prefix.** If the summarizer is the agent's own model, it is asked with the last prompt the agent sent plus an
+  instruction, which the provider's prompt cache serves; see `summary_writers`. That is one step, however long, because
+  the whole range is in that prompt. What the requests of a fold cost is stored beside its checkpoint.
 - **Lease.** The process that folds holds a lease: a note with an owner and an expiry time, so that only one process
   calls the model. If the owner dies, the lease expires and folding is due again. The lease only saves work; the
   compare-and-swap keeps the history whole. A lease belongs to a session handle, not to its threads and tasks: these
@@ -30,10 +33,11 @@ import sys
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
@@ -53,7 +57,14 @@ from turnfold.fold import (
     without_annex,
 )
 from turnfold.memory.conversation_cache import erased
-from turnfold.memory.summary_writers import ExtractiveWriter, SummaryTask, SummaryWriter
+from turnfold.memory.summary_writers import (
+    ChatWriter,
+    ExtractiveWriter,
+    SentPrompt,
+    SummaryRequest,
+    SummaryTask,
+    SummaryWriter,
+)
 from turnfold.records import (
     FOLDING,
     SESSION,
@@ -64,6 +75,7 @@ from turnfold.records import (
     FoldingNote,
     StandIn,
     StandInNote,
+    Usage,
     check_text,
     encode_message,
     plain_text,
@@ -76,9 +88,12 @@ from turnfold.stores import Scope, Store, log_mark
 from turnfold.telemetry import Meter
 from turnfold.text import clip
 from turnfold.tokens import TokenCounter
+from turnfold.window import Context
 
 __all__ = (
+    "FOLD_CALL",
     "STEP_TOKENS",
+    "FoldCall",
     "FoldManager",
     "FoldMode",
     "FoldPolicy",
@@ -92,6 +107,8 @@ _log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
 """The most tokens of conversation that one step folds; the last span may exceed it."""
+FOLD_CALL: Final = "fold-call"
+"""Kind of the documents that tell what the requests of a fold cost, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
 """Share of a summary's limit that is used to list facts the model's text lost."""
 _CALLER = "caller"
@@ -117,6 +134,8 @@ class FoldRange:
     """The last seq that was cleared."""
     seen: tuple[int, int] | None = None
     """Seq and epoch of the newest entry when the range was fixed: a store without it has another history."""
+    sent: SentPrompt | None = None
+    """The last prompt that was made for the agent's model; None if this handle made none yet."""
 
     @property
     def by_caller(self) -> bool:
@@ -132,6 +151,17 @@ class FoldRange:
         return previous.text
 
 
+class FoldCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The requests that were made to a model for one checkpoint."""
+
+    v: int = 1
+    checkpoint: str
+    model: str
+    requests: tuple[tuple[bool, Usage | None], ...]
+    """In order, for each: True if it was the agent's own prompt with an instruction, False for a fresh prompt; and what
+    the provider reported."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """Folds ranges of one conversation."""
@@ -142,6 +172,8 @@ class Folder:
     counter: TokenCounter
     writer: SummaryWriter
     runtime: Runtime
+    meter: Meter = field(default_factory=Meter, repr=False, compare=False)
+    """Counts the requests to a model."""
     counted: MemoizedCounter = field(init=False, repr=False, compare=False)
     """Cached token counts of the lines of the last summary: the next one keeps most of them."""
 
@@ -150,18 +182,75 @@ class Folder:
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
         """Fold the beginning of a range; None if another process was faster or the conversation is gone."""
-        writer, reading = self.writer, ReadCache()
-        entries = await self._read(fold)
+        prefix, entries = await self._read_sent(fold)
+        entries = entries or await self._read(fold)
         if not entries:
             return None
         passages = _passages(entries)
-        facts = source_facts([*_summary_passages(fold), *passages], reading=reading)
+        task = SummaryTask(
+            passages,
+            self._previous_for_writer(fold),
+            fold.limit,
+            self.counted,
+            prefix=prefix,
+            tools=fold.sent.tools if fold.sent and prefix else (),
+        )
+        facts = source_facts([*_summary_passages(fold), *passages], reading=task.reading)
         text = ""
         if passages or fold.previous_text:
-            text = await self._write_summary(passages, facts, fold, reading)
-        fidelity = check_fidelity(facts, text, reading=reading).score
+            try:
+                text = await self._write_summary(task, facts)
+            finally:
+                self._count_requests(task.requests)
+        fidelity = check_fidelity(facts, text, reading=task.reading).score
         self.counted.keep([text, *text.splitlines()])
-        return await self.commit(fold, entries, text, fidelity=fidelity, model=writer.name)
+        landed = await self.commit(fold, entries, text, fidelity=fidelity, model=self.writer.name)
+        if landed is not None and any(request.usage for request in task.requests):
+            await self._store_requests(landed, task.requests, fold)
+        return landed
+
+    async def _read_sent(self, fold: FoldRange) -> tuple[Context | None, list[Entry]]:
+        """Return the agent's prompt to be summarised and the entries of the range; nothing if it cannot be used."""
+        writer, sent = self.writer, fold.sent
+        if (
+            sent is None
+            or not isinstance(writer, ChatWriter)
+            or sent.context.anchor.covered != fold.after
+        ):
+            return None, []
+        # The range is in the agent's prompt, or nearly so: one step reads no more than that and a usual step.
+        entries = await self._read(fold, tokens=sent.context.tokens + STEP_TOKENS)
+        if not entries or entries[-1].seq < fold.upto:
+            return None, []
+        try:
+            prefix = writer.prepare(sent, entries, previous=fold.previous_text, limit=fold.limit)
+        except (
+            Exception
+        ) as error:  # raised by a client of the user's own: a fresh prompt needs less of it
+            fields = {"event": "fold_prompt_failed", "error": type(error).__name__}
+            _log.warning("the agent's prompt cannot be folded: using a fresh one", extra=fields)
+            return None, []
+        return (prefix, entries) if prefix is not None else (None, [])
+
+    def _count_requests(self, requests: Sequence[SummaryRequest]) -> None:
+        for request in requests:
+            self.meter.add("fold_requests")
+            if request.usage is not None and request.usage.input:
+                self.meter.observe("fold_input_tokens", request.usage.input)
+                self.meter.observe("fold_cached_share", request.usage.cached / request.usage.input)
+
+    async def _store_requests(
+        self, landed: Checkpoint, requests: Sequence[SummaryRequest], fold: FoldRange
+    ) -> None:
+        """Store what the requests of a fold cost, beside its checkpoint."""
+        found = FoldCall(
+            checkpoint=landed.id,
+            model=self.writer.name,
+            requests=tuple((request.prefix, request.usage) for request in requests),
+        )
+        document = Document(FOLD_CALL, landed.id, msgspec.json.encode(found), 0)
+        with suppress(Conflict, ConversationDeleted):  # erased or restored since the fold landed
+            await self.store.put_document(self.scope, self.conversation, document, seen=fold.seen)
 
     async def extract(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
@@ -237,38 +326,33 @@ class Folder:
         except (Conflict, ConversationDeleted):
             return None
 
-    async def _write_summary(
-        self,
-        passages: Sequence[Passage],
-        facts: SourceFacts,
-        fold: FoldRange,
-        reading: ReadCache,
-    ) -> str:
+    def _previous_for_writer(self, fold: FoldRange) -> str:
+        """Return the previous summary; for a model without its annex, whose facts are checked for, and added, again."""
+        if isinstance(self.writer, ExtractiveWriter) or fold.by_caller:
+            return fold.previous_text
+        return without_annex(fold.previous_text)
+
+    async def _write_summary(self, task: SummaryTask, facts: SourceFacts) -> str:
         """Ask the writer for a summary within the limit; appends the facts that a model's text lost."""
-        count, writer = self.counted, self.writer
+        count, writer, limit = self.counted, self.writer, task.limit
         extractive = isinstance(writer, ExtractiveWriter)
-        # A model is not sent the annex of its last summary: those facts are checked for, and added, again.
-        previous = fold.previous_text
-        if not extractive and not fold.by_caller:
-            previous = without_annex(previous)
-        task = SummaryTask(passages, previous, fold.limit, count, reading)
         text = (await self._ask_writer(task, writer)).strip()
         if not extractive:  # no line of a foreign text may look like the structure around it
-            text = as_summary(text, {passage.speaker for passage in passages}).strip()
-        if not extractive or count(text) > fold.limit:
-            text = clip(text, fold.limit, count)
+            text = as_summary(text, {passage.speaker for passage in task.passages}).strip()
+        if not extractive or count(text) > limit:
+            text = clip(text, limit, count)
         if not text:
             raise SummaryFailed(f"the summariser {writer.name!r} returned an empty text")
         # An extract was chosen for its facts: cutting it to make room for an annex loses more than it adds.
         if extractive:
             return text
-        lost = check_fidelity(facts, text, reading=reading)
+        lost = check_fidelity(facts, text, reading=task.reading)
         if not lost.missing:
             return text
-        shorter = clip(text, max(int(fold.limit * (1 - _ANNEX_SHARE)), 1), count)
+        shorter = clip(text, max(int(limit * (1 - _ANNEX_SHARE)), 1), count)
         if shorter != text:
-            text, lost = shorter, check_fidelity(facts, shorter, reading=reading)
-        return with_annex(text, lost, limit=fold.limit, count=count)
+            text, lost = shorter, check_fidelity(facts, shorter, reading=task.reading)
+        return with_annex(text, lost, limit=limit, count=count)
 
     async def _ask_writer(self, task: SummaryTask, writer: SummaryWriter) -> str:
         try:
@@ -610,6 +694,14 @@ class FoldManager:
     @property
     def _log_id(self) -> str:
         return log_mark(self.folder.scope.tenant, self.folder.conversation)
+
+    async def calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
+        """Read what the folds by a model cost, in the order of their checkpoints' ids."""
+        folder = self.folder
+        found = await folder.store.documents(
+            folder.scope, folder.conversation, FOLD_CALL, after=after, limit=limit
+        )
+        return [msgspec.json.decode(document.body, type=FoldCall) for document in found]
 
     def _count_metrics(self, landed: Checkpoint | None, fold: FoldRange) -> None:
         if landed is None:

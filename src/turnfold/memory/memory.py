@@ -269,7 +269,8 @@ class AsyncMemory:
 
     How older turns are folded (compacted into a summary):
 
-    - `summarizer`: writes the summaries: a function from prompt to text, a model's client, or a `SummaryWriter`. By
+    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt cache serves the
+      request), a function from prompt to text, or a `SummaryWriter`. By
       default important sentences are extracted, without a model.
     - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.

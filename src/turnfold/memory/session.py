@@ -24,7 +24,7 @@ from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest,
 from turnfold.memory.config import MemoryConfig, RecallMode
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
-from turnfold.memory.folding import Folder, FoldManager, FoldMode, MemoryMode
+from turnfold.memory.folding import FoldCall, Folder, FoldManager, FoldMode, MemoryMode
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
 from turnfold.memory.prompt_tail import check_pins
@@ -242,6 +242,7 @@ class AsyncSession:
             config.counter,
             config.policy.writer,
             config.runtime,
+            config.meter,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
         self._calls = CallLog(self._cache, config.clock)
@@ -478,6 +479,10 @@ class AsyncSession:
     async def checkpoints(self) -> list[Checkpoint]:
         """Return all checkpoints, oldest first; the last one is live."""
         return await self._store.checkpoints(self._scope, self.id)
+
+    async def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
+        """Return what the requests of each fold by a model cost, a page in the order of the checkpoints' ids."""
+        return await self._folds.calls(after=after, limit=limit)
 
     async def recall(
         self,

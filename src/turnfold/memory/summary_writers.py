@@ -1,45 +1,113 @@
 """Summarizers: write the summary of a fold (compaction) with a chat model, or without one by extracting sentences.
 
-A writer gets the passages to fold, the previous summary, and the limit of the new one. The model's prompt fences all of
-it as data, because it may contain anything. A range too long for one prompt is summarised in pieces, each read once,
-and the summaries of the pieces are merged with the previous summary in a last request.
+A writer gets the passages to fold, the previous summary, and the limit of the new one. There are two requests that ask
+a model for it:
+
+- **A fresh prompt** (`ModelWriter`): the passages as text, fenced as data, because they may contain anything. A range
+  too long for one prompt is summarised in pieces, each read once, and the summaries of the pieces are merged with the
+  previous summary in a last request. The provider has none of it in its prompt cache.
+- **The agent's own prompt** (`ChatWriter`): the beginning of the last prompt the agent sent, with the same tools, and
+  one instruction after it. The provider serves nearly all of it from its prompt cache. That needs the agent's model,
+  so `ChatWriter` compares: the client given as `context(to=...)` writes the same request as the summarizer, or the
+  memory's `model=` is the summarizer's name. It also needs a cache that has not expired, room in the context window,
+  and a prompt that shows the whole range as it is stored; `prepare` checks all of it.
+
+If the agent's prompt cannot be used, or the model answers it with a tool call or a refusal, the fresh prompt is sent.
+What every request cost is noted in the task, as far as the provider reports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import (
+    BudgetTooSmall,
+    InvalidOption,
+    ModelFailed,
+    ModelUnavailable,
+    SummaryFailed,
+)
 from turnfold.fold import (
     DEFAULT_PROMPT,
     Passage,
     ReadCache,
+    check_fidelity,
     completion_text,
     extract_summary,
     fill_prompt,
     history_text,
+    prefix_prompt,
+    prefix_shows,
     split_to_fit,
 )
-from turnfold.models import CompletionModel
+from turnfold.models import Answer, ChatModel, CompletionModel
+from turnfold.records import Entry, Usage, user
 from turnfold.runtime import Runtime
 from turnfold.text import clip
+from turnfold.window import Context
 
 __all__ = (
+    "ChatWriter",
     "ExtractiveWriter",
     "ModelWriter",
+    "SentPrompt",
     "Summaries",
+    "SummaryRequest",
     "SummaryTask",
     "SummaryWriter",
     "writer_for",
 )
 
 
+if TYPE_CHECKING:
+    from turnfold.wire import WireFormat
+
+
 _FRAMING = 64
 """Tokens reserved for the fences and separators of a prompt."""
 _MIN_PIECE = 256
 """Tokens of conversation that must fit into a prompt."""
+_CACHE_SECONDS = 300.0
+"""How long OpenAI and Anthropic keep a prompt cached after it was last sent, at least; Gemini does not say."""
+_CACHES_BY_ITSELF = frozenset({"openai_chat", "openai_responses", "gemini"})
+"""Wire formats of providers that cache any beginning of a prompt. The others cache up to breakpoints only."""
+_REFUSALS = frozenset({"refusal", "content_filter", "safety", "prohibited_content", "blocklist"})
+"""Reasons to stop that mean that the model did not write a summary, in lower case."""
+_FEW_FACTS = 8
+"""Hard facts from which on a summary that states none of them is taken for a refusal in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentPrompt:
+    """The last prompt that a session made for the agent's model."""
+
+    context: Context
+    tools: Sequence[Mapping[str, object]] = ()
+    to: WireFormat | None = None
+    """The wire format or client it was made for, if the caller named one."""
+    model: str = ""
+    """The agent's model, by the memory's `model=`; empty if it is not known."""
+    clock: Callable[[], int]
+    """Returns microseconds since 1970."""
+    at: int
+    """When it was made, by that clock."""
+
+    @property
+    def seconds_old(self) -> float:
+        """Seconds since it was made; negative if the clock was set back."""
+        return (self.clock() - self.at) / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """One request to a model that writes a summary."""
+
+    prefix: bool
+    """True if it was the agent's own prompt with an instruction, False for a fresh prompt."""
+    usage: Usage | None
+    """What the provider reported; None where it reported nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +122,15 @@ class SummaryTask:
     count: Callable[[str], int]
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
     """Cache of what was already read of the passages."""
+    prefix: Context | None = field(default=None, compare=False, repr=False)
+    """The agent's own prompt up to the end of the passages, with the instruction to summarise it; None if it cannot be
+    used."""
+    tools: Sequence[Mapping[str, object]] = field(default=(), compare=False, repr=False)
+    """The tools that were sent with it."""
+    requests: list[SummaryRequest] = field(
+        default_factory=list[SummaryRequest], compare=False, repr=False
+    )
+    """The requests made so far; the writer appends to it."""
 
 
 @runtime_checkable
@@ -70,8 +147,9 @@ class SummaryWriter(Protocol):
         ...
 
 
-Summaries = SummaryWriter | CompletionModel | Callable[[str], object]
-"""Types accepted as a summariser: a writer, a model with `acompletion`, or a function from prompt to text."""
+Summaries = SummaryWriter | ChatModel | CompletionModel | Callable[[str], object]
+"""Types accepted as a summariser: a writer, a model's client (of `turnfold.models`, or with `acompletion`), or a
+function from prompt to text."""
 
 
 class ExtractiveWriter:
@@ -131,21 +209,167 @@ class ModelWriter:
         pieces = list(split_to_fit(task.passages, room, task.count))
         while len(pieces) > 1:
             # The summary of a piece takes a fourth of a prompt: each round leaves a fourth of the pieces.
-            parts = [
-                await self._condense(piece, room // 4, task.count, runtime) for piece in pieces
-            ]
+            parts = [await self._condense(piece, room // 4, task, runtime) for piece in pieces]
             pieces = list(split_to_fit(parts, room, task.count))
-        return await self._summarize(pieces[0] if pieces else (), task.previous, runtime)
+        return await self._summarize(pieces[0] if pieces else (), task.previous, task, runtime)
 
     async def _condense(
-        self, piece: list[Passage], limit: int, count: Callable[[str], int], runtime: Runtime
+        self, piece: list[Passage], limit: int, task: SummaryTask, runtime: Runtime
     ) -> Passage:
-        text = clip(await self._summarize(piece, "", runtime), limit - _FRAMING // 4, count)
+        text = await self._summarize(piece, "", task, runtime)
+        text = clip(text, limit - _FRAMING // 4, task.count)
         return Passage("summary of a part", text, piece[0].position)
 
-    async def _summarize(self, passages: Sequence[Passage], previous: str, runtime: Runtime) -> str:
+    async def _summarize(
+        self, passages: Sequence[Passage], previous: str, task: SummaryTask, runtime: Runtime
+    ) -> str:
         prompt = fill_prompt(self._prompt, history_text(passages, previous=previous))
-        return completion_text(await runtime.ask(lambda: self._ask(prompt), seconds=self._seconds))
+        response = await runtime.ask(lambda: self._ask(prompt), seconds=self._seconds)
+        task.requests.append(SummaryRequest(prefix=False, usage=_usage_of(response)))
+        return _text_of(response)
+
+
+class ChatWriter(ModelWriter):
+    """Asks a chat model of `turnfold.models`, or one with the same methods; uses the agent's own prompt if it can.
+
+    `cache_seconds` is how long the provider keeps a prompt in its cache; 0 always sends a fresh prompt. The other
+    options are those of `ModelWriter`.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        prompt: str = DEFAULT_PROMPT,
+        reads: int = 24_000,
+        seconds: float = 60.0,
+        cache_seconds: float = _CACHE_SECONDS,
+    ) -> None:
+        def ask(text: str) -> object:
+            return model.complete([user(text)])
+
+        super().__init__(ask, name=model.name, prompt=prompt, reads=reads, seconds=seconds)
+        if cache_seconds < 0:
+            raise InvalidOption(f"cache_seconds={cache_seconds} must not be negative")
+        self._model = model
+        self._cache_seconds = cache_seconds
+
+    def prepare(
+        self, sent: SentPrompt, entries: Sequence[Entry], *, previous: str, limit: int
+    ) -> Context | None:
+        """Return the agent's prompt up to the last entry of the range, with the instruction to summarise it.
+
+        None if the provider does not have it in its cache (it went to another model, or too long ago), if it does not
+        show the previous summary and the entries as they are stored, or if the window has no room for the instruction
+        and the summary.
+        """
+        if not 0 <= sent.seconds_old < self._cache_seconds:
+            return None
+        if not prefix_shows(sent.context, entries, summary=previous):
+            return None
+        if not _is_same_model(sent, self._model):
+            return None
+        marked = _needs_breakpoints(sent, self._model)
+        if marked is None:
+            return None
+        prompt = prefix_prompt(
+            sent.context, entries, limit=limit, template=self._prompt, marked=marked
+        )
+        budget = sent.context.budget
+        window = budget.context_window or budget.tokens
+        if prompt is None or prompt.tokens + (limit if budget.context_window else 0) > window:
+            return None
+        return prompt
+
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:
+        """Send the agent's own prompt if the task has one; otherwise, or if its answer is no summary, a fresh one."""
+        if task.prefix is not None:
+            text = await self._from_prefix(task.prefix, task, runtime)
+            if text:
+                return text
+        return await super().write(task, runtime)
+
+    async def _from_prefix(self, prompt: Context, task: SummaryTask, runtime: Runtime) -> str:
+        """Return the summary; empty if the answer is none. A model that is unavailable is a failure of the fold."""
+        try:
+            found = await runtime.ask(
+                lambda: self._model.complete(prompt, tools=task.tools), seconds=self._seconds
+            )
+        except ModelUnavailable:
+            raise
+        except (ModelFailed, BudgetTooSmall):  # too long for this provider, or refused as it is
+            task.requests.append(SummaryRequest(prefix=True, usage=None))
+            return ""
+        answer = cast("Answer", found)
+        task.requests.append(SummaryRequest(prefix=True, usage=answer.usage))
+        text = answer.message.text.strip()
+        if answer.message.calls or answer.stop.lower() in _REFUSALS or not text:
+            return ""
+        kept = check_fidelity(task.passages, text, reading=task.reading)
+        return "" if kept.score == 0 and len(kept.missing) >= _FEW_FACTS else text
+
+
+def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
+    """Return True if the provider caches the prompt up to its breakpoints only; None if it has none there."""
+    written = _request_of(model, sent)
+    if written is None:
+        return True  # a client of the user's own: what is cached up to a breakpoint is cached everywhere
+    provider, arguments = written
+    if provider in _CACHES_BY_ITSELF:
+        return False
+    return True if _has_breakpoint(arguments) else None
+
+
+def _is_same_model(sent: SentPrompt, model: ChatModel) -> bool:
+    """Return True if the agent's prompt went to this model, as far as the session knows.
+
+    A client that the caller named is compared by the request it writes: another provider, model or order of tools is
+    another beginning for the cache.
+    """
+    if cast("object", sent.to) is model:
+        return True
+    if sent.to is None:
+        return sent.model == model.name
+    ours, theirs = _request_of(model, sent), _request_of(sent.to, sent)
+    if ours is None or theirs is None or ours[0] != theirs[0]:
+        return False
+    named = theirs[1].get("model") or sent.model
+    same = all(ours[1].get(key) == value for key, value in theirs[1].items())
+    return same and named == model.name
+
+
+def _request_of(to: object, sent: SentPrompt) -> tuple[str, Mapping[str, object]] | None:
+    """Return the provider and the arguments of the request that a client or wire format writes; None if it cannot."""
+    from turnfold.wire import WireFormat  # loads the wire formats only if one is used
+
+    if not isinstance(to, WireFormat):
+        return None
+    written = to.request(sent.context, tools=sent.tools, max_bytes=0)
+    return written.provider, written.kwargs
+
+
+def _has_breakpoint(value: object) -> bool:
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return "cache_control" in fields or any(map(_has_breakpoint, fields.values()))
+    return isinstance(value, list) and any(map(_has_breakpoint, cast("list[object]", value)))
+
+
+def _text_of(response: object) -> str:
+    if not isinstance(response, Answer):
+        return completion_text(response)
+    if response.stop.lower() in _REFUSALS:
+        raise SummaryFailed(f"the summariser refused: it stopped with {response.stop!r}")
+    return completion_text(response.message.text)
+
+
+def _usage_of(response: object) -> Usage | None:
+    if isinstance(response, Answer):
+        return response.usage
+    try:
+        return Usage.of(response)
+    except InvalidOption:  # a text, or an object that reports nothing
+        return None
 
 
 def writer_for(summaries: Summaries | None) -> SummaryWriter:
@@ -154,6 +378,8 @@ def writer_for(summaries: Summaries | None) -> SummaryWriter:
         return ExtractiveWriter()
     if isinstance(summaries, SummaryWriter):
         return summaries
+    if isinstance(summaries, ChatModel):
+        return ChatWriter(summaries)
     complete = getattr(summaries, "acompletion", None)
     name = str(getattr(summaries, "model", "") or type(summaries).__name__)
     if complete is not None:
@@ -164,6 +390,6 @@ def writer_for(summaries: Summaries | None) -> SummaryWriter:
     if callable(summaries):
         return ModelWriter(summaries, name=getattr(summaries, "__name__", name))
     raise InvalidOption(
-        f"summarizer={type(summaries).__name__} is not a summarizer: give a function from prompt to text, an object "
-        "with acompletion(messages), or a SummaryWriter"
+        f"summarizer={type(summaries).__name__} is not a summarizer: give a function from prompt to text, a client of "
+        "turnfold.models, an object with acompletion(messages), or a SummaryWriter"
     )

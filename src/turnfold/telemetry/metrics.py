@@ -52,6 +52,7 @@ METRICS: Final = (
     Metric(
         "folds_lost", "count", "{fold}", "Folds dropped because another one was faster or running"
     ),
+    Metric("fold_requests", "count", "{request}", "Requests to a model that writes summaries"),
     Metric("meaning_entries", "count", "{entry}", "Entries whose vectors were computed"),
     Metric("meaning_failures", "count", "{attempt}", "Recalls by meaning whose embedder failed"),
     Metric("database_errors", "count", "{call}", "Calls of the durable store that failed"),
@@ -88,6 +89,20 @@ METRICS: Final = (
         "distribution",
         "1",
         "Share of the hard facts of what was folded that the summary states",
+        _SHARES,
+    ),
+    Metric(
+        "fold_input_tokens",
+        "distribution",
+        "{token}",
+        "Prompt tokens a provider reported for a request that writes a summary",
+        _TOKENS,
+    ),
+    Metric(
+        "fold_cached_share",
+        "distribution",
+        "1",
+        "Share of those tokens that came from the provider's prompt cache",
         _SHARES,
     ),
     Metric(

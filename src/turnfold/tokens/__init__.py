@@ -37,7 +37,14 @@ from turnfold.tokens.models import (
     find_model,
     register_model,
 )
-from turnfold.tokens.prices import Charge, PriceTable, load_prices, shipped_prices
+from turnfold.tokens.prices import (
+    CacheRule,
+    Charge,
+    Price,
+    PriceTable,
+    load_prices,
+    shipped_prices,
+)
 from turnfold.tokens.tokenizer import ENCODINGS, Encoding
 
 __all__ = (
@@ -46,6 +53,7 @@ __all__ = (
     "ENVELOPE",
     "MODERN",
     "SINGLE_DIGITS",
+    "CacheRule",
     "CacheStats",
     "Calibration",
     "CalibrationLog",
@@ -60,6 +68,7 @@ __all__ = (
     "ImageRule",
     "ModelDriver",
     "ModelInfo",
+    "Price",
     "PriceTable",
     "ScaledCounter",
     "TextCounter",
