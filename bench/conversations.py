@@ -6,44 +6,19 @@ passage is shown with is paid for like everything else.
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from turnfold import Memory, Message
+from turnfold import Memory
+from turnfold.evaluation import EvalConversation, read_set
 from turnfold.memory import Session
 from turnfold.models import Embedder
 from turnfold.stores import SqliteStore
 from turnfold.tokens import TokenCounter, counter_for
 
-__all__ = ("Asked", "Talk", "data_folder", "exact", "logged", "talks")
-
-SECOND = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, and the seqs of the entries that hold its answer."""
-
-    question: str
-    evidence: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    """A recorded conversation."""
-
-    name: str
-    messages: tuple[Message, ...]
-    times: tuple[int, ...]
-    """Microseconds since 1970, of each message."""
-    questions: tuple[Asked, ...]
+__all__ = ("data_folder", "exact", "logged", "talks")
 
 
 def data_folder() -> Path:
@@ -52,12 +27,9 @@ def data_folder() -> Path:
     return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def talks(name: str) -> Iterator[Talk]:
+def talks(name: str) -> Iterator[EvalConversation]:
     """The conversations of a set, in the order of its file."""
-    path = data_folder() / "conversations" / f"{name}.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield _talk(json.loads(line))
+    yield from read_set(data_folder() / "conversations" / f"{name}.jsonl.gz")
 
 
 def exact() -> TokenCounter:
@@ -65,7 +37,7 @@ def exact() -> TokenCounter:
     return counter_for("gpt-4o")
 
 
-def logged(talk: Talk, embedder: Embedder | None = None) -> Session:
+def logged(talk: EvalConversation, embedder: Embedder | None = None) -> Session:
     """The conversation in a SQLite log, each message at its own time; with its vectors if there is an embedder."""
     now = [0]
     store = SqliteStore(counter=exact(), blocking=True, clock=lambda: now[0])
@@ -77,28 +49,3 @@ def logged(talk: Talk, embedder: Embedder | None = None) -> Session:
     if embedder is not None:
         session.index_meaning()
     return session
-
-
-def _talk(record: dict[str, Any]) -> Talk:
-    messages = record["messages"]
-    seqs = {message["id"]: seq for seq, message in enumerate(messages, 1)}
-    evidence = [
-        (asked["question"], frozenset(seqs[at] for at in asked["evidence_ids"] if at in seqs))
-        for asked in record.get("questions") or ()
-    ]
-    return Talk(
-        record["conversation_id"],
-        tuple(Message(message["role"], message["content"]) for message in messages),
-        tuple(_time(message.get("time")) for message in messages),
-        tuple(Asked(question, found) for question, found in evidence if found),
-    )
-
-
-def _time(text: str | None) -> int:
-    for form in ("%I:%M %p on %d %B, %Y", "%Y-%m-%d"):
-        try:
-            when = datetime.strptime(text or "", form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-        return int(when.timestamp()) * SECOND
-    return 0

@@ -15,22 +15,29 @@ The weights of single characters and of length were chosen on other words of the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 
-from bench.conversations import Asked, Talk, data_folder, exact, logged, talks
+from bench.conversations import data_folder, exact, logged, talks
 from bench.probes import Outcome, chinese
 from bench.report import Report, Table, Target
-from turnfold import Budget, Memory
 from turnfold.errors import MissingExtra
+from turnfold.evaluation import (
+    Bm25Peer,
+    EvalConversation,
+    EvalQuestion,
+    EvaluationRow,
+    RecencyPeer,
+    TurnfoldPeer,
+    evaluate,
+)
 from turnfold.memory import Session, recalled_text
 from turnfold.memory.prompt_tail import tail_message
 from turnfold.models import Embedder, LocalEmbedder
 from turnfold.records import Entry
 from turnfold.search import Recalled, fill
-from turnfold.stores import SqliteStore
 from turnfold.text import search_terms
 
 __all__ = ("QUESTION", "run")
@@ -62,7 +69,7 @@ class _Log:
     )
 
     @classmethod
-    def of(cls, talk: Talk, embedder: Embedder | None) -> _Log:
+    def of(cls, talk: EvalConversation, embedder: Embedder | None) -> _Log:
         session = logged(talk, embedder)
         return cls(session, session.history(limit=len(talk.messages)))
 
@@ -84,7 +91,8 @@ def run(*, quick: bool) -> Report:
     embedder = _embedder()
     if embedder is not None:
         shares[_WITH_MEANING] = _shares(_brought_back, embedder, quick=quick)
-    report.tables = [_coverage_table(shares), _context_table(quick=quick)]
+    contexts = _evaluated(quick=quick)
+    report.tables = [_coverage_table(shares), _context_table(contexts)]
     for way, limits in (("turnfold", LIMITS), (_WITH_MEANING, MEANT)):
         for limit, wanted in limits.items():
             claim = f"{way}: evidence inside {limit:,} tokens >= {wanted}"
@@ -106,6 +114,12 @@ def run(*, quick: bool) -> Report:
     report.figures = {
         "coverage": {
             name: {str(at): _mean(got, at, None) for at in LIMITS} for name, got in shares.items()
+        },
+        "contexts": {
+            f"{row.method}, {row.budget}": {
+                figure: getattr(row, name) for figure, name in _FIGURES.items()
+            }
+            for row in contexts
         },
         "chinese": {outcome.name: outcome.shares for outcome in found},
     }
@@ -134,7 +148,7 @@ def _shares(
     return shares
 
 
-def _covered(log: _Log, asked: Asked, choose: Choose) -> dict[int, float]:
+def _covered(log: _Log, asked: EvalQuestion, choose: Choose) -> dict[int, float]:
     covered: dict[int, float] = {}
     for limit in LIMITS:
         shown = {
@@ -207,50 +221,45 @@ def _coverage_table(shares: dict[str, list[list[dict[int, float]]]]) -> Table:
 
 # ------------------------------------------------------------------------------------ contexts as users call them
 
-_EVERY = 8
-"""Messages between two calls while a conversation is written."""
-_SPACE = re.compile(r"\s+")
+_FIGURES = {
+    "evidence": "coverage",
+    "R@5": "recall_at_5",
+    "precision": "precision_at_5",
+    "atoms": "atoms_kept",
+    "kept prefix": "kept_prefix",
+    "budget used": "budget_used",
+}
 
 
-def _context_shares(tokens: int, recall: str, *, quick: bool) -> list[list[float]]:
-    """By conversation and question: the share of the evidence in `session.context()` after the question is asked."""
-    shares: list[list[float]] = []
-    for talk in talks("locomo"):
-        now = [0]
-        store = SqliteStore(counter=exact(), blocking=True, clock=lambda now=now: now[0])
-        memory = Memory(store, model="gpt-4o", budget=Budget(max_tokens=tokens), recall=recall)
-        session = memory.session(talk.name)
-        for number, (time, message) in enumerate(zip(talk.times, talk.messages, strict=True), 1):
-            now[0] = time
-            session.add(message)
-            if number % _EVERY == 0:
-                session.context()
-        asked = talk.questions[:: _QUICK if quick else 1]
-        shares.append([_shown_by_context(session, each, talk) for each in asked])
-    return shares
+def _evaluated(*, quick: bool) -> tuple[EvaluationRow, ...]:
+    """LoCoMo as `turnfold eval` measures it, beside the baselines and without recall."""
+    step = _QUICK if quick else 1
+    chosen = [replace(talk, questions=talk.questions[::step]) for talk in talks("locomo")]
+    without_recall = partial(TurnfoldPeer, recall="off")
+    return evaluate(
+        chosen[::5] if quick else chosen,
+        budgets=list(LIMITS),
+        peers={'turnfold, recall="off"': without_recall, "recency": RecencyPeer, "bm25": Bm25Peer},
+    ).rows
 
 
-def _shown_by_context(session: Session, asked: Asked, talk: Talk) -> float:
-    session.user(asked.question)
-    context = session.context()
-    session.assistant("ok")
-    sent = _SPACE.sub(" ", "\n".join(message.text for message in context.messages))
-    evidence = [_SPACE.sub(" ", talk.messages[seq - 1].text).strip() for seq in asked.evidence]
-    return fmean(text in sent for text in evidence)
-
-
-def _context_table(*, quick: bool) -> Table:
-    rows: list[list[str]] = []
-    for name, recall in (("default", "automatic"), ('recall="off"', "off")):
-        found = [_context_shares(limit, recall, quick=quick) for limit in LIMITS]
-        means = [fmean(each for talk in shares for each in talk) for shares in found]
-        rows.append([f"session.context(), {name}", *(f"{mean:.3f}" for mean in means)])
+def _context_table(rows: Sequence[EvaluationRow]) -> Table:
     return Table(
-        "Share of the evidence inside the whole context, after the question was asked",
-        ["way", *(f"budget {limit:,}" for limit in LIMITS)],
-        rows,
-        ["The budget covers everything: summary, window, rules, recalled passages, the question."],
+        "Whole contexts, a call before every second message and after each question",
+        ["way", *_FIGURES],
+        [
+            [f"{row.method}, budget {row.budget:,}", *map(partial(_figure, row), _FIGURES.values())]
+            for row in rows
+        ],
+        [
+            "Measured by `turnfold.evaluation`; the budget covers everything, from the summary to the question.",
+        ],
     )
+
+
+def _figure(row: EvaluationRow, name: str) -> str:
+    value: float | None = getattr(row, name)
+    return "-" if value is None else f"{value:.3f}"
 
 
 # ---------------------------------------------------------------------------------------------------- Chinese

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from bench.conversations import Talk, logged, talks
+from bench.conversations import logged, talks
+from turnfold.evaluation import EvalConversation
 from turnfold.text.words import SEARCH_FUNCTION_CHARACTERS
 
 __all__ = ("Outcome", "Probe", "chinese", "found_share", "joined", "probes")
@@ -46,10 +47,10 @@ class Outcome:
     entries: int
 
 
-def joined(name: str) -> Talk:
+def joined(name: str) -> EvalConversation:
     """All dialogues of a set as one conversation."""
     messages = tuple(chain.from_iterable(talk.messages for talk in talks(name)))
-    return Talk(name, messages, (0,) * len(messages), ())
+    return EvalConversation(name=name, messages=messages, times=(0,) * len(messages))
 
 
 def probes(texts: Sequence[str], *, many: int, seed: int = 77) -> dict[str, list[Probe]]:

@@ -34,6 +34,7 @@ FOLDERS = (
     "snapshots",
     "memories",
     "inspect",
+    "evaluation",
     "importers",
     "telemetry",
     "agent",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from turnfold import budget as budget
     from turnfold import client as client
     from turnfold import errors as errors
+    from turnfold import evaluation as evaluation
     from turnfold import findings as findings
     from turnfold import fold as fold
     from turnfold import importers as importers

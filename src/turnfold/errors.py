@@ -230,11 +230,10 @@ class StoreUnavailable(StoreError):
 
 
 class MissingExtra(TurnfoldError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed; `extra` is empty if no extra of turnfold brings it."""
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         self.package = package
         self.extra = extra
-        super().__init__(
-            f"{purpose} needs the package {package!r}: pip install 'turnfold[{extra}]'"
-        )
+        wanted = f"'turnfold[{extra}]'" if extra else package
+        super().__init__(f"{purpose} needs the package {package!r}: pip install {wanted}")

@@ -40,6 +40,10 @@ SHAPES: tuple[tuple[str, str], ...] = (
         "before after same same_tokens rebilled first gone new sections reasons",
     ),
     ("replay ware --budget 900", "source entries turns counter model prices rows"),
+    (
+        "eval ware --budget 900",
+        "conversations entries questions rules_from counter model prices currency rows skipped",
+    ),
     ("audit", "store tenant rules sessions entries faults"),
     ("doctor", "ok findings"),
     ("db path", "store exists"),

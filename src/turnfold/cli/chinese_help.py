@@ -59,6 +59,10 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Replay a history under other budgets and strategies, without a model; costs are estimates.": (
         "换预算和策略重放一段历史，不用模型；费用为估计值。"
     ),
+    "Measure what contexts still hold and what calls cost, without a model; exit code 1 if a call is unusable.": (
+        "不用模型，评测上下文还保留了什么、调用花费多少；有调用不可用时退出码为 1。\n\n"
+        "没有指明会话、文件或数据集时，使用自带的小型虚构数据集。"
+    ),
     "Search the messages of all sessions; exit code 1 if nothing is found.": (
         "在所有会话中搜索说过的内容；没有找到时退出码为 1。"
     ),
@@ -124,6 +128,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.": (
         "存储的地址或 SQLite 文件。默认：TURNFOLD_STORE，或用户的一个文件。"
     ),
+    "Also evaluate these, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义回忆；需要可选依赖 semantic。",
     "Token file; required unless listening on loopback.": "访问令牌文件；除非只监听本机回环地址，否则必需。",
@@ -142,6 +147,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Every session of the tenant.": "租户的所有会话。",
     "Format of a file.": "文件的格式。",
     "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
+    "Conversations with questions and their evidence.": "带有问题及其依据的会话。",
     "Continue this session.": "继续此会话。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
@@ -214,6 +220,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的token 数；0 表示不限。",
     "Default token budget of a call.": "未指明的调用可用的token 数。",
     "Token limit of one response; the rest can be requested.": "一个答复的token 数；其余可以再要。",
+    "Token budgets of a call: 2000,8000.": "一次调用可用的 token 数：2000,8000。",
     "Token budget of a call.": "一次调用可用的token 数。",
     "Token budget of a call. Default: the model's context window.": (
         "一次调用可用的token 数。默认：模型能读的数量。"

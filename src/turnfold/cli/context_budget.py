@@ -18,6 +18,7 @@ __all__ = (
     "bar",
     "budget_parts",
     "draw_context",
+    "height_of",
     "legend",
     "look_at_context",
     "show_context",
@@ -68,16 +69,21 @@ def tick_line(share: float, width: int, *, plain: bool) -> Text:
 
 def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
     """Return how full the newest calls were, with a mark at each new checkpoint."""
-    heights = _ASCII_HEIGHTS if plain else _HEIGHTS
     drawn: list[str] = []
     before: CallPoint | None = None
     for call in calls:
         if before is not None and call.checkpoint != before.checkpoint:
             drawn.append("|" if plain else "⟲")
         share = min(call.tokens / call.allowed, 1.0) if call.allowed else 0.0
-        drawn.append(heights[min(int(share * len(heights)), len(heights) - 1)])
+        drawn.append(height_of(share, plain=plain))
         before = call
     return "".join(drawn[-width:]) if width > 0 else ""
+
+
+def height_of(share: float, *, plain: bool) -> str:
+    """Return the character of a sparkline for a share between 0 and 1."""
+    heights = _ASCII_HEIGHTS if plain else _HEIGHTS
+    return heights[min(int(share * len(heights)), len(heights) - 1)]
 
 
 def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:

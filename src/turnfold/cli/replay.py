@@ -30,7 +30,9 @@ from turnfold.tokens import PriceTable, load_prices, shipped_prices
 __all__ = (
     "Replay",
     "ReplayRow",
+    "has_price",
     "history_of",
+    "read_file",
     "replay_history",
     "show_replay",
 )
@@ -87,11 +89,12 @@ def history_of(
         return at.session.id, [entry.message for page in pages for entry in page]
 
 
-def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Message]]:
+def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
+    """Return the conversations of a file that `turnfold import` reads, other than an export of turnfold."""
     chosen = detect(path) if format_name == "auto" else format_name
     if chosen == "turnfold":
-        raise InvalidOption(f"{path} is a turnfold export: import it, then replay its sessions")
-    found: dict[str, list[Message]] = {}
+        raise InvalidOption(f"{path} is a turnfold export: import it, then name its sessions")
+    found: dict[str, list[ImportedMessage]] = {}
     at = ""
     for piece in read_histories(path, chosen, branches=False):
         if isinstance(piece, UnreadableItem):
@@ -100,12 +103,17 @@ def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Me
             at = piece.conversation
             found.setdefault(at, [])
         elif isinstance(piece, ImportedMessage):
-            found[at].append(piece.message)
+            found[at].append(piece)
+    return found
+
+
+def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Message]]:
+    found = read_file(path, format_name)
     matching = [name for name in found if name == session] or [
         name for name in found if name.startswith(session)
     ]
     if len(matching) == 1:
-        return matching[0], found[matching[0]]
+        return matching[0], [each.message for each in found[matching[0]]]
     shown = ", ".join((matching or list(found))[:8])
     number = f"{path.name} contains {len(found):,} conversations"
     if matching:
@@ -126,7 +134,7 @@ def replay_history(
     """Simulate every strategy under every budget."""
     schemas = _tools(tools)
     table = load_prices(prices) if prices is not None else shipped_prices()
-    priced = _priced(model, table)
+    priced = has_price(model, table)
     runs: list[Simulation] = []
     with progressing("replaying") as reporter:
         for budget in budgets:
@@ -153,7 +161,8 @@ def replay_history(
     )
 
 
-def _priced(model: str, table: PriceTable) -> bool:
+def has_price(model: str, table: PriceTable) -> bool:
+    """Return True if a model is named and has a price; a model without one is reported to stderr."""
     if not model:
         return False
     try:

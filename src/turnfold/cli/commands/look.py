@@ -1,4 +1,4 @@
-"""Commands that read: sessions, show, rules, context, top, explain, diff, replay."""
+"""Commands that read: sessions, show, rules, context, top, explain, diff, replay, eval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from turnfold.cli.commands.options import (
     StoreOption,
     TenantOption,
 )
-from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.exit_codes import ExitCode, report_errors
 
 __all__ = ("add",)
 
@@ -24,6 +24,7 @@ def add(app: typer.Typer) -> None:
     """Register the commands."""
     for command in (sessions, show, rules, context, top, explain, diff, replay):
         app.command()(command)
+    app.command("eval")(eval_command)
 
 
 def sessions(
@@ -247,3 +248,52 @@ def replay(
             tools=tools,
         )
         show_replay(found, json=as_json)
+
+
+def eval_command(
+    source: Annotated[str, typer.Argument(help="A session, or a file `import` can read.")] = "",
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every session of the tenant.")] = False,
+    set_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--set", help="Conversations with questions and their evidence.", metavar="FILE"
+        ),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(help="Token budgets of a call: 2000,8000.", metavar="TOKENS"),
+    ] = None,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option(help="Also evaluate these, separated by commas.", metavar="NAMES"),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Model to count tokens and costs for.")] = "gpt-4o",
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
+    ] = None,
+    format_name: Annotated[str, typer.Option("--format", help="Format of a file.")] = "auto",
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what contexts still hold and what calls cost, without a model; exit code 1 if a call is unusable.
+
+    评测上下文。 Without a session, file or set, a small invented set is used.
+    """
+    with report_errors():
+        from turnfold.cli import eval as screen
+
+        found = screen.evaluate_conversations(
+            screen.conversations_of(
+                source, store, tenant, every=every, set_file=set_file, format_name=format_name
+            ),
+            budgets=screen.parse_budgets(budget or ["2000,8000"]),
+            peers=peers or (),
+            model=model,
+            prices=prices,
+        )
+        screen.show_evaluation(found, json=as_json)
+    if any(row.method == "turnfold" and row.usable < row.calls for row in found.rows):
+        raise typer.Exit(ExitCode.PROBLEMS)

@@ -1,0 +1,213 @@
+"""`turnfold eval`: what is still in the context of a call, and what calls cost, without a model.
+
+Reads a session, all sessions of a store, a file or a set of conversations with questions, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from turnfold.cli.context_budget import height_of
+from turnfold.cli.labels import label
+from turnfold.cli.output import columns, is_plain, print_result, printable, progressing
+from turnfold.cli.replay import has_price, read_file
+from turnfold.cli.store import all_conversations, find_session, log_pages, open_at, session_in
+from turnfold.errors import InvalidOption, NotFound
+from turnfold.evaluation import (
+    EvalConversation,
+    Evaluation,
+    EvaluationRow,
+    evaluate,
+    find_peers,
+    read_set,
+    sample_set,
+)
+from turnfold.tokens import load_prices, shipped_prices
+
+__all__ = (
+    "conversations_of",
+    "evaluate_conversations",
+    "parse_budgets",
+    "show_evaluation",
+)
+
+_BASELINES = ("recency", "bm25")
+_MOST_BARS = 24
+_HEADS = (
+    "method", "budget", "usable", "folds", "rules", "atoms", "evidence", "R@5", "P@5", "prefix", "used", "per call",
+)  # fmt: skip
+
+
+def conversations_of(
+    source: str,
+    store: str | None,
+    tenant: str,
+    *,
+    every: bool,
+    set_file: Path | None,
+    format_name: str,
+) -> list[EvalConversation]:
+    """Return the conversations to evaluate on: those named, or the set that comes with turnfold."""
+    if sum((bool(source), every, set_file is not None)) > 1:
+        raise InvalidOption("name one of: a session or file, --all, --set FILE")
+    if set_file is not None:
+        return read_set(set_file)
+    if every or (source and not Path(source).is_file()):
+        return _stored(store, tenant, source)
+    if not source:
+        return sample_set()
+    return [
+        EvalConversation(
+            name=name,
+            messages=tuple(each.message for each in found),
+            times=tuple(each.created for each in found),
+        )
+        for name, found in read_file(Path(source), format_name).items()
+    ]
+
+
+def _stored(store: str | None, tenant: str, source: str) -> list[EvalConversation]:
+    found: list[EvalConversation] = []
+    with open_at(store, tenant) as opened:
+        names = (
+            [find_session(opened, source)]
+            if source
+            else [info.conversation for info in all_conversations(opened)]
+        )
+        for name in names:
+            session = session_in(opened, name, calls=1).session
+            entries = [entry for page in log_pages(session) for entry in page]
+            found.append(
+                EvalConversation(
+                    name=name,
+                    messages=tuple(entry.message for entry in entries),
+                    times=tuple(entry.created for entry in entries),
+                )
+            )
+        if not found:
+            raise NotFound(f"no sessions of tenant {tenant!r} in {opened.address}")
+    return found
+
+
+def parse_budgets(given: Sequence[str]) -> list[int]:
+    """Return the token budgets of texts such as `2000,8000`."""
+    words = [word.strip() for text in given for word in text.split(",")]
+    wrong = [word for word in words if not word.isdecimal() or not int(word)]
+    if wrong:
+        raise InvalidOption(
+            f"--budget {wrong[0]!r} is not a number of tokens: write 2000 or 2000,8000"
+        )
+    return list(dict.fromkeys(int(word) for word in words))
+
+
+def evaluate_conversations(
+    conversations: Sequence[EvalConversation],
+    *,
+    budgets: Sequence[int],
+    peers: Sequence[str],
+    model: str,
+    prices: Path | None,
+) -> Evaluation:
+    """Evaluate turnfold, the baselines and the named peers, with a progress bar."""
+    names = [name.strip() for text in peers for name in text.split(",")]
+    table = load_prices(prices) if prices is not None else shipped_prices()
+    factories = find_peers(dict.fromkeys((*_BASELINES, *names)))
+    with progressing("evaluating") as reporter:
+        return evaluate(
+            conversations,
+            budgets=budgets,
+            peers=factories,
+            model=model,
+            prices=table if has_price(model, table) else None,
+            on_progress=reporter.report,
+        )
+
+
+def show_evaluation(found: Evaluation, *, json: bool) -> None:
+    """Print the figures as a table, and what each fold left as a line of bars."""
+    print_result(found, lambda console: _draw(found, console), json=json)
+
+
+def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
+    title = label("{conversations:,} conversations, {entries:,} entries, {questions:,} questions")
+    yield Text(
+        title.format(
+            conversations=found.conversations, entries=found.entries, questions=found.questions
+        )
+        + f" · {found.counter}",
+        "bold",
+        overflow="fold",
+    )
+    only = None
+    if console.width < 100:
+        only = (0, 1, 4, 5, 6, 9, 11) if console.width >= 60 else (0, 1, 4, 6)
+    yield columns(console, _HEADS, [_cells(row) for row in found.rows], only=only)
+    yield from _survival(found, console)
+    for row in found.rows:
+        if row.refused:
+            text = label("{method} at {budget:,} refused: {reason}")
+            text = text.format(method=row.method, budget=row.budget, reason=row.refused)
+            yield Text(printable(text), "red", overflow="fold")
+    for each in found.skipped:
+        yield Text(f"{label('left out')}: {printable(each)}", "yellow", overflow="fold")
+    yield Text(_notes(found), "dim", overflow="fold")
+
+
+def _cells(row: EvaluationRow) -> list[str]:
+    shares = (row.rules_kept, row.atoms_kept, row.coverage, row.recall_at_5, row.precision_at_5)
+    later = (row.kept_prefix, row.budget_used)
+    return [
+        row.method,
+        f"{row.budget:,}",
+        f"{row.usable:,}/{row.calls:,}",
+        f"{row.folds:,}",
+        *("-" if share is None else f"{share:.2f}" for share in (*shares, *later)),
+        "-" if row.price_per_call is None else f"{row.price_per_call:.5f}",
+    ]
+
+
+def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
+    """Draw what is kept after each fold, from the first to the last: a bar is the share that the next call sends."""
+    plain = is_plain(console)
+    rows: list[tuple[str, str, str, str]] = []
+    for row in found.rows:
+        points = sorted(row.points, key=lambda point: point.seq)
+        rules = _bars([(point.rules_kept, point.rules) for point in points], plain=plain)
+        atoms = _bars([(point.atoms_kept, point.atoms) for point in points], plain=plain)
+        if points:
+            rows.append((row.method, f"{row.budget:,}", rules, atoms))
+    if rows:
+        yield Text()
+        heads = ("method", "budget", "rules after each fold", "atoms after each fold")
+        yield columns(console, heads, rows, only=(0, 1, 3) if console.width < 60 else None)
+
+
+def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
+    """Return a bar for each pair of kept and all; neighbours share one if there are too many."""
+    size = math.ceil(len(pairs) / _MOST_BARS)
+    groups = [pairs[at : at + size] for at in range(0, len(pairs), size or 1)]
+    sums = [(sum(kept for kept, _ in group), sum(whole for _, whole in group)) for group in groups]
+    return "".join(height_of(kept / whole, plain=plain) if whole else " " for kept, whole in sums)
+
+
+def _notes(found: Evaluation) -> str:
+    text = label(
+        {
+            "given": "rules: those of the set",
+            "session.rules()": "rules: those session.rules() finds",
+            "both": "rules: those of the set, else those session.rules() finds",
+        }[found.rules_from]
+    )
+    if not found.questions:
+        text += "; " + label("without questions there is no evidence to look for")
+    if found.prices:
+        priced = label(
+            "per call: {currency}, list prices of {date} for {model}, prompt cache included"
+        )
+        text += "; " + priced.format(currency=found.currency, date=found.prices, model=found.model)
+    return text

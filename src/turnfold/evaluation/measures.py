@@ -1,0 +1,192 @@
+"""Measures of contexts, as pure functions: evidence, recall, rules, atoms, kept prefix, usable calls, price.
+
+An atom is a hard fact of `turnfold.fold`: a number, an amount, a date or time, a name, path, address, version or
+identifier. A rule or a piece of evidence counts only if it stands in the context word for word; an atom may be written
+in another way ("4,200" and 4200).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from turnfold.fold import ReadCache, SourceFacts, check_fidelity, passages_of, source_facts
+from turnfold.records import Message
+from turnfold.tokens import Charge, PriceTable
+from turnfold.window import check, shared_messages
+
+__all__ = (
+    "AtomIndex",
+    "MeasuredCall",
+    "call_positions",
+    "call_prices",
+    "context_text",
+    "evidence_share",
+    "is_usable",
+    "kept_prefix",
+    "left_out_calls",
+    "mean",
+    "normal_space",
+    "recall_scores",
+    "rules_in",
+    "spread",
+)
+
+
+_RECOGNISABLE = 8
+"""Characters by which the newest message is recognised: a memory may shorten the rest."""
+_NOT_ATOMS = ("constraint", "decision", "unread")
+
+
+class MeasuredCall(NamedTuple):
+    """One call of a replayed conversation, in tokens."""
+
+    seq: int
+    """Messages logged when it was made."""
+    tokens: int
+    """Of the whole prompt; 0 if the memory refused to build one."""
+    marks: tuple[int, ...]
+    """Up to each cache mark, for providers that need them."""
+    shared: int
+    """Of its beginning that the call before sent too."""
+    previous: int
+    """Of the messages of the call before; 0 if there is none."""
+    answer: int
+    """Of the recorded answer."""
+    usable: bool
+    """True if a provider would take it and it shows the message to be answered."""
+    full: bool
+    """True if the whole log would not fit the budget."""
+
+
+def normal_space(text: str) -> str:
+    """Return the text with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """Return the mean; None if there are no values."""
+    found = list(values)
+    return fmean(found) if found else None
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced and with the last."""
+    if count <= most:
+        return list(range(count))
+    return [(step + 1) * count // most - 1 for step in range(most)]
+
+
+def call_positions(messages: Sequence[Message]) -> list[int]:
+    """Return how many messages were logged at each model call: before the first of consecutive answers."""
+    return [
+        at
+        for at in range(1, len(messages))
+        if messages[at].role == "assistant" and messages[at - 1].role != "assistant"
+    ]
+
+
+def context_text(messages: Iterable[Message]) -> str:
+    """Return all text of some messages, tool calls and results included."""
+    return "\n".join(passage.text for passage in passages_of(messages, longest=0))
+
+
+def evidence_share(sent: Sequence[Message], evidence: Sequence[Message]) -> float:
+    """Return the share of the evidence whose whole text stands in what is sent."""
+    text = normal_space(context_text(sent))
+    return fmean(normal_space(context_text([each])) in text for each in evidence)
+
+
+def recall_scores(found: Sequence[int], evidence: frozenset[int]) -> tuple[float, float]:
+    """Return the share of the evidence that was found, and the share of the found that is evidence."""
+    hits = len(evidence.intersection(found))
+    return hits / len(evidence), hits / len(found) if found else 0.0
+
+
+def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
+    """Return how many of the rules stand in what is sent, word for word."""
+    text = normal_space(context_text(sent))
+    return sum(normal_space(rule) in text for rule in rules)
+
+
+class AtomIndex:
+    """The distinct atoms of a conversation without its system messages, and where each was said first."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._reading = ReadCache()
+        said = [
+            (seq, graded)
+            for seq, message in enumerate(messages, 1)
+            if message.role != "system"
+            for graded in source_facts(passages_of([message]), reading=self._reading).graded
+            if graded[0].kind not in _NOT_ATOMS
+        ]
+        # Read backwards, so that of equal atoms the first stays.
+        self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
+
+    def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
+        """Return how many of the atoms of the first `seq` messages are in what is sent, and how many there are."""
+        known = tuple(graded for first, graded in self._first.values() if first <= seq)
+        text = context_text(sent)
+        lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing
+        return len(known) - len(lost), len(known)
+
+
+def kept_prefix(
+    before: Sequence[Message], after: Sequence[Message], cost: Callable[[Message], int]
+) -> int:
+    """Return the tokens of the messages that both begin with."""
+    return sum(map(cost, after[: shared_messages(tuple(after), tuple(before))]))
+
+
+def left_out_calls(
+    contexts: Sequence[Sequence[Message] | None], log: Sequence[Message]
+) -> list[int]:
+    """Return the indexes of the calls that no longer send, or send shortened, what the call before sent of the log."""
+    logged = frozenset(log)
+    found: list[int] = []
+    shown: frozenset[Message] = frozenset()
+    for index, context in enumerate(contexts):
+        if context is None:
+            continue
+        now = logged.intersection(context)
+        if not shown <= now:
+            found.append(index)
+        shown = now
+    return found
+
+
+def is_usable(sent: Sequence[Message], newest: Message) -> bool:
+    """Return True if a provider would take the messages, and they show the one to be answered after the last answer."""
+    if check(sent):
+        return False
+    answers = [at for at, message in enumerate(sent) if message.role == "assistant"]
+    unanswered = sent[answers[-1] + 1 if answers else 0 :]
+    if newest.role == "tool":
+        ids = {result.call_id for result in newest.results}
+        return ids <= {result.call_id for message in unanswered for result in message.results}
+    beginning = newest.text[:_RECOGNISABLE]
+    return any(each.role == newest.role and beginning in each.text for each in unanswered)
+
+
+def call_prices(calls: Iterable[MeasuredCall], model: str, prices: PriceTable) -> list[float]:
+    """Return the list price of each usable call of one conversation; the others are charged nothing.
+
+    What repeats the call before is read from the provider's cache, as far as its rules allow.
+    """
+    price = prices.price(model)
+    rule = prices.rule(price)
+    charged: list[float] = []
+    marks: tuple[int, ...] = ()
+    for call in calls:
+        if not call.usable:
+            marks = ()
+            continue
+        read = rule.read(call.shared, marks)
+        written = rule.written(read, call.marks)
+        fresh = call.tokens - read - written
+        charge = Charge(read=read, written=written, fresh=fresh, output=call.answer)
+        charged.append(price.of(charge))
+        marks = call.marks
+    return charged

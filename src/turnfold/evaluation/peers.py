@@ -1,0 +1,258 @@
+"""Peers: other ways to build the context of a call, so that memories can be compared on the same conversations.
+
+A peer has a name and a function from the messages so far and a token budget to the messages it would send. It is made
+anew for each conversation and called once per model call, so it may keep state in between. turnfold itself, a recency
+window and BM25 are built in. The libraries below are used if they are installed. Others can be added by a package with
+an entry point of the group `turnfold.peers`: a callable that takes a `TokenCounter` and returns a `Peer`.
+
+Libraries that summarise with a model get turnfold's extractive summariser in its place, since no model is called here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Protocol, cast
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.memory import Memory, Session
+from turnfold.records import Message, user
+from turnfold.text import search_terms, terms_of
+from turnfold.tokens import TokenCounter
+from turnfold.window import Context
+
+__all__ = (
+    "Bm25Peer",
+    "MessageCosts",
+    "Peer",
+    "PeerFactory",
+    "RecencyPeer",
+    "TurnfoldPeer",
+    "find_peers",
+    "newest_start",
+    "peer_names",
+)
+
+
+class Peer(Protocol):
+    """A way to build contexts. It may also have `search(messages, question, limit)`, which returns seqs, best first."""
+
+    @property
+    def name(self) -> str:
+        """Name in the results."""
+        ...
+
+    def context(self, messages: Sequence[Message], budget: int, /) -> Sequence[Message]:
+        """Return the messages to send; `messages` is the whole log so far and ends with the one to be answered."""
+        ...
+
+
+PeerFactory = Callable[[TokenCounter], Peer]
+"""Makes a peer for one conversation; its token counts should come from the given counter."""
+
+
+class TurnfoldPeer:
+    """turnfold as a program uses it: `session.add`, `session.context()`, `session.recall()`, in a new SQLite store."""
+
+    name = "turnfold"
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        *,
+        times: Sequence[int] = (),
+        recall: str = "automatic",
+    ) -> None:
+        self._counter, self._times, self._recall = counter, times, recall
+        self._memory: Memory | None = None
+        self._logged = self._now = 0
+        self.marks: tuple[int, ...] = ()
+        """Messages of the last context up to each cache mark."""
+
+    def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
+        """Add what is new to the session and build its context."""
+        context = self._session(messages, budget).context(budget=Budget(max_tokens=budget))
+        self.marks = _marks(context)
+        return context.messages
+
+    def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
+        """Return the seqs that `session.recall()` finds."""
+        session = self._session(messages, 0)
+        return [found.seq for found in session.recall(question, limit=limit)]
+
+    def close(self) -> None:
+        """Close the memory and its store."""
+        if self._memory is not None:
+            self._memory.close()
+
+    def _session(self, messages: Sequence[Message], budget: int) -> Session:
+        if self._memory is None:
+            self._memory = Memory(
+                counter=self._counter,
+                budget=Budget(max_tokens=budget) if budget else None,
+                recall=self._recall,
+                clock=lambda: self._now,
+            )
+        session = self._memory.session("evaluated")
+        while self._logged < len(messages):
+            first, self._now = self._logged, self._time(self._logged)
+            while self._logged < len(messages) and self._time(self._logged) == self._now:
+                self._logged += 1
+            session.add(messages[first : self._logged])
+        return session
+
+    def _time(self, at: int) -> int:
+        return self._times[at] if at < len(self._times) else max(self._times, default=0)
+
+
+def _marks(context: Context) -> tuple[int, ...]:
+    """Return the ends of system, summary and window, and that of the whole prompt in a tool loop."""
+    ends = set(context.ends[:3])
+    if any(message.role == "tool" for message in context.messages[context.ends[3] :]):
+        ends.add(len(context.messages))
+    return tuple(sorted(ends - {0}))
+
+
+def newest_start(roles: Sequence[str], costs: Sequence[int], room: int) -> int:
+    """Return where the newest messages that fit begin: at a user message, or else not at the result of a tool call."""
+    first = len(roles)
+    while first and (room := room - costs[first - 1]) >= 0:
+        first -= 1
+    for wanted in (("user",), ("user", "assistant")):
+        for at in range(first, len(roles)):
+            if roles[at] in wanted:
+                return at
+    return len(roles)
+
+
+class RecencyPeer:
+    """The system messages, and the newest messages that fit, from a user message on if there is one."""
+
+    name = "recency"
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._cost = MessageCosts(counter)
+
+    def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
+        """Cut the oldest messages."""
+        system = [each for each in messages if each.role == "system"]
+        talk = [each for each in messages if each.role != "system"]
+        room = budget - self._cost.reply - sum(map(self._cost, system))
+        roles = [each.role for each in talk]
+        return [*system, *talk[newest_start(roles, list(map(self._cost, talk)), room) :]]
+
+
+_EARLIER = user("Earlier in this conversation:")
+
+
+class Bm25Peer:
+    """The system messages, the earlier messages that match the user's last one best by BM25, and the newest turn.
+
+    Where the newest turn does not fit, it is the recency window. Textbook BM25 (k1 1.2, b 0.75) over the same words,
+    stems and Chinese character pairs as turnfold's own search.
+    """
+
+    name = "bm25"
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._cost = MessageCosts(counter)
+        self._count = lru_cache(maxsize=10_000)(counter.count_text)
+        self._recency = RecencyPeer(counter)
+        self._places: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        self._lengths: list[int] = []
+
+    def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
+        """Fill the budget with the best matches, in the order of the log."""
+        turn = max((at for at, each in enumerate(messages) if each.role == "user"), default=0)
+        system = [each for each in messages[:turn] if each.role == "system"]
+        newest = messages[turn:]
+        room = budget - self._cost.reply - sum(map(self._cost, [*system, *newest]))
+        if room < 0:
+            return self._recency.context(messages, budget)
+        room -= self._cost(_EARLIER)
+        chosen: dict[int, str] = {}
+        for seq in self.search(messages[:turn], messages[turn].text, len(messages)):
+            found = messages[seq - 1]
+            if found.role == "system":
+                continue
+            line = f"\n{found.role}: {found.text}"
+            room -= self._count(line)
+            if room < 0:
+                break
+            chosen[seq] = line
+        quoted = user(_EARLIER.text + "".join(chosen[seq] for seq in sorted(chosen)))
+        return [*system, *([quoted] if chosen else []), *newest]
+
+    def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
+        """Return the seqs of the messages that hold words of the question, best first."""
+        for seq, message in enumerate(messages[len(self._lengths) :], len(self._lengths) + 1):
+            counts = Counter(terms_of(message.text))
+            self._lengths.append(counts.total())
+            for term, times in counts.items():
+                self._places[term][seq] = times
+        total = len(messages)
+        usual = sum(self._lengths[:total]) / total if total else 0.0
+        scores: defaultdict[int, float] = defaultdict(float)
+        for term in search_terms(question):
+            found = {at: times for at, times in self._places.get(term, {}).items() if at <= total}
+            weight = math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5))
+            for seq, times in found.items():
+                length = 0.25 + 0.75 * self._lengths[seq - 1] / usual
+                scores[seq] += weight * times * 2.2 / (times + 1.2 * length)
+        return sorted(scores, key=lambda seq: (-scores[seq], -seq))[:limit]
+
+
+class MessageCosts:
+    """Tokens of messages: each message object is counted once."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter, self.reply = counter, counter.reply
+        self._known: dict[int, tuple[Message, int]] = {}
+
+    def __call__(self, message: Message) -> int:
+        """Return the tokens of a message."""
+        if id(message) not in self._known:
+            self._known[id(message)] = message, self._counter.count_message(message)
+        return self._known[id(message)][1]
+
+
+_BUILT_IN: dict[str, PeerFactory] = {"recency": RecencyPeer, "bm25": Bm25Peer}
+_LIBRARIES = "turnfold.evaluation.libraries"
+_LIBRARY_PEERS = {
+    "langchain-trim": "LangChainTrim",
+    "langchain-summary": "LangChainSummary",
+    "llama-index": "LlamaIndexBuffer",
+    "agent-framework": "AgentFrameworkTruncation",
+    "pydantic-ai-harness": "HarnessSlidingWindow",
+    "compaction-guard": "CompactionGuard",
+}
+_GROUP = "turnfold.peers"
+
+
+def peer_names() -> list[str]:
+    """Return the names of all peers: built in, of known libraries, and of installed packages."""
+    added = sorted(each.name for each in entry_points(group=_GROUP))
+    return [*_BUILT_IN, *_LIBRARY_PEERS, *added]
+
+
+def find_peers(names: Iterable[str]) -> dict[str, PeerFactory]:
+    """Return the peers of these names; raises `MissingExtra` with the package to install if one is not there."""
+    found: dict[str, PeerFactory] = {}
+    added = {each.name: each for each in entry_points(group=_GROUP)}
+    for name in names:
+        if name in _BUILT_IN:
+            found[name] = _BUILT_IN[name]
+        elif name in _LIBRARY_PEERS:
+            factory = getattr(import_module(_LIBRARIES), _LIBRARY_PEERS[name])
+            factory.require()
+            found[name] = factory
+        elif name in added:
+            found[name] = cast("PeerFactory", added[name].load())
+        else:
+            raise InvalidOption(f"unknown peer {name!r}; use {', '.join(peer_names())}")
+    return found

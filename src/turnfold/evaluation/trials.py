@@ -1,0 +1,399 @@
+"""Replay conversations under several budgets, with turnfold and with peers, and measure every context.
+
+Before each recorded answer a peer builds the context of that call. After the last message each question is asked as a
+new user message and answered with "ok". Contexts are kept until the conversation is measured, so that every measure is
+a function of messages and contexts (`turnfold.evaluation.measures`). Nothing is written to the user's store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain, count, takewhile
+from typing import Literal
+
+from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.evaluation.dataset import EvalConversation
+from turnfold.evaluation.measures import (
+    AtomIndex,
+    MeasuredCall,
+    call_positions,
+    call_prices,
+    evidence_share,
+    is_usable,
+    kept_prefix,
+    left_out_calls,
+    mean,
+    recall_scores,
+    rules_in,
+    spread,
+)
+from turnfold.evaluation.peers import (
+    Bm25Peer,
+    MessageCosts,
+    Peer,
+    PeerFactory,
+    RecencyPeer,
+    TurnfoldPeer,
+)
+from turnfold.memory import Memory
+from turnfold.records import Message, assistant, user
+from turnfold.tokens import PriceTable, TokenCounter, cautious_counter, counter_for
+
+__all__ = (
+    "Evaluation",
+    "EvaluationRow",
+    "EvaluationTrial",
+    "FoldPoint",
+    "evaluate",
+    "run_trial",
+)
+
+_MOST_FOLDS = 20
+"""Folds of a conversation at which rules and atoms are counted; of more, evenly spaced ones and the last."""
+_BEST = 5
+"""Results of a search that are looked at."""
+OnCall = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPoint:
+    """What one fold (compaction) left of a conversation: counts of all that was said, and of what the call sends."""
+
+    conversation: str
+    fold: int
+    """From 1. A fold is a call that no longer sends, or shortens, something of the log that the call before sent."""
+    seq: int
+    """Messages logged."""
+    rules: int
+    rules_kept: int
+    atoms: int
+    atoms_kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationTrial:
+    """One conversation with one peer and budget."""
+
+    calls: tuple[MeasuredCall, ...]
+    folds: int
+    points: tuple[FoldPoint, ...]
+    coverage: tuple[float, ...]
+    """By question: the share of its evidence in the context."""
+    found: tuple[tuple[float, float], ...]
+    """By question: recall and precision of the five best results; empty if the peer does not search."""
+    refused: str
+    """The error of the first call the peer built no context for; empty if there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRow:
+    """All conversations with one peer and budget; a figure that cannot be had is None."""
+
+    method: str
+    budget: int
+    calls: int
+    usable: int
+    """Calls a provider would take that show the message to be answered."""
+    over_budget: int
+    folds: int
+    rules_kept: float | None
+    """Share of the rules in force that the call after a fold sends word for word."""
+    atoms_kept: float | None
+    coverage: float | None
+    """Share of the evidence of a question inside the context."""
+    recall_at_5: float | None
+    precision_at_5: float | None
+    kept_prefix: float | None
+    """Share of the last request that the next one begins with."""
+    budget_used: float | None
+    """Tokens sent as a share of the budget, once the log does not fit it."""
+    price_per_call: float | None
+    """List price of a usable call, prompt cache included."""
+    points: tuple[FoldPoint, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The result of an evaluation."""
+
+    conversations: int
+    entries: int
+    questions: int
+    rules_from: Literal["given", "session.rules()", "both"]
+    """Where the rules come from: the set, or what turnfold finds."""
+    counter: str
+    model: str
+    prices: str
+    """Date of the price table; empty if nothing was priced."""
+    currency: str
+    rows: tuple[EvaluationRow, ...]
+    skipped: tuple[str, ...]
+    """Conversations with neither an answer nor a question."""
+
+
+class _Reference:
+    """What should survive in a conversation: its rules at each call, and its atoms. Made once for all trials."""
+
+    def __init__(
+        self, conversation: EvalConversation, counter: TokenCounter, positions: Sequence[int]
+    ) -> None:
+        self.conversation, self.counter, self.positions = conversation, counter, positions
+
+    @cached_property
+    def atoms(self) -> AtomIndex:
+        return AtomIndex(self.conversation.messages)
+
+    @cached_property
+    def rules(self) -> dict[int, tuple[str, ...]]:
+        given, messages = self.conversation, self.conversation.messages
+        if given.rules is not None:
+            return {seq: given.rules_at(seq) for seq in self.positions}
+        found: dict[int, tuple[str, ...]] = {}
+        logged = 0
+        with Memory(counter=self.counter) as memory:
+            session = memory.session("rules")
+            for seq in self.positions:
+                session.add(messages[logged:seq])
+                logged = seq
+                found[seq] = tuple(rule.text for rule in session.rules())
+        return found
+
+
+def evaluate(
+    conversations: Iterable[EvalConversation],
+    *,
+    budgets: Sequence[int] = (2_000, 8_000),
+    peers: Mapping[str, PeerFactory] | None = None,
+    model: str = "gpt-4o",
+    prices: PriceTable | None = None,
+    on_progress: Callable[[int, int, str], object] | None = None,
+) -> Evaluation:
+    """Evaluate turnfold and the peers, by default the baselines, on conversations under each budget.
+
+    Tokens are counted for `model`; with `prices` calls are priced. `on_progress` gets calls done, calls in all, and
+    the peer at work. A conversation without an answer and without a question is skipped, and the result says so.
+    """
+    counter = counter_for(model) if model else cautious_counter()
+    others = {"recency": RecencyPeer, "bm25": Bm25Peer} if peers is None else peers
+    if TurnfoldPeer.name in others:
+        raise InvalidOption(f"a peer cannot be called {TurnfoldPeer.name!r}: turnfold itself is")
+    chosen: list[EvalConversation] = []
+    skipped: list[str] = []
+    for each in conversations:
+        if _work(each):
+            chosen.append(each)
+        else:
+            skipped.append(each.name)
+    if not chosen or not budgets:
+        raise InvalidOption(
+            f"nothing to evaluate: {len(budgets)} budgets, {len(chosen)} conversations with an answer or a question, "
+            f"{len(skipped)} without"
+        )
+    trials: dict[tuple[int, str], list[EvaluationTrial]] = {
+        (budget, name): [] for budget in budgets for name in (TurnfoldPeer.name, *others)
+    }
+    total, done, at_work = len(trials) * sum(map(_work, chosen)), count(), ""
+
+    def on_call() -> None:
+        if on_progress is not None:
+            on_progress(next(done), total, at_work)
+
+    for each in chosen:
+        reference = _Reference(each, counter, call_positions(each.messages))
+        factories = {TurnfoldPeer.name: partial(TurnfoldPeer, times=each.times), **others}
+        for (budget, name), found in trials.items():
+            at_work = f"{name} at {budget:,}"
+            found.append(_trial(reference, factories[name](counter), budget, on_call))
+    charge = partial(call_prices, model=model, prices=prices) if prices else None
+    return Evaluation(
+        conversations=len(chosen),
+        entries=sum(len(each.messages) for each in chosen),
+        questions=sum(len(each.questions) for each in chosen),
+        rules_from=_rules_from(chosen),
+        counter=counter.name,
+        model=model,
+        prices=prices.date if prices else "",
+        currency=prices.currency if prices else "",
+        rows=tuple(_row(name, budget, found, charge) for (budget, name), found in trials.items()),
+        skipped=tuple(skipped),
+    )
+
+
+def run_trial(
+    conversation: EvalConversation,
+    peer: Peer,
+    budget: int,
+    *,
+    counter: TokenCounter,
+    positions: Sequence[int] | None = None,
+) -> EvaluationTrial:
+    """Evaluate one peer on one conversation; `positions` are the calls, by the messages logged before each."""
+    calls = call_positions(conversation.messages) if positions is None else positions
+    return _trial(_Reference(conversation, counter, calls), peer, budget, lambda: None)
+
+
+def _work(conversation: EvalConversation) -> int:
+    return len(call_positions(conversation.messages)) + len(conversation.questions)
+
+
+def _rules_from(
+    conversations: Sequence[EvalConversation],
+) -> Literal["given", "session.rules()", "both"]:
+    given = {each.rules is not None for each in conversations}
+    return "both" if len(given) == 2 else "given" if given.pop() else "session.rules()"
+
+
+def _trial(reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> EvaluationTrial:
+    try:
+        replay = _Replay(reference, peer, budget, on_call)
+        replay.calls()
+        found, coverage = replay.questions()
+    finally:
+        close = getattr(peer, "close", None)
+        if close is not None:
+            close()
+    messages, contexts = reference.conversation.messages, replay.contexts
+    folds = left_out_calls(contexts, messages)
+    points = [_point(reference, contexts, folds, at) for at in spread(len(folds), _MOST_FOLDS)]
+    return EvaluationTrial(
+        calls=tuple(_measured(replay, messages, MessageCosts(reference.counter))),
+        folds=len(folds),
+        points=tuple(points),
+        coverage=tuple(coverage),
+        found=tuple(found),
+        refused=replay.refused,
+    )
+
+
+class _Replay:
+    """The contexts of one conversation with one peer."""
+
+    def __init__(self, reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> None:
+        self._conversation, self.positions = reference.conversation, reference.positions
+        self._peer, self.budget, self._on_call = peer, budget, on_call
+        self.contexts: list[tuple[Message, ...] | None] = []
+        self.marks: list[tuple[int, ...]] = []
+        """Messages up to each cache mark of a call."""
+        self.refused = ""
+
+    def calls(self) -> None:
+        """Build the context of every recorded call."""
+        for at in self.positions:
+            context = self._context(self._conversation.messages[:at])
+            system = len(list(takewhile(lambda message: message.role == "system", context or ())))
+            usual = (system, len(context or ()))
+            self.contexts.append(context)
+            self.marks.append(getattr(self._peer, "marks", usual))
+
+    def questions(self) -> tuple[list[tuple[float, float]], list[float]]:
+        """Search for each question, then ask one after the other."""
+        log = list(self._conversation.messages)
+        questions = self._conversation.questions
+        search = getattr(self._peer, "search", None)
+        found = [
+            recall_scores(search(log, each.question, _BEST), each.evidence)
+            for each in questions
+            if search is not None
+        ]
+        coverage: list[float] = []
+        for each in questions:
+            evidence = [log[seq - 1] for seq in sorted(each.evidence)]
+            log.append(user(each.question))
+            coverage.append(evidence_share(self._context(log) or (), evidence))
+            log.append(assistant("ok"))
+        return found, coverage
+
+    def _context(self, log: Sequence[Message]) -> tuple[Message, ...] | None:
+        """Return what the peer would send; None if it refuses. A peer may raise anything, turnfold may not."""
+        self._on_call()
+        expected = BudgetTooSmall if isinstance(self._peer, TurnfoldPeer) else Exception
+        try:
+            return tuple(self._peer.context(log, self.budget))
+        except expected as error:
+            self.refused = self.refused or f"after {len(log):,} messages: {error}"
+            return None
+
+
+def _point(
+    reference: _Reference,
+    contexts: Sequence[tuple[Message, ...] | None],
+    folds: Sequence[int],
+    at: int,
+) -> FoldPoint:
+    sent, seq = contexts[folds[at]] or (), reference.positions[folds[at]]
+    rules = reference.rules[seq]
+    atoms_kept, atoms = reference.atoms.kept(sent, seq)
+    return FoldPoint(
+        conversation=reference.conversation.name,
+        fold=at + 1,
+        seq=seq,
+        rules=len(rules),
+        rules_kept=rules_in(sent, rules),
+        atoms=atoms,
+        atoms_kept=atoms_kept,
+    )
+
+
+def _measured(
+    replay: _Replay, messages: Sequence[Message], cost: MessageCosts
+) -> Iterator[MeasuredCall]:
+    """Yield the calls, in tokens."""
+    before: tuple[Message, ...] = ()
+    logged = counted = 0
+    for at, context, marks in zip(replay.positions, replay.contexts, replay.marks, strict=True):
+        logged += sum(map(cost, messages[counted:at]))
+        counted = at
+        sent = context or ()
+        answer = takewhile(lambda message: message.role == "assistant", messages[at:])
+        yield MeasuredCall(
+            seq=at,
+            tokens=sum(map(cost, sent)) + cost.reply if sent else 0,
+            marks=tuple(sum(map(cost, sent[:mark])) for mark in marks),
+            shared=kept_prefix(before, sent, cost),
+            previous=sum(map(cost, before)),
+            answer=sum(map(cost, answer)),
+            usable=is_usable(sent, messages[at - 1]),
+            full=logged + cost.reply > replay.budget,
+        )
+        before = sent
+
+
+def _row(
+    method: str,
+    budget: int,
+    trials: Sequence[EvaluationTrial],
+    prices: Callable[[Iterable[MeasuredCall]], list[float]] | None,
+) -> EvaluationRow:
+    calls = [call for trial in trials for call in trial.calls]
+    points = [point for trial in trials for point in trial.points]
+    found = [each for trial in trials for each in trial.found]
+    return EvaluationRow(
+        method=method,
+        budget=budget,
+        calls=len(calls),
+        usable=sum(call.usable for call in calls),
+        over_budget=sum(call.tokens > budget for call in calls),
+        folds=sum(trial.folds for trial in trials),
+        rules_kept=_ratio((point.rules_kept, point.rules) for point in points),
+        atoms_kept=_ratio((point.atoms_kept, point.atoms) for point in points),
+        coverage=mean(chain.from_iterable(trial.coverage for trial in trials)),
+        recall_at_5=mean(recall for recall, _ in found),
+        precision_at_5=mean(precision for _, precision in found),
+        kept_prefix=mean(call.shared / call.previous for call in calls if call.previous),
+        budget_used=mean(call.tokens / budget for call in calls if call.full),
+        price_per_call=mean(
+            chain.from_iterable(prices(trial.calls) for trial in trials) if prices else ()
+        ),
+        points=tuple(points),
+        refused=next((trial.refused for trial in trials if trial.refused), ""),
+    )
+
+
+def _ratio(pairs: Iterable[tuple[int, int]]) -> float | None:
+    """Return the sum of the first numbers divided by that of the second; None if that is 0."""
+    found = list(pairs)
+    whole = sum(total for _, total in found)
+    return sum(kept for kept, _ in found) / whole if whole else None

@@ -1,0 +1,136 @@
+"""`turnfold eval` end to end: a SQLite store, a file, a set, the shipped set; both languages; what JSON promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
+
+ROW = (
+    "method budget calls usable over_budget folds rules_kept atoms_kept coverage recall_at_5 precision_at_5 "
+    "kept_prefix budget_used price_per_call points refused"
+).split()
+POINT = "conversation fold seq rules rules_kept atoms atoms_kept".split()
+SET: dict[str, Any] = {
+    "conversation_id": "gate-门",
+    "messages": [
+        {"id": 1, "role": "user", "content": "The gate code is 4711. 大门密码是 4711。"},
+        {"id": 2, "role": "assistant", "content": "Noted."},
+    ],
+    "questions": [{"question": "What is the gate code?", "evidence_ids": [1]}],
+    "rules": [],
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return seed(tmp_path_factory.mktemp("evaluated"))
+
+
+def set_file(folder: Path) -> str:
+    path = folder / "set.jsonl"
+    path.write_text(json.dumps(SET, ensure_ascii=False) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_session_is_evaluated_and_the_store_is_left_as_it_was(store: str) -> None:
+    before = Path(store.removeprefix("sqlite:///")).read_bytes()
+    found = invoke_json(["eval", "ware", "--budget", "900", "--store", store])
+    assert Path(store.removeprefix("sqlite:///")).read_bytes() == before
+    assert (found["conversations"], found["entries"], found["questions"]) == (1, 49, 0)
+    assert found["rules_from"] == "session.rules()"
+    ours, recency, bm25 = found["rows"]
+    assert [row["method"] for row in found["rows"]] == ["turnfold", "recency", "bm25"]
+    assert (ours["calls"], ours["usable"], ours["over_budget"], ours["refused"]) == (24, 24, 0, "")
+    assert ours["folds"] > 2
+    assert 0 < ours["atoms_kept"] < 1
+    assert ours["coverage"] is None
+    assert ours["price_per_call"] > 0
+    assert recency["recall_at_5"] is bm25["recall_at_5"] is None  # no question was asked
+    assert list(ours) == ROW
+    assert list(ours["points"][0]) == POINT
+    assert ours["points"][0]["conversation"] == LONG
+
+
+def test_all_sessions_of_a_store(store: str) -> None:
+    found = invoke_json(["eval", "--all", "--budget", "20000", "--store", store])
+    assert (found["conversations"], found["skipped"]) == (2, [])
+    assert found["rows"][0]["folds"] == 0
+
+
+def test_a_set_is_evaluated_with_its_questions(tmp_path: Path) -> None:
+    found = invoke_json(["eval", "--set", set_file(tmp_path), "--budget", "500, 1000"])
+    assert [row["budget"] for row in found["rows"]] == [500, 500, 500, 1000, 1000, 1000]
+    assert [row["coverage"] for row in found["rows"]] == [1.0] * 6
+    assert [row["recall_at_5"] for row in found["rows"][:3]] == [1.0, None, 1.0]
+
+
+def test_a_file_that_import_reads(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(
+        json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "你好"}])
+    )
+    assert invoke_json(["eval", str(path)])["entries"] == 2
+
+
+SAID = {
+    "en": (
+        "1 conversations, 49 entries, 0 questions",
+        "atoms after each fold",
+        "no evidence to look for",
+    ),
+    "zh": ("1 个会话，49 条记录，0 个问题", "每次折叠后的要素", "也就没有要找的依据"),
+}
+
+
+@pytest.mark.parametrize(("width", "language"), [(130, "en"), (90, "zh"), (50, "en"), (50, "zh")])
+def test_the_table_and_the_bars_in_both_languages(store: str, width: int, language: str) -> None:
+    command = ["eval", "ware", "--budget", "900", "--store", store]
+    shown = invoke(command, width=width, TURNFOLD_LANG=language)
+    assert shown.exit_code == 0
+    for text in (*SAID[language], "recency", "turnfold"):
+        assert text in " ".join(shown.stdout.split())
+    assert max(map(cell_len, shown.stdout.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["--budget", "many"], 2, "'many' is not a number of tokens"),
+        (["--budget", "0"], 2, "'0' is not a number of tokens"),
+        (["--all", SHORT], 2, "name one of"),
+        (["--peers", "mem9"], 2, "unknown peer 'mem9'"),
+        (["no-such-session"], 3, "no session 'no-such-session'"),
+        (["--set", "none.jsonl"], 3, "no such file: none.jsonl"),
+        ([SHORT, "--budget", "12"], 1, ""),
+    ],
+)
+def test_exit_codes(store: str, arguments: list[str], code: int, problem: str) -> None:
+    result = invoke(["eval", *arguments, "--store", store])
+    assert result.exit_code == code, result.output
+    assert problem in result.stderr
+    if code == 1:
+        assert "turnfold at 12 refused" in result.stdout
+
+
+def test_a_set_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "set.jsonl"
+    path.write_text('{"conversation_id": 5}')
+    result = invoke(["eval", "--set", str(path)])
+    assert result.exit_code == 1
+    assert "line 1" in result.stderr
+
+
+@pytest.mark.slow
+def test_without_a_name_the_shipped_set_is_evaluated() -> None:
+    found = invoke_json(["eval", "--budget", "2000", "--peers", "langchain-trim"])
+    assert (found["conversations"], found["questions"], found["rules_from"]) == (2, 20, "given")
+    ours, recency, _, trimmed = found["rows"]
+    assert ours["coverage"] > recency["coverage"]
+    for figure in ("coverage", "rules_kept", "atoms_kept"):
+        assert trimmed[figure] == recency[figure]  # the same window, cut by other code
