@@ -15,6 +15,7 @@ from tests.sizes import examples
 from turnfold import Memory
 from turnfold.errors import InvalidOption
 from turnfold.memory import Recaller, Session, recalled_text
+from turnfold.search import passages
 from turnfold.tokens import counter_for
 from turnfold.window import Section
 
@@ -75,6 +76,43 @@ def test_a_call_says_what_was_brought_back_and_why(memory: Memory) -> None:
     session.context()
     later = session.explain().manifest.recalled
     assert all(score < min(scores.values()) for _, score in later), "only what is recent"
+
+
+ANSWERS = {
+    "en": (
+        "I keep the spare key of house {0} under stone {0}.",
+        "A spare key is best kept by a neighbour. "
+        + "A lock needs oil twice a year and a dry place. " * 25,
+        "Where do I keep the spare key?",
+    ),
+    "zh": (
+        "{0}号房的备用钥匙我放在第{0}块石头下面。",
+        "备用钥匙最好交给邻居保管。" + "门锁每年需要上两次油并且保持干燥。" * 25,
+        "备用钥匙放在哪里？",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", ANSWERS)
+def test_more_tokens_bring_back_more_short_facts_between_long_answers(
+    memory: Memory, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fact, answer, question = ANSWERS[language]
+    session = memory.session("one")
+    for number in range(40):
+        session.user(fact.format(number))
+        session.assistant(f"{answer} ({number})")
+
+    def facts(tokens: int) -> int:
+        found = session.recall(question, tokens=tokens)
+        return sum(each.message.role == "user" for each in found)
+
+    assert [facts(tokens) for tokens in (250, 500, 1_000)] == sorted(
+        {facts(tokens) for tokens in (250, 500, 1_000)}
+    )
+    assert facts(2_000) == 40
+    monkeypatch.setattr(passages, "_FEWEST_READ", 16)
+    assert facts(2_000) < 40
 
 
 def test_what_the_window_shows_is_not_brought_back(memory: Memory) -> None:

@@ -99,6 +99,19 @@ def test_a_long_chinese_text_too() -> None:
     assert "我家的猫叫小白。" in found.excerpt
 
 
+@pytest.mark.parametrize("filler", ["and then some more of the same ", "然后还有很多类似的内容"])
+def test_a_long_text_must_be_worth_the_short_ones_it_displaces(
+    filler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [f"alpha 猫 {filler * 45}", *(f"fact {number} of alpha 猫" for number in range(20))]
+    places = [(1, 1.2), *((seq, 1.0) for seq in range(2, len(said) + 1))]
+    shown = [each.seq for each in filled(said, places, 400)]
+    assert len(shown) > 10
+    assert 1 not in shown
+    monkeypatch.setattr(filling, "_DAMPED_TOKENS", 1e9)
+    assert 1 in [each.seq for each in filled(said, places, 400)]
+
+
 def test_what_is_said_twice_is_shown_once_and_system_messages_never() -> None:
     log = log_of(["alpha is here", "alpha is here ", "alpha alone"])
     log[3] = Entry(3, system("alpha alone"), "", 0, 1, 3, 0)

@@ -24,6 +24,16 @@ def test_where_turns_are_long_a_match_hardly_reaches_the_next() -> None:
     assert neighbour(1_000) < 0.01
 
 
+def test_a_match_reaches_past_short_turns_and_hardly_past_a_long_one() -> None:
+    middles = {9: 900.0, 10: 920.0, 11: 940.0, 12: 1_500.0}
+    worth = dict(ranked_places([(10, 8.0)], newest=50, mean_tokens=200, positions=middles))
+    assert worth[9] > 3 * worth[12]
+    assert worth[11] > 3 * worth[12]
+    by_average = dict(ranked_places([(10, 8.0)], newest=50, mean_tokens=200))
+    assert worth[11] > by_average[11]
+    assert worth.keys() == middles.keys()
+
+
 def test_two_weak_matches_side_by_side_beat_one_alone() -> None:
     places = ranked_places([(5, 4.0), (20, 3.0), (21, 3.0)], newest=50, mean_tokens=20)
     assert places[0][0] in {20, 21}

@@ -143,7 +143,18 @@ class Recaller:
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(places, tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
-        close = relevant_places(places, entries, terms) if automatic else places
+        # Entries were chosen for reading by their average length; now the length of each is known.
+        positions = {seq: entry.running - entry.tokens / 2 for seq, entry in entries.items()}
+        places = ranked_places(
+            hits[:_MAX_RANKED],
+            newest=head.seq,
+            mean_tokens=mean,
+            after=after,
+            before=before,
+            positions=positions,
+        )
+        found = {seq: entries[seq] for seq, _ in hits if seq in entries}
+        close = relevant_places(places, found, terms) if automatic else places
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
         entries.update((entry.seq, entry) for entry in newest)
         entries = {seq: entry for seq, entry in entries.items() if not shown(entry)}

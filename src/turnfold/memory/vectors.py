@@ -1,7 +1,8 @@
 """Embedding vectors: their stored form and the nearest-neighbour search; the only module that uses numpy.
 
-A short reply means little without the message it replies to, so an entry is compared together with half of each of its
-neighbours. That is done with the dot products, so the stored vectors stay those of the embedder.
+A short reply means little without the message it replies to, so an entry is compared by itself and together with half
+of each of its neighbours, and both count the same. That is done with the dot products, so the stored vectors stay those
+of the embedder.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class Vectors:
     ) -> list[tuple[int, float]]:
         """Return the entries from place `first` up to `stop` nearest to a query, as (place, closeness), best first.
 
-        `newest` are the vectors of the entries after the added ones. Closeness is 1 for the nearest entry and 0 for one
-        that is not nearer than the mean.
+        `newest` are the vectors of the entries after the added ones. Closeness is 1 for an entry that is nearest by
+        itself and with its neighbours; one that is not nearer than the mean in either way is left out.
         """
         rows, lengths = self._joined()
         if rows.shape[1] != query.shape[0]:
@@ -104,17 +105,12 @@ class Vectors:
             end = np.concatenate((rows[-2:], np.stack(newest)))
             products = np.concatenate((products, end[2:] @ query))
             lengths = np.concatenate((lengths[:-1], _lengths(end)[1:]))
-        products = (_with_neighbours(products) / lengths)[first:stop]
-        if not len(products):
-            return []
-        mean, best = float(products.mean()), float(products.max())
-        if best - mean < _MIN_SPREAD:
-            return []
-        order = np.argsort(-products, kind="stable")[:most]
-        closeness = np.clip((products[order] - mean) / (best - mean), 0, 1)
+        alone = _closeness(products[first:stop])
+        among = _closeness((_with_neighbours(products) / lengths)[first:stop])
+        closeness = (alone + among) / 2
+        order = np.argsort(-closeness, kind="stable")[:most]
         return [
-            (first + int(at), round(float(near), 6))
-            for at, near in zip(order, closeness, strict=True)
+            (first + int(at), round(float(closeness[at]), 6)) for at in order if closeness[at] > 0
         ]
 
     def _joined(self) -> tuple[Rows, Rows]:
@@ -122,6 +118,16 @@ class Vectors:
             self._rows = rows = np.concatenate(self._blocks)
             self._lengths = _lengths(rows)
         return self._rows, self._lengths
+
+
+def _closeness(products: Rows) -> Rows:
+    """Scale products so that the highest is 1 and the mean 0; lower ones are 0, and all if none stands out."""
+    if not len(products):
+        return products
+    mean, best = products.mean(), products.max()
+    return np.clip((products - mean) / max(best - mean, _MIN_SPREAD), 0, 1) * (
+        best - mean >= _MIN_SPREAD
+    )
 
 
 def _lengths(rows: Rows) -> Rows:

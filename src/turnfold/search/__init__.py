@@ -21,7 +21,6 @@ from turnfold.search.passages import (
     places_to_read,
     relevant_places,
     snippet,
-    speaks_of,
     telling_part,
 )
 from turnfold.search.ranking import (
@@ -71,7 +70,6 @@ __all__ = (
     "relevant_places",
     "required_marks",
     "snippet",
-    "speaks_of",
     "telling_part",
     "worth_of_places",
 )

@@ -4,10 +4,10 @@ Relevance: a search always finds something. A passage recalled without a request
 terms with the user's message, or one that is an identifier (`A-4711`, `src/app.py`, `gpt4`), or if it is next to such a
 passage: an answer follows its question. Single CJK characters are in every text and count for nothing.
 
-Selection: the best come first as long as they fit. An entry that would take more than a third of the limit is ranked by
-its score per token: it must be worth the several others it displaces. One that would take more than half is shown as an
-excerpt. Equal texts are shown once. The text that is really sent is counted at the end, headings included, so the limit
-holds whatever was estimated before.
+Selection: the best come first as long as they fit. Length counts against an entry, by the square root of its tokens: it
+must be worth the shorter ones it displaces, and a long answer matches many words by chance. One that would take more
+than half of the limit is shown as an excerpt. Equal texts are shown once. The text that is really sent is counted at
+the end, headings included, so the limit holds whatever was estimated before.
 
 Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
 sees who answered whom and a reader can find the place. A line with the time also stands where another day begins. The
@@ -21,6 +21,7 @@ A snippet is cut by characters, for a person, with the matching words marked.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +31,11 @@ from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
 from turnfold.records import Entry, Message
-from turnfold.search.term_matches import Occurrence, occurrences
+from turnfold.search.term_matches import Occurrence, QueryTerms, occurrences
 from turnfold.text import (
     RUN,
     clip,
     count_upto,
-    distinct_terms,
     indented,
     is_character,
     is_cjk,
@@ -55,7 +55,6 @@ __all__ = (
     "places_to_read",
     "relevant_places",
     "snippet",
-    "speaks_of",
     "telling_part",
 )
 
@@ -294,10 +293,9 @@ def telling_part(message: str) -> str:
     return f"{message[:half]}\n{message[-half:]}"
 
 
-def speaks_of(text: str, terms: Collection[str]) -> bool:
+def _is_relevant(text: str, query: QueryTerms) -> bool:
     """Return True if a text shares enough of the query's terms to be recalled without a request."""
-    in_text = distinct_terms(text)
-    shared = [term for term in terms if term in in_text and not is_character(term)]
+    shared = [term for term in query.count_in(text).counts if not is_character(term)]
     return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
 
 
@@ -315,10 +313,13 @@ def relevant_places(
     places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
 ) -> list[tuple[int, float]]:
     """Return those of `places` (seq, score) whose entry, or one right before or after it, is relevant."""
+    query = QueryTerms(
+        terms
+    )  # the search has just counted most of these texts, and kept the counts
     close = {
         neighbour
         for seq, entry in entries.items()
-        if speaks_of(entry.message.text, terms)
+        if _is_relevant(entry.message.text, query)
         for neighbour in (seq - 1, seq, seq + 1)
     }
     return [(seq, score) for seq, score in places if seq in close]
@@ -333,9 +334,11 @@ _HEADING = 8
 """Average tokens of the line above a passage."""
 _ROUNDS = 3
 """How often room that was left over because estimates were too high is filled again."""
-_FEWEST_READ = 16
+_DAMPED_TOKENS = 100
+"""Tokens from which the length of an entry counts against it."""
+_FEWEST_READ = 100
 _MOST_READ = 600
-_GAP = 3
+_GAP = 8
 """Most unneeded entries read between two needed ones, to save a second request to the store."""
 
 
@@ -427,5 +430,5 @@ def _offers(
             short = excerpt(entry.message.text, terms, tokens // 2, count)
             found = replace(found, excerpt=short)
             cost = count(_entry_text(found)) + 1
-        offers.append(_Offer(found, cost, score * min(1.0, tokens / 3 / cost)))
+        offers.append(_Offer(found, cost, score / math.sqrt(1 + cost / _DAMPED_TOKENS)))
     return sorted(offers, key=lambda offer: (-offer.value, -offer.entry.seq))

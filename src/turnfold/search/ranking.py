@@ -11,7 +11,8 @@ scored, it selects only if no pair of the query with it occurs anywhere.
 
 Neighbours: an answer is often next to the words of its question, in the reply or some turns on. So an entry gets the
 score of its own match and a share of its neighbours' scores. The reach is a length of text, not a number of entries:
-several short turns, or hardly the next long one. Of two equal entries the newer ranks a little higher.
+several short turns, or hardly the next long one. Before the entries are read, their average length stands for it. Of
+two equal entries the newer ranks a little higher.
 
 Fusion: a name or a number is found by its letters, a paraphrase by its meaning. Ranks alone would lose how much better
 the best match is, so scores are added: words as a share of the best, meaning by how far an entry stands out from the
@@ -183,11 +184,11 @@ def _weight(count: int, total: int) -> float:
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
-_SHARE = 0.7
+_SHARE = 0.6
 """Share of a score that a neighbour gets at distance 0."""
-_REACH_TOKENS = 110.0
+_REACH_TOKENS = 150.0
 """Distance in tokens over which that share falls to about a third."""
-_FURTHEST = 6
+_FURTHEST = 10
 """Most entries a match reaches to either side."""
 _RECENCY = 0.1
 """How much more the newest entry counts than the first, as a share of the score."""
@@ -200,14 +201,21 @@ def ranked_places(
     mean_tokens: float,
     after: int = 0,
     before: int | None = None,
+    positions: Mapping[int, float] | None = None,
 ) -> list[tuple[int, float]]:
     """Return the hits and their neighbours between `after` and `before` as (seq, score), best first.
 
     `hits` are (seq, score) of a search, `newest` is the last seq of the conversation, `mean_tokens` the average cost of
-    its entries.
+    its entries. With `positions` (tokens from the start of the log to the middle of each entry) only these entries
+    count, at their real distances.
     """
     worth = worth_of_places(
-        hits, newest=newest, mean_tokens=mean_tokens, after=after, before=before
+        hits,
+        newest=newest,
+        mean_tokens=mean_tokens,
+        after=after,
+        before=before,
+        positions=positions,
     )
     return _best_first((seq, score * (1 + _RECENCY * seq / newest)) for seq, score in worth.items())
 
@@ -224,28 +232,33 @@ def worth_of_places(
     mean_tokens: float,
     after: int = 0,
     before: int | None = None,
+    positions: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
     """Return the score of each place with shares of its neighbours' scores, by seq; age does not count here."""
     stop = newest + 1 if before is None else min(before, newest + 1)
     shares = [
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)
-        for distance in range(1, _FURTHEST + 1)
+        for distance in range(_FURTHEST + 1)
     ]
     worth: defaultdict[int, float] = defaultdict(float)
     for seq, score in sorted(hits):  # float sums depend on their order
-        if not after < seq < stop:
+        if not after < seq < stop or (positions is not None and seq not in positions):
             continue
-        worth[seq] += score
-        for distance, share in enumerate(shares, 1):
-            for neighbour in (seq - distance, seq + distance):
-                if after < neighbour < stop:
-                    worth[neighbour] += share * score
+        first, last = max(after + 1, seq - _FURTHEST), min(stop, seq + _FURTHEST + 1)
+        for neighbour in range(first, last):
+            if neighbour == seq:
+                worth[seq] += score
+            elif positions is None:
+                worth[neighbour] += shares[abs(neighbour - seq)] * score
+            elif neighbour in positions:
+                distance = abs(positions[neighbour] - positions[seq])
+                worth[neighbour] += _SHARE * math.exp(-distance / _REACH_TOKENS) * score
     return worth
 
 
-_WEIGHT = 0.5
+_WEIGHT = 0.9
 """Score of the closest match by meaning; the best match by words scores 1."""
-_STEEPNESS = 1.5
+_STEEPNESS = 2.0
 """Exponent: the score falls faster than the closeness."""
 
 

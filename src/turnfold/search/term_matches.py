@@ -49,9 +49,9 @@ _LONGEST_TOGETHER = 24
 """Most terms of a query that is matched as a whole; a longer quotation is found by its pairs anyway."""
 _LONG = 20_000
 """Characters from which each distinct word of a text is analysed once: most occur more than once."""
-_CACHED_LENGTH = 1_000
+_CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
-"""Texts of at most `_CACHED_LENGTH` characters whose terms are kept: about 10 MB if all are long."""
+"""Texts of at most `_CACHED_LENGTH` characters whose terms are kept: about 20 MB if all are long."""
 _FEW = 128
 """Most CJK terms for which searching one by one is faster than making all terms of a text."""
 
