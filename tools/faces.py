@@ -34,6 +34,8 @@ class Face:
     folder: str = "memory"
     known: tuple[tuple[str, str], ...] = ()
     """(asynchronous class, synchronous class) written elsewhere, where a signature names them."""
+    extra: dict[str, str] = field(default_factory=dict[str, str])
+    """Synchronous class -> methods of its own, which are not made from the asynchronous ones of the same names."""
     late: dict[str, str] = field(default_factory=dict[str, str])
     """Of these, the ones to be loaded only when they are asked for: synchronous class -> its module."""
 
@@ -120,7 +122,7 @@ from turnfold.runtime import drive
 from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
-from turnfold.agent.loop import AsyncAgent, Workspace
+from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
 from turnfold.agent.tools import Tool
 from turnfold.findings import FindingRule
 from turnfold.memories import MemoryModule
@@ -129,7 +131,15 @@ from turnfold.models import ChatModel
 from turnfold.runtime import drive
 """,
         classes=(("loop.py", "AsyncAgent", "Agent"),),
-        constructors={"Agent": "self._awaiting = AsyncAgent(memory.awaiting, model, {options})"},
+        constructors={
+            "Agent": "self._memory_module = memory_module\n"
+            "self._awaiting = AsyncAgent(awaiting_memory(memory), model, {options})"
+        },
+        extra={
+            "Agent": "def get_memory_module(self) -> MemoryModule | None:\n"
+            '    """Return the memory module it was made with: `getMemoryModule()` of document 002."""\n'
+            "    return self._memory_module"
+        },
         known=(("AsyncMemory", "Memory"), ("AsyncMemoryModule", "MemoryModule")),
     ),
     Face(
@@ -192,7 +202,7 @@ from turnfold.memories.memory_module.values import (
     ThinkingResult,
 )
 from turnfold.memory import make_config
-from turnfold.models import ChatModel
+from turnfold.models import SummaryModel
 from turnfold.records import Snapshot
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.snapshots import RecalledContext, RecallRequest, Snapshots
@@ -316,7 +326,8 @@ def write_faces(face: Face) -> str:
     for module, ours, theirs in face.classes:
         tree = ast.parse((PACKAGE / face.folder / module).read_text("utf-8"))
         found = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == ours)
-        text = _class(found, theirs, renamed, face.constructors.get(theirs))
+        own = face.extra.get(theirs, "")
+        text = _class(found, theirs, renamed, face.constructors.get(theirs), own=own)
         for name, home in face.late.items():
             wrapping = f"        return {name}("
             text = text.replace(wrapping, f"        from {home} import {name}\n\n{wrapping}")
@@ -324,7 +335,9 @@ def write_faces(face: Face) -> str:
     return "\n\n".join(blocks)
 
 
-def _class(node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: str | None) -> str:
+def _class(
+    node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: str | None, *, own: str
+) -> str:
     docstring = (ast.get_docstring(node, clean=False) or "").replace(
         "with an event loop", "without an event loop"
     )
@@ -350,8 +363,12 @@ def _class(node: ast.ClassDef, name: str, renamed: dict[str, str], constructor: 
     ]
     for method in node.body:
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            if f"def {method.name}(" in own:
+                continue
             lines += _method(method, renamed, own=name if constructor is not None else "")
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, *([""] if own else []), *(f"    {line}" for line in own.splitlines())]
+    )
 
 
 def _option(arg: ast.arg, renamed: dict[str, str]) -> str:

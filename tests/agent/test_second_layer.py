@@ -63,8 +63,9 @@ def test_the_data_flow_of_the_document(tmp_path: Path) -> None:
         session = memory.session("chat")
         kept = module.within("chat").memory_store.contexts()
         log = session.history()
-        assert [context.full_context for context in kept] == list(CONTEXTS)
-        assert [context.turn_number for context in kept] == [1, 2, 3]
+        assert [context.full_context for context in kept] == [*CONTEXTS, CONTEXTS[2]]
+        assert [context.turn_number for context in kept] == [1, 2, 3, 4]
+        assert kept[3].links == (kept[2].id, kept[1].id)  # the one before, and what was recalled
         session.delete()
         assert module.within("chat").memory_store.contexts() == []
 
@@ -83,8 +84,8 @@ def test_the_data_flow_of_the_document(tmp_path: Path) -> None:
     assert not done.failed
 
 
-def test_one_phase_per_user_turn_however_long_its_loop() -> None:
-    thinking = ScriptedModel([summarised("once")])
+def test_one_phase_per_call_of_the_model_and_none_twice() -> None:
+    thinking = ScriptedModel([summarised(f"call {number}") for number in range(1, 6)])
     module = MemoryModule(thinking, enable_reflective_thinking=False)
     model = ScriptedModel(loops(4))
     with Memory() as memory:
@@ -98,10 +99,26 @@ def test_one_phase_per_user_turn_however_long_its_loop() -> None:
         )
         reply = again.resume("chat")  # another process goes on with the turn
     assert reply is not None
+    assert len(thinking.asked) == len(model.asked) == 5
+    kept = module.memory_store.contexts()
+    assert [context.full_context for context in kept] == ["w", "w", "changed", "changed", "changed"]
+    assert [context.summary for context in kept] == [f"call {number}" for number in range(1, 6)]
+    assert all(
+        f"[Turn {number}] call {number}" in sent(model, number - 1) for number in range(1, 6)
+    )
+
+
+def test_a_call_that_failed_does_not_think_again() -> None:
+    thinking = ScriptedModel([summarised("once"), summarised("twice")])
+    module = MemoryModule(thinking, enable_reflective_thinking=False)
+    model = ScriptedModel([ValueError("down"), "better"])
+    with Memory() as memory:
+        agent = Agent(memory, model, workspace=Workspace("w"), memory_module=module)
+        with pytest.raises(ValueError, match="down"):
+            agent.run("chat", "hello")
+        assert agent.resume("chat")
     assert len(thinking.asked) == 1
-    [context] = module.within("chat").memory_store.contexts()
-    assert context.full_context == "w"
-    assert all("[Turn 1] once" in sent(model, number) for number in range(len(model.asked)))
+    assert [context.turn_number for context in module.memory_store.contexts()] == [1]
 
 
 def test_awaited_and_with_rounds() -> None:
@@ -218,6 +235,8 @@ def test_a_recall_by_the_program_is_shown_in_the_next_call() -> None:
         agent.run("chat", "hello")
     assert "<recalled_context" not in sent(model, 0)
     assert "<recalled_context" in sent(model, 1)
+    first, second = module.memory_store.contexts()
+    assert second.links == (first.id,)
 
 
 def test_what_cannot_work_is_refused_when_the_agent_is_made() -> None:

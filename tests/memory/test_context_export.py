@@ -111,7 +111,6 @@ def test_an_import_goes_on_where_it_was_interrupted(monkeypatch: pytest.MonkeyPa
     exported = filled().export()
     store = MemoryStore()
     drive(_touch(store))
-    module = MemoryModule(store=store)
     put = store.put_document
     left = iter(range(3))
 
@@ -122,7 +121,7 @@ def test_an_import_goes_on_where_it_was_interrupted(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(store, "put_document", failing)
     with pytest.raises(ConnectionError):
-        module.import_(exported)
+        MemoryModule(store=store).import_(exported)
     monkeypatch.setattr(store, "put_document", put)
     done = MemoryModule(store=store).import_(exported)
     assert (done.contexts, done.summaries) == (1, 3)

@@ -319,6 +319,8 @@ def test_the_next_thinking_phase_is_shown_it_too_and_then_it_is_let_go() -> None
     assert CONTEXTS[0].strip() in prompt(model, 1)
     assert result.summary.links == recalled.context_ids
     assert thinking.memory_store.contexts(after=1)[0].links == recalled.context_ids
+    assert "recalled_context" in thinking.notes(), "the call after the phase is shown it"
+    thinking.perform_thinking_phase(CONTEXTS[2])
     assert "recalled_context" not in thinking.notes()
 
 

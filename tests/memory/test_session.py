@@ -386,7 +386,7 @@ def test_options_that_cannot_work_are_refused() -> None:
         Memory(threshold=0)
     with pytest.raises(InvalidOption, match="keep_turns"):
         Memory(keep_turns=-1)
-    with pytest.raises(InvalidOption, match="is not a summarizer"):
+    with pytest.raises(InvalidOption, match="summarizer=object cannot summarise"):
         Memory(summarizer=object())  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidOption, match="needs the address"):
         Memory(MemoryStore(), cache="redis://localhost")

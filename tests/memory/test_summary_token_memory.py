@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,7 +37,7 @@ EXACT = counter_for("gpt-3.5-turbo")
 SYSTEM = system("You are a careful assistant. 你是一个谨慎的助手。")
 
 
-def history(memory: SummaryTokenMemory, messages: list[Message], **options: bool) -> list[Message]:
+def history(memory: SummaryTokenMemory, messages: list[Message], **options: Any) -> list[Message]:
     return asyncio.run(memory.get_history(messages, **options))
 
 

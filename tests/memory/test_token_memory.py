@@ -7,6 +7,7 @@ import inspect
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ EXACT = counter_for("gpt-3.5-turbo")
 SYSTEM = "You are a careful assistant. 你是一个谨慎的助手。"
 
 
-def history(memory: TokenMemory, messages: list[Message], **options: bool) -> list[Message]:
+def history(memory: TokenMemory, messages: list[Message], **options: Any) -> list[Message]:
     raw = [message.model_dump() for message in messages]
     return asyncio.run(memory.get_history(raw, **options))
 
@@ -88,7 +89,8 @@ def test_the_documented_methods_take_the_documented_arguments() -> None:
         return [(each.name, each.default) for each in found if each.name != "self"]
 
     empty = inspect.Parameter.empty
-    assert names(TokenMemory.get_history) == [("raw_messages", ()), ("preserve_system", True)]
+    documented = [("raw_messages", ()), ("preserve_system", True)]
+    assert names(TokenMemory.get_history) == [*documented, ("on_unreadable", None)]
     assert names(TokenMemory.count_message_tokens) == [("message", empty)]
     for batch in (TokenMemory.count_messages_batch, TokenMemory.count_messages_batch_async):
         assert names(batch) == [("messages", empty), ("use_cache", None)]
@@ -218,7 +220,7 @@ def test_the_driver_is_preferred_for_single_counts() -> None:
     ]
 
 
-def test_the_driver_is_never_asked_from_the_pool() -> None:
+def test_the_driver_is_asked_in_the_pool_and_never_on_the_event_loop() -> None:
     driver = CountingDriver()
     memory = TokenMemory("s", model_driver=driver)
     log = chat(3)
@@ -227,7 +229,8 @@ def test_the_driver_is_never_asked_from_the_pool() -> None:
     ]
     assert driver.asked == []
     history(TokenMemory("s", model_driver=driver, max_tokens=90_000), log)
-    assert driver.threads == {threading.get_ident()}
+    assert driver.asked
+    assert threading.get_ident() not in driver.threads
 
 
 @pytest.mark.parametrize("use_cache", [None, True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
-from turnfold.agent.loop import AsyncAgent, Workspace
+from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
 from turnfold.agent.tools import Tool
 from turnfold.findings import FindingRule
 from turnfold.memories import MemoryModule
@@ -36,8 +36,9 @@ class Agent:
         memory_module: MemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
+        self._memory_module = memory_module
         self._awaiting = AsyncAgent(
-            memory.awaiting,
+            awaiting_memory(memory),
             model,
             tools=tools,
             system=system,
@@ -61,6 +62,16 @@ class Agent:
         """Answer the user. With `client_id` a retry does not log the same message twice."""
         return drive(self._awaiting.run(conversation, content, client_id=client_id))
 
+    def start(
+        self, task: object, *, conversation: str = "agent", client_id: str = ""
+    ) -> AgentReply:
+        """Work on a task in the agent's own conversation: `start` of document 002."""
+        return drive(self._awaiting.start(task, conversation=conversation, client_id=client_id))
+
     def resume(self, conversation: str) -> AgentReply | None:
         """Continue where a process stopped; None when the last message was an answer of the agent."""
         return drive(self._awaiting.resume(conversation))
+
+    def get_memory_module(self) -> MemoryModule | None:
+        """Return the memory module it was made with: `getMemoryModule()` of document 002."""
+        return self._memory_module

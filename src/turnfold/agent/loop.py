@@ -10,8 +10,8 @@ caught, within the tool's time limit, and becomes a result that begins with "err
 
 A tool with a finding rule is remembered, and not called twice with the same arguments while its answer holds; the
 model gets the answer with a first line that says where it comes from. An agent with a memory module stores and
-summarises its workspace once per user turn; the summaries are shown with every call, and the model may bring any
-earlier workspace back with `recall_context`.
+summarises its workspace before every call of the model; the summaries are shown with every call, and the model may
+bring any earlier workspace back with `recall_context`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ __all__ = (
     "ToolRun",
     "Workspace",
     "WorkspaceMemory",
+    "awaiting_memory",
     "failure",
 )
 
@@ -200,11 +201,10 @@ class WorkspaceMemory:
     """A memory module in an agent's loop."""
 
     module: AsyncMemoryModule | None
-    render: Callable[[], str] | None
-    """Returns the workspace as it is now."""
+    workspace: Workspace | None
 
     def __post_init__(self) -> None:
-        if self.module is not None and self.render is None:
+        if self.module is not None and self.workspace is None:
             raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
@@ -215,11 +215,19 @@ class WorkspaceMemory:
             raise InvalidOption(f"a memory module adds the tool {_NAME}: give yours another name")
         return [self.module.recall_tool()]
 
-    async def begin(self, session: AsyncSession) -> None:
-        """Store and summarise the workspace of this user turn, unless that has been done."""
-        if self.module is not None and self.render is not None:
-            turn = (await session.status()).turns
-            await self.module.within(session.id).perform_thinking_phase(self.render(), turn=turn)
+    async def render(self, session: AsyncSession) -> str:
+        """Return the workspace for the next call of the model; store and summarise it, unless that has been done."""
+        if self.workspace is None:
+            return ""
+        rendered = self.workspace.render()
+        if self.module is not None:
+            module = await self.module.attach(session.id)
+            status = await session.status()
+            [newest] = await session.history(after=status.entries - 1, limit=1)
+            # The time too: an imported context may have come after the same entry of another log.
+            made_after = f"entry:{newest.seq}:{newest.created}"
+            await module.perform_thinking_phase(rendered, client_id=made_after)
+        return rendered
 
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
@@ -243,6 +251,17 @@ class WorkspaceMemory:
             return ToolOutcome(await self.module.within(session.id).answer_recall(arguments))
         except (InvalidOption, msgspec.MsgspecError, RecursionError) as error:
             return ToolOutcome(f"error: {error}", failed=True)
+
+
+def awaiting_memory(memory: object) -> AsyncMemory:
+    """Return the memory for code that awaits; `InvalidOption` for an object without sessions."""
+    found = getattr(memory, "awaiting", memory)
+    if not hasattr(found, "session"):
+        raise InvalidOption(
+            f"{type(memory).__name__} has no sessions, which an agent keeps its log in: give a Memory. "
+            'Memory("sqlite:///chat.db") sees the conversation of MessageMemoryConfig(db_path="chat.db")'
+        )
+    return cast("AsyncMemory", found)
 
 
 _SMALLER = 0.7
@@ -279,15 +298,13 @@ class AsyncAgent:
     ) -> None:
         if max_steps < 1 or parallel < 1:
             raise InvalidOption(f"max_steps={max_steps} and parallel={parallel} must be at least 1")
-        self._memory = memory
+        self._memory = awaiting_memory(memory)
         self._model = model
         self._to = model if isinstance(model, WireFormat) else None
         self._tools = {tool.name: tool for tool in map(as_tool, tools)}
         if len(self._tools) != len(tools):
             raise InvalidOption("two tools have the same name")
-        self._workspace_memory = WorkspaceMemory(
-            memory_module, workspace.render if workspace else None
-        )
+        self._workspace_memory = WorkspaceMemory(memory_module, workspace)
         own = [tool.schema for tool in self._tools.values()]
         self._schemas: ToolSchemas = own + self._workspace_memory.schemas(self._tools)
         self._system = system
@@ -295,7 +312,6 @@ class AsyncAgent:
         self._parallel = parallel
         self._tool_seconds = tool_seconds
         self._model_seconds = model_seconds
-        self._workspace = workspace
         self._recall = RecallMode.named(recall)
         self._tool_cache = ToolCache(findings, self._tools.values())
         self._on_event = on_event
@@ -308,6 +324,16 @@ class AsyncAgent:
         await session.user(content, client_id=client_id)
         return await self._loop(session)
 
+    async def start(
+        self, task: object, *, conversation: str = "agent", client_id: str = ""
+    ) -> AgentReply:
+        """Work on a task in the agent's own conversation: `start` of document 002."""
+        return await self.run(conversation, task, client_id=client_id)
+
+    def get_memory_module(self) -> AsyncMemoryModule | None:
+        """Return the memory module it was made with: `getMemoryModule()` of document 002."""
+        return self._workspace_memory.module
+
     async def resume(self, conversation: str) -> AgentReply | None:
         """Continue where a process stopped; None when the last message was an answer of the agent."""
         session = self._memory.session(conversation)
@@ -319,7 +345,6 @@ class AsyncAgent:
 
     async def _loop(self, session: AsyncSession) -> AgentReply:
         self._tool_cache.begin(session)
-        await self._workspace_memory.begin(session)
         limit = 0
         for step in range(1, self._max_steps + 1):
             context, answer, limit = await self._ask_model(session, step, limit)
@@ -346,21 +371,21 @@ class AsyncAgent:
         self, session: AsyncSession, step: int, limit: int
     ) -> tuple[Context, Answer, int]:
         """Return context, answer and the token limit of further steps: 0 until a prompt was too long."""
-        context = await self._context(session, limit)
+        workspace = await self._workspace_memory.render(session)
+        context = await self._context(session, workspace, limit)
         self._emit(Sending(step, context))
         try:
             return context, await self._answer(context), limit
         except ContextOverflow as overflow:
             limit = int(context.tokens * _SMALLER)
             try:
-                context = await self._context(session, limit)
+                context = await self._context(session, workspace, limit)
             except BudgetTooSmall:
                 raise overflow from None  # what is left cannot be made smaller
             self._emit(Sending(step, context))
             return context, await self._answer(context), limit
 
-    async def _context(self, session: AsyncSession, max_tokens: int = 0) -> Context:
-        workspace = self._workspace.render() if self._workspace else ""
+    async def _context(self, session: AsyncSession, workspace: str, max_tokens: int) -> Context:
         notes = await self._workspace_memory.notes(session, self._memory.budget, max_tokens)
         return await session.context(
             tools=self._schemas,

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import cast
 
 from turnfold.errors import InvalidOption, SummaryFailed
@@ -69,15 +70,46 @@ _ABOVE = "(the messages above / 以上消息)"
 _LONGEST_TOKEN = 32
 """Characters that a token of running text hardly ever exceeds."""
 _SLOT = re.compile(r"\{\{\s*history\s*\}\}")
+_JINJA = re.compile(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
+_SAMPLE = "<conversation>"
 
 
 def fill_prompt(template: str, history: str) -> str:
-    """Return the template with the conversation in place of `{{ history }}`."""
+    """Return the template with the conversation in place of `{{ history }}`.
+
+    A template with statements, comments or filters (`{% if %}`, `{# #}`, `{{ history | trim }}`) is rendered by Jinja2.
+    """
+    if _JINJA.search(template):
+        return _jinja_template(template)(history)
     if not _SLOT.search(template):
-        raise InvalidOption(
-            "summary_prompt has no {{ history }}: put it where the conversation to summarise belongs"
-        )
+        raise _no_slot()
     return _SLOT.sub(lambda _: history, template)
+
+
+@lru_cache(maxsize=16)
+def _jinja_template(template: str) -> Callable[[str], str]:
+    try:
+        from jinja2 import Environment, StrictUndefined, TemplateError
+    except ImportError:
+        raise InvalidOption(
+            "summary_prompt uses Jinja2 ({% %}, {# #} or a filter), which is not installed: pip install jinja2, or use "
+            "nothing but {{ history }}"
+        ) from None
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701 (no HTML is made)
+    try:
+        render = environment.from_string(template).render
+        sample = render(history=_SAMPLE)
+    except (TemplateError, TypeError, ValueError) as error:
+        raise InvalidOption(f"summary_prompt is not a valid Jinja2 template: {error}") from None
+    if _SAMPLE.casefold() not in sample.casefold():
+        raise _no_slot()
+    return lambda history: render(history=history)
+
+
+def _no_slot() -> InvalidOption:
+    return InvalidOption(
+        "summary_prompt has no {{ history }}: put it where the conversation to summarise belongs"
+    )
 
 
 def history_text(passages: Iterable[Passage], *, previous: str) -> str:
@@ -217,7 +249,7 @@ def _short_enough(
 
 
 def completion_text(response: object) -> str:
-    """Return the text of a completion: a string, an OpenAI-style object or a dictionary.
+    """Return the text of a completion: a string, a model's `Answer`, an OpenAI-style object or a dictionary.
 
     Raises `SummaryFailed` if there is no text in it.
     """
@@ -232,9 +264,11 @@ def _text_in(response: object) -> object:
         return response
     choices = get_field(response, "choices")
     if isinstance(choices, Sequence) and choices:
-        message = get_field(cast("object", choices[0]), "message")
-        return _joined(get_field(message, "content"))
-    return _joined(get_field(response, "content"))
+        response = cast("object", choices[0])
+    message = get_field(response, "message")
+    if isinstance(message, Message):
+        return message.text
+    return _joined(get_field(response if message is None else message, "content"))
 
 
 def _joined(content: object) -> object:

@@ -11,6 +11,7 @@ With `db_path` the conversation is a session in that SQLite file: a message is d
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +19,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
-from turnfold.fold import extractive_summarizer
+from turnfold.fold import extractive_summarizer, passages_of
 from turnfold.memories.message_log import MessageLog
 from turnfold.records import Message, as_message, check_text, plain_text, system
+from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip
 from turnfold.tokens import TokenCounter, cautious_counter, formula_message_tokens
 from turnfold.window import (
@@ -45,6 +47,7 @@ from turnfold.window import (
 
 if TYPE_CHECKING:
     from turnfold.memories.message_file import MessageFile
+    from turnfold.memory import Summaries
     from turnfold.wire import WireFormat
 
 __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
@@ -127,14 +130,18 @@ class MessageMemoryConfig:
 
 
 class MessageMemory:
-    """The messages of one conversation, kept within limits and returned within a budget."""
+    """The messages of one conversation, kept within limits and returned within a budget.
+
+    `summarizer` writes the summaries of `TruncateStrategy.SUMMARIZE`: a model's client, a function from prompt to text,
+    or a function of `(messages, *, previous, limit)`. Without one they are extracts of the messages.
+    """
 
     def __init__(
         self,
         config: MessageMemoryConfig | None = None,
         *,
         counter: TokenCounter | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | Summaries | None = None,
     ) -> None:
         self.config = config or MessageMemoryConfig()
         self._counter = counter or cautious_counter()
@@ -448,16 +455,19 @@ class MessageMemory:
             self._log.release_before(Anchor(position, (), choice.summary, position, reason))
 
 
-def _limited_summarizer(summarizer: Summarizer | None, count: Callable[[str], int]) -> Summarizer:
+def _limited_summarizer(
+    summarizer: Summarizer | Summaries | None, count: Callable[[str], int]
+) -> Summarizer:
     """Clip the summarizer to its limit; the extract stands in if there is none, or it fails or returns no text."""
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract
+    write = _messages_summarizer(summarizer, count)
 
     def summary(messages: Sequence[Message], *, previous: str, limit: int) -> str:
         text = ""
         try:
-            found = summarizer(messages, previous=previous, limit=limit)
+            found = write(messages, previous=previous, limit=limit)
             checked = check_text(plain_text(found, path="summary"), path="summary")
             text = clip(checked.strip(), limit, count)
         except Exception as error:  # whatever it raises, the limits hold
@@ -468,6 +478,32 @@ def _limited_summarizer(summarizer: Summarizer | None, count: Callable[[str], in
         return text or extract(messages, previous=previous, limit=limit)
 
     return summary
+
+
+def _messages_summarizer(
+    summarizer: Summarizer | Summaries, count: Callable[[str], int]
+) -> Summarizer:
+    """Return a function of messages for any summarizer; raises `InvalidOption` if it cannot summarise."""
+    if callable(summarizer) and _takes_previous(summarizer):
+        return cast("Summarizer", summarizer)
+    from turnfold.memory import SummaryTask, writer_for  # loads the stores
+
+    writer, runtime = writer_for(cast("Summaries", summarizer)), SyncRuntime()
+
+    def summary(messages: Sequence[Message], *, previous: str, limit: int) -> str:
+        return drive(
+            writer.write(SummaryTask(passages_of(messages), previous, limit, count), runtime)
+        )
+
+    return summary
+
+
+def _takes_previous(function: Callable[..., object]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a function written in C
+        return False
+    return any(each.name == "previous" or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def _strategy(config: MessageMemoryConfig, summarizer: Summarizer) -> Strategy:

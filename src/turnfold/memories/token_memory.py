@@ -10,13 +10,15 @@ With `storage` the history is loaded from a stored session and written back; `Me
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import inspect
+import threading
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Message, Part, TextPart, ToolResult, as_message, as_messages
 from turnfold.tokens import CountCache, DriverCounter, TokenCounter, counter_for, token_executor
 from turnfold.window import Context, Receipt, Transcript, assemble
@@ -24,9 +26,10 @@ from turnfold.window import Context, Receipt, Transcript, assemble
 if TYPE_CHECKING:
     from turnfold.memories.token_storage import KeyValueHistory, StoredHistory
 
-__all__ = ("TokenMemory",)
+__all__ = ("TokenMemory", "counting_driver")
 
 
+_Result = TypeVar("_Result")
 _CUT_NOTE = "\n[…]\n"
 _FILL = WaterMarks(low=1.0, snap=1.0)
 # Documented: the system message is shortened only if it leaves no room for the conversation.
@@ -63,7 +66,13 @@ class TokenMemory:
         self._local = counter_for(model_name)
         self._cache = CountCache(cache_size)
         self._driver: DriverCounter | None = None
+        self._driver_lock = threading.Lock()
         if model_driver is not None and callable(getattr(model_driver, "count_tokens", None)):
+            if counting_driver(model_driver) is None:
+                raise InvalidOption(
+                    f"model_driver={type(model_driver).__name__}: its count_tokens is a coroutine function; give a "
+                    "driver that returns a number, or None to count with the tokenizer of model_name"
+                )
             self._driver = DriverCounter(model_driver, self._local, cache_size=cache_size)
         self._last: Context | None = None
         self._stored: StoredHistory | KeyValueHistory | None = None
@@ -119,15 +128,23 @@ class TokenMemory:
         self,
         raw_messages: Sequence[object] = (),
         preserve_system: bool = True,  # noqa: FBT001, FBT002 (documented signature)
+        *,
+        on_unreadable: Callable[[InvalidRecord], None] | None = None,
     ) -> list[Message]:
         """Return the newest messages that fit `max_tokens`, system first, with tool calls and results together.
 
         With `storage` the new messages of `raw_messages` (the whole history as the caller knows it, or its newer part)
         are first written to the stored session. Stored messages are recognised by content and place; use
         `add_messages` to store a message that could be mistaken for one of them.
+
+        An item that cannot be read raises `InvalidRecord`, which names its index; with `on_unreadable` it is left out,
+        and the function gets the error.
         """
-        transcript = await self._load(raw_messages, preserve_system=preserve_system)
-        self._last = assemble(transcript, self._budget(), previous=self._last)
+        transcript = await self._load(
+            raw_messages, preserve_system=preserve_system, on_unreadable=on_unreadable
+        )
+        last, budget = self._last, self._budget()
+        self._last = await self._counted(lambda: assemble(transcript, budget, previous=last))
         return list(self._last.messages)
 
     async def add_messages(self, messages: Sequence[object], *, client_id: str = "") -> None:
@@ -226,20 +243,38 @@ class TokenMemory:
         new = iter(found)
         return [next(new) if count is None else count for count in counts]
 
-    async def _load(self, raw_messages: Sequence[object], *, preserve_system: bool) -> Transcript:
-        passed = as_messages(raw_messages, path="raw_messages")
+    async def _load(
+        self,
+        raw_messages: Sequence[object],
+        *,
+        preserve_system: bool,
+        on_unreadable: Callable[[InvalidRecord], None] | None,
+    ) -> Transcript:
+        passed = as_messages(raw_messages, path="raw_messages", on_unreadable=on_unreadable)
         entries = None if self._stored is None else await self._stored.merge(passed)
         whole = passed if entries is None else [entry.message for entry in entries]
         messages = [self._limit_length(message) for message in whole]
-        if self._driver is None:
+        driver = self._driver
+        if driver is None:
             counts = await self.count_messages_batch_async(messages, use_cache=True)
         else:
-            counts = [self._driver.count_message(message) for message in messages]
+            counts = await self._counted(lambda: driver.count_messages(messages))
         transcript = Transcript(self.counter, system_apart=preserve_system)
         seqs = repeat(None) if entries is None else [entry.seq for entry in entries]
         for message, count, seq in zip(messages, counts, seqs, strict=False):
             transcript.add(message, count, number=seq)
         return transcript
+
+    async def _counted(self, work: Callable[[], _Result]) -> _Result:
+        """Return the result of work that counts: in the thread pool if it may ask the driver, which may be remote."""
+        if self._driver is None:
+            return work()
+
+        def alone() -> _Result:
+            with self._driver_lock:  # a driver need not be thread-safe
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(token_executor(), alone)
 
     def _limit_length(self, message: Message) -> Message:
         """Shorten texts longer than `max_message_length` characters to their head and tail."""
@@ -254,6 +289,12 @@ class TokenMemory:
             labels=message.labels,
             origin=message.origin and message.origin.without_form(),
         )
+
+
+def counting_driver(model: object) -> object | None:
+    """Return the model if it counts tokens by a plain function, None otherwise."""
+    count = getattr(model, "count_tokens", None)
+    return model if callable(count) and not inspect.iscoroutinefunction(count) else None
 
 
 def _shortened(part: Part, length: int) -> Part:

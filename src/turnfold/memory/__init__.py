@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SummaryRequest,
         SummaryTask,
         SummaryWriter,
+        writer_for,
     )
     from turnfold.tokens import shutdown_token_executor
 
@@ -84,6 +85,7 @@ __all__ = (
     "recall_parameters",
     "recalled_text",
     "shutdown_token_executor",
+    "writer_for",
 )
 
 _HOMES = {
@@ -99,7 +101,7 @@ _HOMES = {
     "turnfold.memory.search": "SearchResult",
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
-    "SummaryTask SummaryWriter",
+    "SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",
     # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",

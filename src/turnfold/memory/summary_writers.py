@@ -42,7 +42,7 @@ from turnfold.fold import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.models import Answer, ChatModel, CompletionModel
+from turnfold.models import Answer, ChatModel, SummaryModel, model_name, prompt_function
 from turnfold.records import Entry, Usage, user
 from turnfold.runtime import Runtime
 from turnfold.text import clip
@@ -147,9 +147,8 @@ class SummaryWriter(Protocol):
         ...
 
 
-Summaries = SummaryWriter | ChatModel | CompletionModel | Callable[[str], object]
-"""Types accepted as a summariser: a writer, a model's client (of `turnfold.models`, or with `acompletion`), or a
-function from prompt to text."""
+Summaries = SummaryWriter | SummaryModel
+"""Types accepted as a summariser: a writer, a model's client, or a function from prompt to text."""
 
 
 class ExtractiveWriter:
@@ -380,16 +379,5 @@ def writer_for(summaries: Summaries | None) -> SummaryWriter:
         return summaries
     if isinstance(summaries, ChatModel):
         return ChatWriter(summaries)
-    complete = getattr(summaries, "acompletion", None)
-    name = str(getattr(summaries, "model", "") or type(summaries).__name__)
-    if complete is not None:
-        model = cast("CompletionModel", summaries)
-        return ModelWriter(
-            lambda prompt: model.acompletion([{"role": "user", "content": prompt}]), name=name
-        )
-    if callable(summaries):
-        return ModelWriter(summaries, name=getattr(summaries, "__name__", name))
-    raise InvalidOption(
-        f"summarizer={type(summaries).__name__} is not a summarizer: give a function from prompt to text, a client of "
-        "turnfold.models, an object with acompletion(messages), or a SummaryWriter"
-    )
+    ask = prompt_function(summaries, option="summarizer")
+    return ModelWriter(ask, name=model_name(summaries))

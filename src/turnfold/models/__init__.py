@@ -10,7 +10,17 @@ if TYPE_CHECKING:
     from turnfold.models.client import LoopClients
     from turnfold.models.embedder import Embedder, LocalEmbedder
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
-    from turnfold.models.protocol import Answer, ChatModel, CompletionModel, Prompt, ToolSchemas
+    from turnfold.models.protocol import (
+        Answer,
+        ChatModel,
+        CompletionModel,
+        Prompt,
+        SummaryModel,
+        ToolSchemas,
+        as_chat_model,
+        model_name,
+        prompt_function,
+    )
 
 __all__ = (
     "Answer",
@@ -23,7 +33,11 @@ __all__ = (
     "OpenAIChat",
     "OpenAIResponses",
     "Prompt",
+    "SummaryModel",
     "ToolSchemas",
+    "as_chat_model",
+    "model_name",
+    "prompt_function",
 )
 
 _HOMES = {
@@ -31,7 +45,8 @@ _HOMES = {
     "turnfold.models.client": "LoopClients",
     "turnfold.models.embedder": "Embedder LocalEmbedder",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
-    "turnfold.models.protocol": "Answer ChatModel CompletionModel Prompt ToolSchemas",
+    "turnfold.models.protocol": "Answer ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
+    "as_chat_model model_name prompt_function",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

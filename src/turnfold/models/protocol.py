@@ -7,11 +7,15 @@ when the call returns, and a caller that is cancelled half way leaves nothing ha
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
-from turnfold.records import Message, Usage
+from turnfold.errors import InvalidOption
+from turnfold.fold import completion_text
+from turnfold.records import Message, Usage, assistant, user
 from turnfold.window import Context
 
 __all__ = (
@@ -19,7 +23,11 @@ __all__ = (
     "ChatModel",
     "CompletionModel",
     "Prompt",
+    "SummaryModel",
     "ToolSchemas",
+    "as_chat_model",
+    "model_name",
+    "prompt_function",
 )
 
 
@@ -71,3 +79,87 @@ class CompletionModel(Protocol):
     async def acompletion(self, messages: list[dict[str, str]], /) -> object:
         """Answer as a string, an OpenAI-style object, or a dictionary."""
         ...
+
+
+class _Completes(Protocol):
+    def complete(self, prompt: Sequence[Message], /) -> object: ...
+
+
+SummaryModel: TypeAlias = CompletionModel | ChatModel | _Completes | Callable[[str], object]
+"""Types that can summarise: a client with `acompletion` or `complete`, or a function from prompt to text."""
+
+
+def prompt_function(model: object, *, option: str) -> Callable[[str], object]:
+    """Return a function that puts one prompt to a model; `InvalidOption`, naming the option, for any other object.
+
+    What it returns may be awaitable; `completion_text` finds the text in it.
+    """
+    answer = _messages_function(model, option=option)
+    return lambda prompt: answer([user(prompt)], ())
+
+
+def as_chat_model(model: object, *, option: str) -> ChatModel:
+    """Return any model that can summarise as a chat model; one with `complete` alone is asked without tools."""
+    if isinstance(model, ChatModel) and not inspect.isclass(model):
+        return model
+    return _AdaptedModel(model_name(model), _messages_function(model, option=option))
+
+
+def model_name(model: object) -> str:
+    """Return the name of a model or function."""
+    names = (getattr(model, each, None) for each in ("model", "name", "__name__"))
+    return next((each for each in names if isinstance(each, str) and each), type(model).__name__)
+
+
+def _messages_function(
+    model: object, *, option: str
+) -> Callable[[Sequence[Message], ToolSchemas], object]:
+    acompletion = getattr(model, "acompletion", None)
+    complete = getattr(model, "complete", None)
+    if inspect.isclass(model):
+        pass  # its methods need an object
+    elif callable(acompletion):
+        return lambda messages, _: acompletion(
+            [{"role": each.role, "content": each.text} for each in messages]
+        )
+    elif callable(complete):
+        return lambda messages, tools: (
+            complete(messages, tools=tools) if tools else complete(messages)
+        )
+    elif callable(model):
+        return lambda messages, _: model("\n\n".join(each.text for each in messages))
+    shown = f"the class {model.__name__}" if inspect.isclass(model) else type(model).__name__
+    raise InvalidOption(
+        f"{option}={shown} cannot summarise: give a client (OpenAIChat, OpenAIResponses, Anthropic, or any object with "
+        "acompletion(messages) or complete(messages)) or a function from prompt to text"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _AdaptedModel:
+    """A chat model made from a client with fewer methods."""
+
+    name: str
+    answer: Callable[[Sequence[Message], ToolSchemas], Any]
+
+    async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
+        """Return the answer as a message of the assistant."""
+        messages = prompt.messages if isinstance(prompt, Context) else prompt
+        found = await asyncio.to_thread(self.answer, messages, tools)  # a plain function may block
+        if inspect.isawaitable(found):
+            found = cast("object", await found)
+        if isinstance(found, Answer):
+            return found
+        return Answer(message=assistant(completion_text(found)))
+
+    async def stream(
+        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
+    ) -> Answer:
+        """Return the same, its text in one piece."""
+        answer = await self.complete(prompt, tools=tools)
+        on_text(answer.message.text)
+        return answer
+
+    async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
+        """Return None: such a client does not count."""
+        return None

@@ -13,7 +13,7 @@ be kept whole is rejected with its index, never skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -75,8 +75,16 @@ def as_message(value: object) -> Message:
     )
 
 
-def as_messages(values: Iterable[object], *, path: str = "messages") -> list[Message]:
-    """Convert each of `values` to a `Message`; an error names its index."""
+def as_messages(
+    values: Iterable[object],
+    *,
+    path: str = "messages",
+    on_unreadable: Callable[[InvalidRecord], None] | None = None,
+) -> list[Message]:
+    """Convert each of `values` to a `Message`; an error names its index.
+
+    With `on_unreadable` a value that cannot be converted is left out, and the function gets the error.
+    """
     if isinstance(values, Mapping | str | Message):
         raise InvalidRecord(
             f"one {type(cast('object', values)).__name__} where a list is expected",
@@ -87,7 +95,10 @@ def as_messages(values: Iterable[object], *, path: str = "messages") -> list[Mes
         try:
             messages.append(as_message(value))
         except InvalidRecord as error:
-            raise error.within(f"{path}[{index}]") from None
+            placed = error.within(f"{path}[{index}]")
+            if on_unreadable is None:
+                raise placed from None
+            on_unreadable(placed)
     return messages
 
 

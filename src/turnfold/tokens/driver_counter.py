@@ -1,15 +1,15 @@
 """Count tokens with a model driver's own `count_tokens`.
 
-The driver knows its model best, so single counts prefer it. It may be remote and need not be thread-safe, so it is
-called only from the caller's own thread, and never for batches that go to the thread pool. Its counts have a cache of
-their own, because a driver's and a tokenizer's count of one message may differ.
+The driver knows its model best, so it is preferred. It may be remote and need not be thread-safe: whoever counts on an
+event loop calls this counter in a thread, one call at a time. Its counts have a cache of their own, because a driver's
+and a tokenizer's count of one message may differ.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from turnfold.records import Message
@@ -30,7 +30,10 @@ class ModelDriver(Protocol):
     """A model driver that can count tokens."""
 
     def count_tokens(self, messages: Sequence[dict[str, object]], /) -> int:
-        """Return the tokens of the messages, given as OpenAI-style dictionaries."""
+        """Return the tokens of the messages, given as OpenAI-style dictionaries.
+
+        A driver may also have `count_tokens_batch(lists)`, which returns the tokens of each of several lists.
+        """
         ...
 
 
@@ -61,32 +64,63 @@ class DriverCounter(TokenCounter):
             self._cache.put(message, count)
         return count
 
+    def count_messages(self, messages: Iterable[Message]) -> list[int]:
+        """Return the tokens of each message; a driver with `count_tokens_batch` is asked once for all new ones."""
+        batch = getattr(self._driver, "count_tokens_batch", None)
+        if callable(batch):
+            messages = list(messages)
+            new = [each for each in dict.fromkeys(messages) if self._cache.get(each) is None]
+            if new:
+                self._store(new, self._answer(lambda: batch([[each.model_dump()] for each in new])))
+        return super().count_messages(messages)
+
+    def _store(self, messages: Sequence[Message], counts: object) -> None:
+        found = cast("Sequence[object]", counts) if isinstance(counts, list | tuple) else ()
+        if len(found) != len(messages) or not all(map(_is_count, found)):
+            _log_unusable("count_tokens_batch", cast("object", counts))
+            return
+        for message, count in zip(messages, cast("Sequence[int]", found), strict=True):
+            self._cache.put(message, count)
+
     def certainty_of(self, message: Message) -> Certainty:
         """Return ESTIMATE: a driver does not say how it counts, and the local counter may have replaced it."""
         del message
         return Certainty.ESTIMATE
 
     def _ask(self, message: Message) -> int | None:
+        count = self._answer(lambda: self._driver.count_tokens([message.model_dump()]))
+        if _is_count(count):
+            return cast("int", count)
+        _log_unusable("count_tokens", count)
+        return None
+
+    @staticmethod
+    def _answer(ask: Callable[[], object]) -> object:
+        """Return what the driver answers; the type of the error if it raises."""
         try:
-            count = cast("object", self._driver.count_tokens([message.model_dump()]))
+            answer = ask()
         except Exception as error:  # whatever a driver raises, counting goes on locally
             # The error text may quote the conversation: it goes to the debug log only.
-            kind = type(error).__name__
-            _log.warning(
-                "count_tokens raised %s, counting locally",
-                kind,
-                extra={"event": "count_tokens_failed", "error": kind},
-            )
             _log.debug("count_tokens raised", exc_info=True)
-            return None
-        if inspect.iscoroutine(count):
-            count.close()
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-            return count
-        shown = f"the number {count}" if isinstance(count, int) else type(count).__name__
-        _log.warning(
-            "count_tokens returned %s instead of a count, counting locally",
-            shown,
-            extra={"event": "count_tokens_failed", "error": "unusable answer"},
-        )
-        return None
+            return type(error)
+        if inspect.iscoroutine(answer):
+            answer.close()
+        return answer
+
+
+def _is_count(count: object) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and count >= 0
+
+
+def _log_unusable(method: str, answer: object) -> None:
+    if isinstance(answer, type):
+        shown, kind = f"raised {answer.__name__}", answer.__name__
+    else:
+        number = f"the number {answer}" if isinstance(answer, int) else type(answer).__name__
+        shown, kind = f"returned {number} instead of a count", "unusable answer"
+    _log.warning(
+        "%s %s, counting locally",
+        method,
+        shown,
+        extra={"event": "count_tokens_failed", "error": kind},
+    )

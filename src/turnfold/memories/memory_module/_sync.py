@@ -21,7 +21,7 @@ from turnfold.memories.memory_module.values import (
     ThinkingResult,
 )
 from turnfold.memory import make_config
-from turnfold.models import ChatModel
+from turnfold.models import SummaryModel
 from turnfold.records import Snapshot
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.snapshots import RecalledContext, RecallRequest, Snapshots
@@ -60,16 +60,16 @@ class ContextMemoryStore:
         """Store the summary of a context; return the stored one if there is one already."""
         return drive(self._awaiting.add_summary(summary))
 
-    def context(self, turn: int) -> ContextSnapshot | None:
-        """Return the whole context of a turn, or None."""
+    def context(self, turn: int | str) -> ContextSnapshot | None:
+        """Return the whole context of a turn, or of an id such as `ctx_2_4f1d09aa3b7c`; None if there is none."""
         return drive(self._awaiting.context(turn))
 
     def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
         """Return a page of whole contexts, oldest first."""
         return drive(self._awaiting.contexts(after=after, limit=limit))
 
-    def summary(self, turn: int) -> MemorySummary | None:
-        """Return the summary of a turn, or None."""
+    def summary(self, turn: int | str) -> MemorySummary | None:
+        """Return the summary of a turn, or of an id such as `sum_ctx_2_4f1d09aa3b7c`; None if there is none."""
         return drive(self._awaiting.summary(turn))
 
     def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
@@ -109,10 +109,10 @@ class MemoryModule:
 
     def __init__(
         self,
-        model: ChatModel | None = None,
+        model: SummaryModel | None = None,
         store: str | Store | None = None,
         *,
-        conversation: str = "memory",
+        conversation: str = "",
         scope: Scope | str = "default",
         enable_reflective_thinking: bool = True,
         max_thinking_rounds: int = 5,
@@ -147,6 +147,12 @@ class MemoryModule:
         """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
+    def attach(self, conversation: str) -> MemoryModule:
+        """Return the module for a conversation that an agent runs; one without a name becomes that of the first."""
+        found = MemoryModule.__new__(MemoryModule)
+        found._awaiting = drive(self._awaiting.attach(conversation))  # noqa: SLF001 (its own)
+        return found
+
     @property
     def conversation(self) -> str:
         """Id of the conversation."""
@@ -158,28 +164,31 @@ class MemoryModule:
         return ContextMemoryStore(self._awaiting.memory_store)
 
     def within(self, conversation: str) -> MemoryModule:
-        """Return the module for another conversation; conversations share nothing."""
+        """Return the module for a conversation; conversations share nothing."""
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = self._awaiting.within(conversation)  # noqa: SLF001 (its own)
         return found
 
     def perform_thinking_phase(
-        self, workspace_context: str | Snapshot, *, turn: int = 0
+        self, workspace_context: str | Snapshot, *, turn: int = 0, client_id: str = ""
     ) -> ThinkingResult:
         """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
 
-        Without `turn` it is the one after the newest. For a turn that was processed before, the stored result is
-        returned. A model that fails, hangs or returns garbage is reported in `problems`, never in a summary.
+        Without `turn` it is the one after the newest. For a turn that was processed before, or the newest with the same
+        `client_id`, the stored result is returned. A model that fails, hangs or returns garbage is reported in
+        `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
         """
-        return drive(self._awaiting.perform_thinking_phase(workspace_context, turn=turn))
+        return drive(
+            self._awaiting.perform_thinking_phase(workspace_context, turn=turn, client_id=client_id)
+        )
 
     def recall_context(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
     ) -> RecalledContext:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
-        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens` and
-        is part of `notes` until the next thinking phase, which is shown it too.
+        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens`; the
+        next thinking phase is shown it, and it is part of `notes` until the one after that.
         """
         return drive(self._awaiting.recall_context(request, tokens=tokens))
 
@@ -210,11 +219,11 @@ class MemoryModule:
         return drive(self._awaiting.search(keyword, limit=limit))
 
     def export(self) -> dict[str, object]:
-        """Export everything as JSON values."""
+        """Export everything as JSON values: after a run of an agent, what the run kept."""
         return drive(self._awaiting.export())
 
     def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what another module exported; see `ContextMemoryStore.import_`."""
+        """Import what another module exported; see `ContextMemoryStore.import_`. The numbering goes on after it."""
         return drive(self._awaiting.import_(exported))
 
     def recall_tool(self, provider: str = "openai") -> dict[str, object]:

@@ -13,6 +13,7 @@ long as its beginning and end; the summary says which, so that it does not pass 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -177,6 +178,17 @@ def _fits(text: str, tokens: int, count: Callable[[str], int]) -> bool:
     return len(text) <= tokens * _MAX_TOKEN_LENGTH and count(text) <= tokens
 
 
+_ID = re.compile(r"(?:sum_)?ctx_([1-9][0-9]{0,17})_")
+
+
+def _turn_number(turn: int | str) -> int:
+    """Return the turn of a context or summary id; a number as it is, 0 for any other text."""
+    if isinstance(turn, int):
+        return turn
+    found = _ID.match(turn)
+    return int(found[1]) if found else 0
+
+
 _PAGE = 200
 _READ_TOKENS = 4000
 """Tokens of a context that are read for an extract."""
@@ -249,10 +261,12 @@ class AsyncContextMemoryStore:
             return there
         return summary
 
-    async def context(self, turn: int) -> ContextSnapshot | None:
-        """Return the whole context of a turn, or None."""
-        snapshot = await self._snapshots.get(turn)
-        return to_context(snapshot, await self.summary(turn)) if snapshot else None
+    async def context(self, turn: int | str) -> ContextSnapshot | None:
+        """Return the whole context of a turn, or of an id such as `ctx_2_4f1d09aa3b7c`; None if there is none."""
+        snapshot = await self._snapshots.get(_turn_number(turn))
+        if snapshot is None or (isinstance(turn, str) and snapshot.id != turn):
+            return None
+        return to_context(snapshot, await self.summary(snapshot.turn))
 
     async def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
         """Return a page of whole contexts, oldest first."""
@@ -260,14 +274,16 @@ class AsyncContextMemoryStore:
         found = [await self.context(head.turn) for head in heads]
         return [context for context in found if context is not None]
 
-    async def summary(self, turn: int) -> MemorySummary | None:
-        """Return the summary of a turn, or None."""
-        if turn < 1:
+    async def summary(self, turn: int | str) -> MemorySummary | None:
+        """Return the summary of a turn, or of an id such as `sum_ctx_2_4f1d09aa3b7c`; None if there is none."""
+        number = _turn_number(turn)
+        if number < 1:
             return None
         document = await self._store.get_document(
-            self._scope, self._conversation, SNAPSHOT_SUMMARY, turn_key(turn)
+            self._scope, self._conversation, SNAPSHOT_SUMMARY, turn_key(number)
         )
-        return read_summary(document) if document else None
+        found = read_summary(document) if document else None
+        return None if found is None or (isinstance(turn, str) and found.id != turn) else found
 
     async def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
         """Return a page of summaries, oldest first."""

@@ -5,6 +5,9 @@ bounded size, and recalls any context whole. A conversation works without it.
 
 `store` is an address or an open store; without one everything is kept in the process. The data is stored next to the
 log of `conversation` and erased with it. Without a `model` the summaries are extracts of the workspace.
+
+A module without a `conversation` becomes that of the first conversation an agent runs with it, with what was imported
+before; an agent that runs several keeps them apart, and `within(conversation)` names one.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -31,7 +34,7 @@ from turnfold.memories.memory_module.values import (
     recall_tool,
 )
 from turnfold.memory import MemoryConfig, make_config
-from turnfold.models import ChatModel
+from turnfold.models import SummaryModel, as_chat_model
 from turnfold.records import Snapshot
 from turnfold.runtime import AsyncRuntime
 from turnfold.snapshots import MIN_TOKENS, RecalledContext, RecallRequest, parse_request
@@ -45,6 +48,10 @@ __all__ = (
 )
 
 
+_Naming: TypeAlias = Literal["given", "open", "run", "several"]
+"""Whose module it is: of a given conversation, of none yet, of the one an agent ran, or of several that it ran."""
+_UNNAMED: Final = "memory"
+"""Conversation of a module that has no name."""
 _SUMMARIES: Final = "memory_summaries"
 """Name of the note with the summaries of all turns."""
 _RECALLED: Final = "recalled_context"
@@ -60,7 +67,7 @@ _READ_SHARE: Final = 2
 class ThinkingOptions:
     """Options of the thinking phase."""
 
-    model: ChatModel | None = None
+    model: SummaryModel | None = None
     enable_reflective_thinking: bool = True
     max_thinking_rounds: int = 5
     recall_tokens: int = 0
@@ -89,10 +96,10 @@ class AsyncMemoryModule:
 
     def __init__(
         self,
-        model: ChatModel | None = None,
+        model: SummaryModel | None = None,
         store: str | Store | None = None,
         *,
-        conversation: str = "memory",
+        conversation: str = "",
         scope: Scope | str = "default",
         enable_reflective_thinking: bool = True,
         max_thinking_rounds: int = 5,
@@ -132,11 +139,26 @@ class AsyncMemoryModule:
     def _setup(
         self, config: MemoryConfig, options: ThinkingOptions, conversation: str, *, owns: bool
     ) -> None:
-        self._config, self._options, self._conversation = config, options, conversation
+        self._config, self._options = config, options
         self._owns = owns
         self._root = self
-        self._handles: OrderedDict[str, AsyncMemoryModule] = OrderedDict({conversation: self})
+        self._naming: _Naming = "given" if conversation else "open"
+        self._has_written = False
+        """True if a module without a name has written, which its first run takes along."""
+        self._attaching = config.runtime.lock()
+        self._handles: OrderedDict[str, AsyncMemoryModule] = OrderedDict()
         self._pending: tuple[RecallRequest, RecalledContext] | None = None
+        """What was recalled since the last thinking phase."""
+        self._shown: tuple[RecallRequest, RecalledContext] | None = None
+        """What was recalled before it, which the call after it is shown too."""
+        self._recalled: list[str] = []
+        """Contexts that were recalled since the last thinking phase, which the next one links to."""
+        self._open(conversation or _UNNAMED)
+
+    def _open(self, conversation: str) -> None:
+        config = self._config
+        self._conversation = conversation
+        self._handles[conversation] = self
         self._store = AsyncContextMemoryStore(
             config.store,
             config.scope,
@@ -146,6 +168,38 @@ class AsyncMemoryModule:
             way=config.runtime,
         )
         self._phase = self._make_phase()
+
+    async def attach(self, conversation: str) -> AsyncMemoryModule:
+        """Return the module for a conversation that an agent runs; one without a name becomes that of the first."""
+        async with self._attaching:
+            if self._naming == "open":
+                await self._move_to(conversation)
+                self._naming = "run"
+            elif self._conversation != conversation and self._naming == "given":
+                raise InvalidOption(
+                    f"this module belongs to conversation {self._conversation!r}: run that one, or make the module "
+                    f"without conversation= to run {conversation!r}"
+                )
+            elif self._conversation != conversation and self._naming == "run":
+                del self._handles[self._conversation]
+                first = self.within(self._conversation)
+                first._pending, first._recalled = self._pending, self._recalled  # noqa: SLF001 (its own)
+                self._naming = "several"
+        return self.within(conversation)
+
+    async def _move_to(self, conversation: str) -> None:
+        """Become the module of a conversation, with what was written without one."""
+        config, unnamed = self._config, self._conversation
+        if conversation == unnamed:
+            return
+        there = self.within(conversation)
+        if self._has_written:
+            await there.import_(await self.export())
+            if not (await config.store.head(config.scope, unnamed)).seq:
+                await config.store.delete(config.scope, unnamed)
+        del self._handles[unnamed]
+        self._open(conversation)
+        self._pending = self._pending or there._pending  # noqa: SLF001 (its own)
 
     def _make_phase(self) -> Phase:
         config, options = self._config, self._options
@@ -158,9 +212,8 @@ class AsyncMemoryModule:
             )
         thinker = None
         if options.model is not None:
-            thinker = Thinker(
-                options.model, config.runtime, count, budget.tokens, options.model_seconds
-            )
+            model = as_chat_model(options.model, option="model")
+            thinker = Thinker(model, config.runtime, count, budget.tokens, options.model_seconds)
         return Phase(
             store=self._store,
             thinker=thinker,
@@ -180,10 +233,14 @@ class AsyncMemoryModule:
     @property
     def memory_store(self) -> AsyncContextMemoryStore:
         """The store of contexts and summaries."""
+        if self._naming == "several":
+            raise InvalidOption(
+                "this module holds several conversations of an agent: name one with within(conversation)"
+            )
         return self._store
 
     def within(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module for another conversation; conversations share nothing."""
+        """Return the module for a conversation; conversations share nothing."""
         handles = self._root._handles  # noqa: SLF001 (its own)
         known = handles.get(conversation)
         if known is None:
@@ -196,16 +253,24 @@ class AsyncMemoryModule:
         return known
 
     async def perform_thinking_phase(
-        self, workspace_context: str | Snapshot, *, turn: int = 0
+        self, workspace_context: str | Snapshot, *, turn: int = 0, client_id: str = ""
     ) -> ThinkingResult:
         """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
 
-        Without `turn` it is the one after the newest. For a turn that was processed before, the stored result is
-        returned. A model that fails, hangs or returns garbage is reported in `problems`, never in a summary.
+        Without `turn` it is the one after the newest. For a turn that was processed before, or the newest with the same
+        `client_id`, the stored result is returned. A model that fails, hangs or returns garbage is reported in
+        `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
         """
         pending, self._pending = self._pending, None
+        self._shown = pending
+        recalled, self._recalled = self._recalled, []
+        self._has_written = bool(self.memory_store)
         return await self._phase.perform(
-            workspace_context, turn=turn, pending=pending[1] if pending else None
+            workspace_context,
+            turn=turn,
+            client_id=client_id,
+            pending=pending[1] if pending else None,
+            recalled=recalled,
         )
 
     async def recall_context(
@@ -213,8 +278,8 @@ class AsyncMemoryModule:
     ) -> RecalledContext:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
-        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens` and
-        is part of `notes` until the next thinking phase, which is shown it too.
+        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens`; the
+        next thinking phase is shown it, and it is part of `notes` until the one after that.
         """
         parsed = parse_request(request)
         recalled = await self.look_up(parsed, tokens=tokens)
@@ -225,12 +290,14 @@ class AsyncMemoryModule:
         self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
     ) -> RecalledContext:
         """Recall without adding the result to `notes`, for callers who show it themselves."""
-        return await self._store.recall(request, tokens=tokens or self.recall_tokens)
+        return await self.memory_store.recall(request, tokens=tokens or self.recall_tokens)
 
     async def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
         """Recall as the result of a tool call: fenced as data, within `recall_tokens`, not added to `notes`."""
         room = max(self.recall_tokens - FENCE_TOKENS, MIN_TOKENS)
-        return fence_recalled((await self.look_up(request, tokens=room)).text)
+        recalled = await self.look_up(request, tokens=room)
+        self._recalled += recalled.context_ids
+        return fence_recalled(recalled.text)
 
     @property
     def recall_tokens(self) -> int:
@@ -247,9 +314,9 @@ class AsyncMemoryModule:
             share = min(share, budget.share("summary"))
         notes: dict[str, str] = {}
         if share >= MIN_SUMMARY_TOKENS:
-            notes[_SUMMARIES] = await self._store.accumulated_summaries(tokens=share)
-        if self._pending is not None:
-            request, recalled = self._pending
+            notes[_SUMMARIES] = await self.memory_store.accumulated_summaries(tokens=share)
+        if (pending := self._pending or self._shown) is not None:
+            request, recalled = pending
             tail = budget.share("tail") if budget is not None else recalled.tokens
             if recalled.tokens > max(tail, MIN_TOKENS):
                 recalled = await self.look_up(request, tokens=max(tail, MIN_TOKENS))
@@ -258,15 +325,16 @@ class AsyncMemoryModule:
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
         """Find contexts by keyword, best first."""
-        return await self._store.search(keyword, limit=limit)
+        return await self.memory_store.search(keyword, limit=limit)
 
     async def export(self) -> dict[str, object]:
-        """Export everything as JSON values."""
-        return await self._store.export()
+        """Export everything as JSON values: after a run of an agent, what the run kept."""
+        return await self.memory_store.export()
 
     async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what another module exported; see `ContextMemoryStore.import_`."""
-        return await self._store.import_(exported)
+        """Import what another module exported; see `ContextMemoryStore.import_`. The numbering goes on after it."""
+        self._has_written = True
+        return await self.memory_store.import_(exported)
 
     def recall_tool(self, provider: str = "openai") -> dict[str, object]:
         """Return the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""

@@ -36,7 +36,7 @@ from turnfold.memories.memory_module.values import (
     summary_id,
 )
 from turnfold.models import Answer, ChatModel, ToolSchemas
-from turnfold.records import Message, Snapshot, system, tool, user
+from turnfold.records import LATEST_TURN, Message, Snapshot, system, tool, user
 from turnfold.runtime import Runtime
 from turnfold.snapshots import MIN_TOKENS, RecalledContext
 from turnfold.text import fence, search_terms
@@ -269,12 +269,18 @@ class Phase:
     clock: Callable[[], int]
 
     async def perform(
-        self, workspace: str | Snapshot, *, turn: int, pending: RecalledContext | None
+        self,
+        workspace: str | Snapshot,
+        *,
+        turn: int,
+        client_id: str,
+        pending: RecalledContext | None,
+        recalled: Sequence[str],
     ) -> ThinkingResult:
-        """Store the context of a turn, think about it, and store its summary."""
+        """Store the context of a turn, think about it, and store its summary; `recalled` are contexts it links to."""
         earlier = await self.store.accumulated_summaries(tokens=self.share)
-        links = pending.context_ids if pending else ()
-        context = await self._store_context(workspace, turn, links)
+        links = (*(pending.context_ids if pending else ()), *recalled)
+        context = await self._store_context(workspace, turn, client_id, links)
         known = await self.store.summary(context.turn_number)
         if known is not None:
             return await self._result(
@@ -292,10 +298,11 @@ class Phase:
             insights=written.insights,
             timestamp=self.clock(),
             thoughts=thought.thoughts,
-            links=tuple(dict.fromkeys((*links, *thought.recalled))),
+            links=tuple(dict.fromkeys((*context.links, *thought.recalled))),
             model=self.thinker.model.name if self.thinker and written.summary else "",
             problem=written.problem,
             reading=reading,
+            client_id=client_id,
             tokens_used=thought.tokens + written.tokens,
         )
         if written.problem:
@@ -303,20 +310,35 @@ class Phase:
         return await self._result(await self.store.add_summary(summary), thought)
 
     async def _store_context(
-        self, workspace: str | Snapshot, turn: int, links: tuple[str, ...]
+        self, workspace: str | Snapshot, turn: int, client_id: str, links: tuple[str, ...]
     ) -> ContextSnapshot:
-        """Store the context of a turn; if the turn has one, that one is used."""
+        """Store the context of a turn, linked to the one before; if the turn has one, that one is used."""
         wanted = turn or (workspace.turn if isinstance(workspace, Snapshot) else 0)
         known = await self.store.context(wanted) if wanted else None
+        before = await self.store.snapshots.before(wanted or LATEST_TURN + 1)
+        if known is None and client_id and not wanted and before is not None:
+            known = await self._repeated(before, workspace, client_id)
         if known is not None:
             return known
+        linked = (before.id, *links) if before else links
         try:
-            return await self.store.add_context(workspace, turn=wanted, links=links)
+            return await self.store.add_context(workspace, turn=wanted, links=linked)
         except Conflict:
             there = await self.store.context(wanted) if wanted else None
             if there is None:
                 raise
             return there
+
+    async def _repeated(
+        self, newest: Snapshot, workspace: str | Snapshot, client_id: str
+    ) -> ContextSnapshot | None:
+        """Return the newest context if this call stored it: by its summary, or by its content if it has none yet."""
+        context = await self.store.context(newest.turn)
+        summary = await self.store.summary(newest.turn)
+        if context is None or summary is not None:
+            return context if summary is not None and summary.client_id == client_id else None
+        given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
+        return context if context.full_context == full_context(given) else None
 
     async def _read_context(self, context: ContextSnapshot) -> tuple[str, Reading]:
         text = context.full_context

@@ -55,7 +55,7 @@ class ContextSnapshot:
     """Microseconds since 1970."""
     insights: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    """Ids of the contexts it refers to."""
+    """Ids of the contexts it refers to: the one before it, and those that were recalled for it."""
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
     state: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -79,6 +79,8 @@ class MemorySummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     problem: str = ""
     """Why no model wrote it; never content."""
     reading: Reading = "whole"
+    client_id: str = ""
+    """Id of the call that made it, by which a repeated call is recognised."""
     tokens_used: Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)] = 0
 
     @property
