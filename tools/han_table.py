@@ -17,7 +17,7 @@ TARGET = Path(__file__).resolve().parents[1] / "src" / "turnfold" / "recall" / "
 PAIRS_ON_A_LINE = 23
 HEAD = '''"""Traditional Chinese characters as their simplified forms, so that either script finds the other.
 
-Search needs only that both spellings of a word become one, not good prose, so a table of single characters does.
+Search only needs both spellings of a word to become one, so a table of single characters is enough.
 Written by tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
 """
 

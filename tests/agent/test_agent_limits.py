@@ -160,7 +160,7 @@ def test_the_reply_tells_what_another_provider_does_not_get(memory: Memory) -> N
         client = OpenAIChat("model-1", base_url=f"{server.url}/v1", api_key="k")
         reply = Agent(memory, client).run("one", "and now?")
     [change] = reply.context.receipt.changes
-    assert change[:3] == ("left out", "Chat Completions takes no thoughts back", 1)
+    assert change[:3] == ("left out", "Chat Completions accepts no thinking", 1)
     manifest = session.explain().manifest
     assert manifest.wired is not None
     assert manifest.wired.provider == "openai_chat"

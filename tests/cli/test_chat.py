@@ -154,4 +154,4 @@ def test_what_the_provider_is_not_sent_is_told(tmp_path: Path) -> None:
         assert "1 changed for openai_chat" in talked.output
         told = RUN.invoke(app, ["chat", *given, "--session", "s", "--once", "two", "--json"])
     [change] = json.loads(told.output)["changes"]
-    assert change.startswith("1 left out: Chat Completions takes no thoughts back")
+    assert change.startswith("1 left out: Chat Completions accepts no thinking")

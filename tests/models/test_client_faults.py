@@ -238,7 +238,7 @@ def test_without_credentials_nothing_is_asked(
         async with provider.make("m") as client:
             return await client.complete(PROMPT)
 
-    with pytest.raises(ModelFailed, match="m could not be asked"):
+    with pytest.raises(ModelFailed, match="m could not be called"):
         asyncio.run(call())
 
 

@@ -54,12 +54,12 @@ def said(content: object = "x", *, role: str = "user", **fields: object) -> dict
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("unknown role", said(role="robot"), "role: unknown role 'robot'. Use one of assistant, system, tool, user"),
     ("retired role", said(role="function", name="f"), "role: unknown role 'function'"),
-    ("role is no text", said(role=5), "role: a message without a role"),  # type: ignore[arg-type]  # on purpose
-    ("no role", {"content": "x"}, "role: a message without a role"),
-    ("content of bytes", said(b"x"), "content: content is bytes. Give text or a list of blocks"),
+    ("role is no text", said(role=5), "role: the message has no role"),  # type: ignore[arg-type]  # on purpose
+    ("no role", {"content": "x"}, "role: the message has no role"),
+    ("content of bytes", said(b"x"), "content: content is bytes, not text or a list. Give text or a list of blocks"),
     ("content of one block", said({"type": "text", "text": "x"}), "content: content is dict"),
     ("bytes among blocks", said([b"x"]), "content[0]: bytes has no fields"),
-    ("block without type", said(["a", {"text": "x"}]), 'content[1]: a content block without a type. Add "type"'),
+    ("block without type", said(["a", {"text": "x"}]), 'content[1]: the content block has no type. Add "type"'),
     ("text is missing", said([{"type": "text"}]), "content[0]: text is missing"),
     ("text is a number", said([{"type": "text", "text": 5}]), "content[0].text: must be text, not int"),
     ("image without url", said([{"type": "image_url", "image_url": {}}]), "content[0].image_url: url is missing"),
@@ -67,16 +67,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "image detail",
         said([{"type": "image_url", "image_url": {"url": "u", "detail": "huge"}}]),
-        "content[0]: image detail 'huge'. Use low, high or auto",
+        "content[0]: unknown image detail 'huge'. Use low, high or auto",
     ),
     ("image source", said([{"type": "image", "source": {"type": "ftp"}}]), "content[0].source: unknown source type"),
     ("sound without data", said([{"type": "input_audio"}]), "content[0].input_audio: data is missing"),
-    ("file of nothing", said([{"type": "file", "file": {"filename": "a"}}]), "content[0].file: a file without"),
+    ("file of nothing", said([{"type": "file", "file": {"filename": "a"}}]), "content[0].file: the file has neither"),
     ("file name of a number", said([{"type": "file", "file": {"file_id": "f", "filename": 5}}]), "filename: must be"),
     ("signature of a number", said([{"type": "thinking", "thinking": "", "signature": 5}]), "signature: must be text"),
     ("name of a number", said(name=5), "name: must be text, not int"),
-    ("calls of a number", said(role="assistant", tool_calls=5), "tool_calls: tool_calls is int. Give a list"),
-    ("calls of one call", said(role="assistant", tool_calls=CALL), "tool_calls: tool_calls is dict"),
+    ("calls of a number", said(role="assistant", tool_calls=5), "tool_calls: tool_calls is int, not a list. Give"),
+    ("calls of one call", said(role="assistant", tool_calls=CALL), "tool_calls: tool_calls is dict, not a list"),
     ("call of text", said(role="assistant", tool_calls=["f"]), "tool_calls[0]: str has no fields"),
     ("call without id", said(role="assistant", tool_calls=[{**CALL, "id": None}]), "tool_calls[0]: id is missing"),
     (
@@ -87,7 +87,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a user calls", said(tool_calls=[CALL]), "tool_calls[0]: a message of role 'user' cannot call tools"),
     ("a tool calls", said(role="tool", tool_call_id="a", tool_calls=[CALL]), "a tool result cannot hold a ToolCall"),
     ("retired call", said(role="assistant", function_call={"name": "f"}), "function_call: function_call is OpenAI's"),
-    ("result without call", said(role="tool"), "tool_call_id: a tool message without tool_call_id"),
+    ("result without call", said(role="tool"), "tool_call_id: the tool message has no tool_call_id"),
     ("call id of a number", said(role="tool", tool_call_id=5), "tool_call_id: must be text, not int"),
     ("a user answers", said(tool_call_id="a"), "tool_call_id: a message of role 'user' cannot have a tool_call_id"),
     (
@@ -113,7 +113,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "a field that contradicts its block",
         said([{"type": "tool_use", "id": "a", "name": "f", "function": {"name": "g"}}], role="assistant"),
-        "tool_calls[0]: ToolCall that would read back differently",
+        "tool_calls[0]: the ToolCall would be read back differently",
     ),
     ("notes of text", said(metadata="note"), "metadata: must be an object, not str"),
     ("notes of bytes", said(metadata={"a": b"x"}), "metadata.a: bytes has no JSON form"),
@@ -165,23 +165,23 @@ PARTS: list[tuple[str, Any, str]] = [
     ("call arguments", ToolCall("a", "f", LONE), "tool_calls[0].arguments: lone surrogate"),
     ("signature", ThinkingPart("a", LONE), "content[0].signature: lone surrogate"),
     ("sound", AudioPart(LONE, "wav"), "content[0].data: lone surrogate"),
-    ("image detail", ImagePart("u", wrong("huge")), "content[0].detail: image detail 'huge'"),
-    ("file of nothing", FilePart(""), "a file without file_id or file_data"),
-    ("thought both shown and hidden", ThinkingPart("shown", redacted="hidden"), "would read back differently"),
+    ("image detail", ImagePart("u", wrong("huge")), "content[0].detail: unknown image detail 'huge'"),
+    ("file of nothing", FilePart(""), "the file has neither file_id nor file_data"),
+    ("thought both shown and hidden", ThinkingPart("shown", redacted="hidden"), "would be read back differently"),
     ("opaque text", OpaquePart("not json"), "content[0].json: not JSON"),
-    ("opaque number", OpaquePart("5"), "content[0].json: JSON text that is not an object"),
+    ("opaque number", OpaquePart("5"), "content[0].json: must be the JSON text of an object"),
     ("opaque nesting", OpaquePart('{"a":' + "[" * DEEP + "]" * DEEP + "}"), "content[0].json: not JSON"),
     ("opaque depth", OpaquePart('{"a":' + "[" * 200 + "]" * 200 + "}"), "nested deeper than 100 levels"),
     ("opaque NaN", OpaquePart('{"a":NaN}'), "content[0].json.a: nan has no JSON form"),
     ("opaque infinity", OpaquePart('{"a":1e999}'), "content[0].json.a: inf has no JSON form"),
     ("opaque surrogate", OpaquePart('{"a":"\\ud800"}'), "content[0].json.a: lone surrogate"),
     ("extra text", TextPart("a", "nonsense"), "content[0].extra: not JSON"),
-    ("extra list", TextPart("a", "[1]"), "content[0].extra: JSON text that is not an object"),
-    ("empty extra", TextPart("a", "{}"), "content[0].extra: JSON text that is not an object"),
-    ("extra says the text again", TextPart("a", '{"text":"b"}'), "TextPart that would read back differently"),
+    ("extra list", TextPart("a", "[1]"), "content[0].extra: must be the JSON text of an object"),
+    ("empty extra", TextPart("a", "{}"), "content[0].extra: must be the JSON text of an object"),
+    ("extra says the text again", TextPart("a", '{"text":"b"}'), "the TextPart would be read back differently"),
     ("extra says another type", TextPart("a", '{"type":"image_url"}'), "url is missing"),
-    ("extra says another url", ImagePart("u", None, '{"image_url":{"url":"v"}}'), "would read back differently"),
-    ("extra says another call", ToolCall("a", "f", "{}", '{"id":"b"}'), "ToolCall that would read back differently"),
+    ("extra says another url", ImagePart("u", None, '{"image_url":{"url":"v"}}'), "would be read back differently"),
+    ("extra says another call", ToolCall("a", "f", "{}", '{"id":"b"}'), "the ToolCall would be read back differently"),
 ]  # fmt: skip
 
 
@@ -201,9 +201,9 @@ RESULTS: list[tuple[Any, str]] = [
     (ToolResult("a", (TextPart(LONE),)), "content[0].content[0].text: lone surrogate"),
     (
         ToolResult("a", (), extra='{"tool_use_id":"b"}'),
-        "ToolResult that would read back differently",
+        "the ToolResult would be read back differently",
     ),
-    (TextPart("x"), "tool_call_id: a tool message without a tool result"),
+    (TextPart("x"), "tool_call_id: the tool message has no tool result"),
 ]
 
 
@@ -220,7 +220,7 @@ BESIDE: list[tuple[str, str]] = [
     ('{"tool_calls":[1]}', "extra.tool_calls: tool_calls is a field of the message itself"),
     ('{"role":"developer"}', "extra.role: role 'developer' contradicts role 'user'"),
     ('{"function_call":{}}', "function_call is OpenAI's retired form"),
-    ("[]", "extra: JSON text that is not an object"),
+    ("[]", "extra: must be the JSON text of an object"),
 ]
 
 
@@ -240,7 +240,9 @@ def test_a_name_is_not_unsaid_beside_the_message() -> None:
 
 def test_one_message_is_not_a_list() -> None:
     for one in (user("x"), {"role": "user", "content": "x"}, "x"):
-        with pytest.raises(InvalidRecord, match=r"where a list is expected\. Put it in a list"):
+        with pytest.raises(
+            InvalidRecord, match=r"expected a list of messages, not one \w+\. Put it in a list"
+        ):
             as_messages(one)  # type: ignore[arg-type]  # on purpose
 
 

@@ -188,7 +188,7 @@ def test_the_error_names_both_processes_and_the_remedy(place: Place) -> None:
 
     [text] = in_children([told])
     assert f"opened in process {os.getpid()}" in text
-    assert "open it anew after the fork" in text
+    assert "open it again after the fork" in text
     assert ("close it before the fork" in text) == (place.kind == "sqlite")
     drive(store.close())
 

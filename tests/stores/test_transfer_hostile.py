@@ -192,7 +192,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "nothing": ([], 1, "ends before its footer"),
     "an empty line": ([b"\n", *LINES], 1, "not an export"),
     "another program's": ([b'{"a":1}\n'], 1, "not an export"),
-    "another format": (changed(0, b"turnfold-export", b"other"), 1, "format 'other'"),
+    "another format": (changed(0, b"turnfold-export", b"other"), 1, "format is 'other'"),
     "a later version": (changed(0, b'"version":1', b'"version":2'), 1, "Upgrade turnfold"),
     "an unknown header field": (
         changed(0, b'"version":1', b'"version":1,"x":1'),
@@ -248,7 +248,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
         DOCUMENT + 1,
         "not in canonical form",
     ),
-    "a document twice": ([*LINES[:3], *LINES[2:]], 4, "stands after"),
+    "a document twice": ([*LINES[:3], *LINES[2:]], 4, "comes after"),
     "an entry outside": ([LINES[0], LINES[ENTRY], *LINES[1:]], 2, "outside of a conversation"),
     "no end": ([*LINES[:END], *LINES[END + 1 :]], END + 1, "end line of conversation"),
     "the end of nothing": (
@@ -259,12 +259,12 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "a conversation twice": (
         [*LINES[: END + 1], *LINES[1 : END + 1], LINES[-1]],
         END + 2,
-        "stands after",
+        "comes after",
     ),
     "conversations out of order": (
         [LINES[0], *LINES[END + 1 : -1], *LINES[1 : END + 1], LINES[-1]],
         len(LINES) - END,
-        "'other' stands after 'talk'",
+        "'other' comes after 'talk'",
     ),
     "a broken chain": (
         changed(CHECKPOINT, b'"previous":""', b'"previous":"s0"'),
@@ -334,7 +334,7 @@ class Endless:
 def test_a_line_without_end_is_left_at_the_limit() -> None:
     file = Endless()
     with pytest.raises(
-        InvalidExport, match=rf"line 1: longer than {LONGEST_LINE:,} bytes.*longest_line"
+        InvalidExport, match=rf"line 1: it is longer than {LONGEST_LINE:,} bytes.*longest_line"
     ):
         drive(import_from(MemoryStore(), ALICE, file))
     assert file.asked == LONGEST_LINE + 1

@@ -86,7 +86,9 @@ class TestABrokenContext:
 
     def test_a_gap(self) -> None:
         [violation] = check(rebuilt(positions=[2, 3, 5, 6]))
-        assert violation == Violation(Rule.CONTIGUOUS, 2, "log position 4 left out unexplained")
+        assert violation == Violation(
+            Rule.CONTIGUOUS, 2, "log position 4 is left out without an omission"
+        )
 
     def test_a_wrong_order(self) -> None:
         [violation, *_] = check(rebuilt(positions=[2, 4, 3, 5, 6]))

@@ -137,8 +137,11 @@ class TestReceipt:
         fates = {(fate.start, fate.outcome): fate.reason for fate in built(log).fates}
         assert fates == {
             (1, Outcome.ADDED): "no result for call 'b' of 'look_up' in the log",
-            (2, Outcome.DROPPED): "it says nothing: the provider would refuse it",
-            (3, Outcome.MOVED): "its call stands earlier: sent there, where the provider wants it",
+            (2, Outcome.DROPPED): "it has no content: the provider would refuse it",
+            (
+                3,
+                Outcome.MOVED,
+            ): "its call comes earlier: sent right after it, as the provider requires",
             (
                 4,
                 Outcome.DROPPED,

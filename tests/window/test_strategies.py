@@ -272,7 +272,7 @@ class TestSummarise:
         assert built.section(Section.SUMMARY) == (summary_message("earlier: hello"),)
         assert (built.anchor.covered, built.receipt.count(Outcome.FOLDED)) == (2, 2)
         assert built.receipt.count(Outcome.DROPPED) == built.anchor.position - 2
-        assert built.anchor.reason == "over budget: the summariser gave nothing"
+        assert built.anchor.reason == "over budget: the summariser returned no summary"
 
 
 class TestShrinkResults:

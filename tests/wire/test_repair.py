@@ -34,7 +34,10 @@ def test_the_list_alone_comes_back_as_a_list() -> None:
         {"role": "user", "content": "…"},
         {"role": "assistant", "content": "hi"},
     ]
-    assert str(fixed.changes[0]) == "messages[0] added: a user message before the assistant's first"
+    assert (
+        str(fixed.changes[0])
+        == "messages[0] added: a user message before the first assistant message"
+    )
 
 
 def asked(*ids: str) -> dict[str, Any]:

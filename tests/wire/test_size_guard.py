@@ -167,7 +167,7 @@ def test_a_session_builds_a_context_that_fits_and_says_so(name: str) -> None:
         assert wired.size == body_of(context, name, [TOOL] * 4) <= 6_000
         assert wired.rebuilt > 0
         assert context.moved
-        assert f"bytes for {name}, built smaller for it" in str(context.receipt)
+        assert f"bytes for {name}, rebuilt smaller to fit" in str(context.receipt)
         assert context.budget.max_bytes == 6_000
         assert check(context) == ()
         explained = session.explain()
@@ -205,7 +205,7 @@ def test_the_receipt_counts_what_is_changed_by_rule() -> None:
         assert session.context().receipt.changes == ()
         context = session.context(to=wire.openai_chat)
         [left_out] = context.receipt.changes
-        assert left_out[:3] == ("left out", "Chat Completions takes no thoughts back", 3)
+        assert left_out[:3] == ("left out", "Chat Completions accepts no thinking", 3)
         assert left_out.first == "messages[1].parts[0]"
         assert "3 changed for openai_chat" in str(context.receipt)
         manifest = session.explain().manifest

@@ -27,12 +27,12 @@ _Answer = TypeVar("_Answer")
 
 
 class Right(StrEnum):
-    """What a token allows; no right includes another."""
+    """Rights of an access token; no right includes another."""
 
     READ = "read"
     """Read the conversations of the token's tenant."""
     WRITE = "write"
-    """Add to them, change them, delete them, and build contexts: a context stores its call."""
+    """Add to, change and delete the tenant's conversations, and build contexts, which store their calls."""
     ADMIN = "admin"
     """Read the metrics and the full health report of the service."""
 

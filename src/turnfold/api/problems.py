@@ -1,8 +1,8 @@
 """Errors over HTTP: problem details (RFC 9457) made from errors, and the same errors rebuilt from them.
 
 The `type` of a problem never changes, so programs in any language can tell a conflict from a budget that is too small
-without parsing a sentence; the numbers of the error travel as fields of their own. A client raises the error that an
-embedded memory would have raised.
+without parsing a sentence; the numbers of the error are separate fields. A client raises the error that an embedded
+memory would have raised.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _OPERATORS_ONLY: Final = {
     "wrong-process": "the store was opened by another process; the operator must fix it",
     "internal": "internal error; see the service log for this request id",
 }
-"""Public texts of kinds whose messages may name hosts, users and files; the real message goes to the log only."""
+"""Texts shown to clients for kinds whose messages may name hosts, users and files; the real message is only logged."""
 
 
 def kind_of(error: BaseException) -> ProblemKind:
@@ -164,7 +164,7 @@ def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
 
 
 def error_from(status: int, body: bytes) -> TurnfoldError:
-    """Rebuild the error from a failed response; a foreign response becomes `RequestRefused` or `StoreUnavailable`."""
+    """Rebuild the error from a failed response; if turnfold did not send it, `RequestRefused` or `StoreUnavailable`."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -185,7 +185,7 @@ def _foreign_error(status: int) -> TurnfoldError:
 
 
 def _rebuild(kind: type[TurnfoldError], detail: str, fields: Mapping[str, object]) -> TurnfoldError:
-    """Make an error with a finished message, bypassing constructors that would format it from numbers."""
+    """Make an error with the given message, without its constructor, which would build the message from numbers."""
     error = kind.__new__(kind)
     Exception.__init__(error, detail)
     vars(error).update(fields)

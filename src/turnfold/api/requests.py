@@ -157,7 +157,7 @@ class AddBody(Body):
 
     messages: Annotated[list[MessageJson], Meta(min_length=1)]
     expect: Count | None = None
-    """Newest seq the writer has seen; the append is a conflict if the log has moved on."""
+    """Newest seq the writer has seen; the append is refused with a conflict if the log has newer entries."""
     client_ids: list[_Key] | None = None
     """One client id per message, instead of the Idempotency-Key with a number appended."""
 

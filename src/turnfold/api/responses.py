@@ -1,6 +1,6 @@
 """Response bodies of the service, and the functions that make them from values of the library.
 
-Values without a message in them are sent as they are: service and client use the same class.
+Values that hold no message are sent unchanged: service and client use the same class for them.
 """
 
 from __future__ import annotations

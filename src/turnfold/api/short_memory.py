@@ -1,7 +1,7 @@
 """Request and response bodies of the short-term memory (`ShortMemory`).
 
-A session is sent back together with the values it was read with, so that a change over HTTP is merged field by field,
-as a change in the same process is.
+A changed session is sent together with the values it had when it was read, so that the change is merged field by
+field, like a change in the same process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Request and response bodies of workspace snapshots.
 
-Text is sent as text and other bytes as base64, so that nothing is changed by JSON.
+Text is sent as text and other bytes as base64, so that JSON changes nothing.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def content_value(form: _Content) -> str | bytes:
     try:
         return b64decode(form.base64, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidRecord("invalid base64", path="files") from None
+        raise InvalidRecord("binary content must be valid base64", path="files") from None
 
 
 def snapshot_form(snapshot: Snapshot) -> SnapshotForm:

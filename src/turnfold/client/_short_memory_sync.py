@@ -70,9 +70,9 @@ class RemoteShortMemory:
     ) -> MemoryContext:
         """Return the context of the conversation for the next model call.
 
-        `query` is kept until the turn that answers it is written, in this process or another; a newer query replaces
-        it. Every turn no summary covers is included as far as it fits the window; `recent_turns` of them are in the
-        session's `window_messages`.
+        `query` is stored until its answer is written, by this process or another; a newer query replaces it. Turns
+        that no summary covers are included if they fit the window; the messages of the newest `recent_turns` turns are
+        in the session's `window_messages`.
         """
         return drive(
             self._awaiting.query_memory_context(
@@ -98,7 +98,7 @@ class RemoteShortMemory:
     ) -> MemoryWriteResult:
         """Write a question and its answer as one turn; durable on return.
 
-        Without `user_query` it answers the pending query. A repeated call stores nothing twice if it has a
+        Without `user_query`, the turn answers the pending query. A repeated call stores nothing twice if it has a
         `client_id` or answers a pending query.
         """
         return drive(
@@ -122,8 +122,8 @@ class RemoteShortMemory:
     ) -> Checkpoint:
         """Replace all but the newest turns with a summary; without one, the summarizer of the service writes it.
 
-        `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is live already or covers
-        nothing new, nothing changes and the live checkpoint is returned.
+        `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is already the current one
+        or covers nothing new, nothing changes and the current checkpoint is returned.
         """
         return drive(
             self._awaiting.checkpoint_short_memory(

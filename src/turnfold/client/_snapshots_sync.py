@@ -31,9 +31,9 @@ class RemoteSnapshots:
         return self._awaiting
 
     def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot, durable on return. Without a turn it gets the one after the newest.
+        """Store a snapshot, durable on return. Without a turn it gets the turn after the newest snapshot.
 
-        Storing the same snapshot of a turn again is a repetition; another one of that turn is a `Conflict`.
+        Storing the same snapshot of a turn again changes nothing; storing a different one raises `Conflict`.
         """
         return drive(self._awaiting.take(snapshot))
 
@@ -64,7 +64,7 @@ class RemoteSnapshots:
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
         """Compare the workspaces of two turns, or one file if `path` names it; `text` has at most `tokens`.
 
-        What did not change is not read.
+        Unchanged files are not read.
         """
         return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
 

@@ -133,15 +133,15 @@ class RemoteFindings:
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of a call, or all results of a tool if no arguments are given; returns how many."""
+        """Forget the result of a call, or all results of a tool if no arguments are given; returns their number."""
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Forget everything but tables of contents, at the end of a question; returns how many."""
+        """Forget all findings but tables of contents, when a question is answered; returns how many were forgotten."""
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Forget everything; returns how many."""
+        """Forget all findings; returns how many there were."""
         return drive(self._awaiting.clear())
 
 
@@ -214,7 +214,7 @@ class RemoteSession:
         """Append one message, or several atomically. Durable on return.
 
         With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has moved on.
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
         """
         return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
 
@@ -306,10 +306,10 @@ class RemoteSession:
         return drive(self._awaiting.pins())
 
     def rules(self) -> list[StandingRule]:
-        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+        """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
-        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one.
+        They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
+        document or the model are never included.
         """
         return drive(self._awaiting.rules())
 

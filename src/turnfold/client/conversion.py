@@ -1,4 +1,4 @@
-"""Makes the values an embedded memory returns from the responses of a service."""
+"""Convert the responses of a service to the values that an embedded memory returns."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class RemoteContext(Context):
 
     @property
     def counter(self) -> TokenCounter:
-        """Not available: the service counted the tokens."""
+        """Raises `AttributeError`: the service counted the tokens, so there is no counter in this process."""
         raise AttributeError(
             f"the service counted this context with {self.counter_name!r}; make a counter with counter_for(model)"
         )
 
 
 def to_entry(form: EntryForm) -> Entry:
-    """Return a stored message."""
+    """Convert a service response to a log entry."""
     return Entry(
         form.seq,
         to_message(form.message),
@@ -84,14 +84,14 @@ def to_entry(form: EntryForm) -> Entry:
 
 
 def to_recalled(form: RecalledForm) -> Recalled:
-    """Return a recalled entry."""
+    """Convert a service response to a recalled entry."""
     return Recalled(
         form.seq, form.turn, to_message(form.message), form.created, form.score, form.excerpt
     )
 
 
 def to_explanation(form: ExplanationForm) -> Explanation:
-    """Return a call with its messages."""
+    """Convert a service response to the explanation of a call, with the messages it sent."""
     return Explanation(
         form.manifest,
         _messages(form.messages),
@@ -114,14 +114,14 @@ def to_difference(form: DifferenceForm) -> Difference:
 
 
 def to_session(form: SessionForm) -> SessionValue:
-    """Return a short-term memory session, which remembers the values it was read with."""
+    """Convert a service response to a short-term memory session, which keeps the values it was read with."""
     session = SessionValue.from_json(msgspec.json.encode(form))
     session.as_read = as_read(session)
     return session
 
 
 def to_memory_context(form: MemoryContextForm) -> MemoryContext:
-    """Return the context of a conversation for a model call."""
+    """Convert a service response to the context of a short-term memory for a model call."""
     return MemoryContext(
         conversation_id=form.conversation_id,
         mode=form.mode,

@@ -1,11 +1,11 @@
 """HTTP client with the methods of `AsyncSession`, its state and its findings.
 
-Messages are made in this process, so an invalid one is found where it was made, and are sent in their stored form, so
-nothing is lost on the way.
+Messages are made and checked in this process, so an invalid one raises its error here. They are sent in their stored
+form, so nothing is lost.
 
-Findings are remembered tool results. Their rules are code and stay in this process: the relevance of a result is
-decided here, by its rule; what all processes must decide alike (what is stale, what is dropped when the store is full)
-is decided by the service.
+Findings are remembered tool results. Their rules are code, so they run in this process and decide the relevance of a
+result. The service decides what must be the same for all processes: which findings are stale, and which are dropped
+when there are too many.
 """
 
 from __future__ import annotations
@@ -199,17 +199,17 @@ class AsyncRemoteFindings:
         ).text
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of a call, or all results of a tool if no arguments are given; returns how many."""
+        """Forget the result of a call, or all results of a tool if no arguments are given; returns their number."""
         given = dict(arguments) if isinstance(arguments, Mapping) else arguments
         body = DropFindingsBody(tool=tool, arguments=given)
         return await self._count(api.operations.DROP_FINDINGS, body)
 
     async def clear_query(self) -> int:
-        """Forget everything but tables of contents, at the end of a question; returns how many."""
+        """Forget all findings but tables of contents, when a question is answered; returns how many were forgotten."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
     async def clear(self) -> int:
-        """Forget everything; returns how many."""
+        """Forget all findings; returns how many there were."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody())
 
     async def _count(self, operation: Operation[_Body, NoQuery, CountAnswer], body: _Body) -> int:
@@ -327,7 +327,7 @@ class AsyncRemoteSession:
         """Append one message, or several atomically. Durable on return.
 
         With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has moved on.
+        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
         """
         given, client_ids = _messages_and_ids(messages)
         body = AddBody(
@@ -449,10 +449,10 @@ class AsyncRemoteSession:
         return (await self._sender.call(api.operations.PINS, self.id)).pins
 
     async def rules(self) -> list[StandingRule]:
-        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+        """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
-        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one.
+        They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
+        document or the model are never included.
         """
         return (await self._sender.call(api.operations.RULES, self.id)).rules
 
@@ -547,12 +547,14 @@ class AsyncRemoteSession:
     def _call_or_last(self, call: str | None) -> str:
         name = call or self._last
         if not name:
-            raise InvalidOption("no call was made through this session yet; name one of calls()")
+            raise InvalidOption(
+                "no call was made through this session yet; give the id of one of calls()"
+            )
         return name
 
 
 def _provider(to: Provider | WireFormat | None) -> Provider | None:
-    """Return the name of a wire format; a model client is refused, since the service cannot call it."""
+    """Return the name of a wire format; raises `InvalidOption` for a model client, which the service cannot call."""
     name: object = to if to is None or isinstance(to, str) else getattr(to, "PROVIDER", "")
     if name == "":
         raise InvalidOption(
@@ -562,7 +564,7 @@ def _provider(to: Provider | WireFormat | None) -> Provider | None:
 
 
 def _messages_and_ids(messages: object) -> tuple[list[Message], list[str]]:
-    """Return the messages, and the client ids if all of them are entries with their own."""
+    """Return the messages, and their client ids if all of them are `NewEntry` values."""
     if isinstance(messages, list | tuple) and messages:
         given = cast("Sequence[object]", messages)
         if all(isinstance(one, NewEntry) for one in given):

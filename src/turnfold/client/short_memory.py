@@ -86,9 +86,9 @@ class AsyncRemoteShortMemory:
     ) -> MemoryContext:
         """Return the context of the conversation for the next model call.
 
-        `query` is kept until the turn that answers it is written, in this process or another; a newer query replaces
-        it. Every turn no summary covers is included as far as it fits the window; `recent_turns` of them are in the
-        session's `window_messages`.
+        `query` is stored until its answer is written, by this process or another; a newer query replaces it. Turns
+        that no summary covers are included if they fit the window; the messages of the newest `recent_turns` turns are
+        in the session's `window_messages`.
         """
         body = QueryBody(
             enterprise_id=enterprise_id,
@@ -114,7 +114,7 @@ class AsyncRemoteShortMemory:
     ) -> MemoryWriteResult:
         """Write a question and its answer as one turn; durable on return.
 
-        Without `user_query` it answers the pending query. A repeated call stores nothing twice if it has a
+        Without `user_query`, the turn answers the pending query. A repeated call stores nothing twice if it has a
         `client_id` or answers a pending query.
         """
         body = TurnBody(
@@ -139,8 +139,8 @@ class AsyncRemoteShortMemory:
     ) -> Checkpoint:
         """Replace all but the newest turns with a summary; without one, the summarizer of the service writes it.
 
-        `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is live already or covers
-        nothing new, nothing changes and the live checkpoint is returned.
+        `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is already the current one
+        or covers nothing new, nothing changes and the current checkpoint is returned.
         """
         body = ShortCheckpointBody(summary=summary, recent_turns=recent_turns, upto=upto)
         return await self._sender.call(

@@ -44,9 +44,9 @@ class AsyncRemoteSnapshots:
         self._conversation = conversation
 
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot, durable on return. Without a turn it gets the one after the newest.
+        """Store a snapshot, durable on return. Without a turn it gets the turn after the newest snapshot.
 
-        Storing the same snapshot of a turn again is a repetition; another one of that turn is a `Conflict`.
+        Storing the same snapshot of a turn again changes nothing; storing a different one raises `Conflict`.
         """
         body = snapshot_form(snapshot)
         return await self._sender.call(api.operations.TAKE_SNAPSHOT, self._conversation, body=body)
@@ -93,7 +93,7 @@ class AsyncRemoteSnapshots:
     ) -> SnapshotDiff:
         """Compare the workspaces of two turns, or one file if `path` names it; `text` has at most `tokens`.
 
-        What did not change is not read.
+        Unchanged files are not read.
         """
         body = SnapshotDiffBody(before=before, after=after, path=path, tokens=tokens)
         return diff_value(

@@ -112,11 +112,11 @@ class AwaitingTransport:
         return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep."""
+        """Wait without blocking the event loop."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Close the connections of this loop; those of another end with it."""
+        """Close the connections of this event loop; those of other loops are closed when the loops end."""
         await self._clients.close()
 
 
@@ -158,7 +158,7 @@ class BlockingTransport:
         return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
-        """Block."""
+        """Block the thread for this time."""
         time.sleep(seconds)  # noqa: ASYNC251 (no loop runs this)
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class BlockingTransport:
 
 
 def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Split credentials from an address: httpx2 logs the address of every request."""
+    """Check an address and split off its credentials, because httpx2 logs the address of every request."""
     try:
         parts = urlsplit(url)
         named = parts.username is not None or parts.password is not None
@@ -187,7 +187,7 @@ def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def _needs_certificates(url: str) -> bool:
-    """Return True if certificates must be loaded, which is slow; redirects are not followed."""
+    """Return True if certificates must be loaded, which is slow: only for https, as redirects are not followed."""
     return url.startswith("https:")
 
 
@@ -230,7 +230,7 @@ class RequestSender:
     ) -> _Answer:
         """Send an operation and return its answer; `names` fill the path parameters, in order.
 
-        `key` is the Idempotency-Key; by default a new one where the response is stored under it.
+        `key` is the Idempotency-Key; by default a new one if the service stores the response under it.
         """
         target = _target(operation.path, names, query)
         content = b"" if body is None else msgspec.json.encode(body)
@@ -271,10 +271,12 @@ class RequestSender:
         try:
             return msgspec.json.decode(reply.content, type=operation.answer)
         except msgspec.MsgspecError as error:
-            raise TurnfoldError(f"unknown response format from the service: {error}") from None
+            raise TurnfoldError(
+                f"unknown response format; the service may run another release: {error}"
+            ) from None
 
     def _pause(self, error: StoreUnavailable | LimitExceeded, attempt: int) -> float | None:
-        """Return the seconds to wait before the next attempt; None if it would fail too."""
+        """Return the seconds to wait before the next attempt; None if another attempt would fail as well."""
         if isinstance(error, LimitExceeded):
             return error.again if 0 < error.again <= _LONGEST_PAUSE else None
         spread = 0.5 + random.random()  # noqa: S311 (jitter, so that clients do not retry at once)
@@ -282,7 +284,7 @@ class RequestSender:
 
 
 def check_positive(name: str, value: int | None) -> None:
-    """Raise the error of an embedded memory for a number below 1."""
+    """Raise the same error as an embedded memory if a number is below 1."""
     if value is not None and value < 1:
         raise InvalidOption(f"{name}={value} must be at least 1")
 
@@ -303,7 +305,7 @@ async def read_pages(
     after: _Place,
     limit: int,
 ) -> list[_Item]:
-    """Read pages after `after` until there are `limit` items or no more; `page` returns items and the next place."""
+    """Read pages after `after` until there are `limit` items or no more; `page` returns items and the next `after`."""
     found: list[_Item] = []
     following: _Place | None = after
     while following is not None and len(found) < limit:

@@ -1,8 +1,8 @@
-"""Claude models behind Anthropic's Messages interface, and Anthropic's SDK, which is imported here and nowhere else.
+"""Claude models through Anthropic's Messages interface. Only this module imports Anthropic's SDK.
 
-The wire marks where the prompt is worth caching. In a stream, blocks come one after another, each begun empty and
-filled by deltas; tool arguments arrive as pieces of JSON text. Signatures and encrypted thoughts must come out byte for
-byte, because the provider checks them when they are sent back.
+`turnfold.wire` sets the cache breakpoints. In a stream, blocks come one after another, each begun empty and filled by
+deltas; tool arguments arrive as pieces of JSON text. Signatures and encrypted thinking must be kept byte for byte,
+because the provider checks them when they are sent back.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
         )
 
     async def message(self, arguments: JsonObject) -> JsonObject:
-        """Return a message."""
+        """Request a message and return it."""
         return await self._send(lambda client: client.messages.create, arguments)
 
     async def message_stream(
@@ -87,17 +87,17 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
 
 
 class MessageStream:
-    """Assembles the events of one answer."""
+    """Assembles the events of one streamed message."""
 
     def __init__(self) -> None:
         self._message: JsonObject = {}
         self._blocks: dict[int, JsonObject] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
-        """(block, field) -> its text so far: joined once, or a long answer would be copied over and over."""
+        """(block, field) -> pieces of its text so far; joined only once, so that a long answer is not copied often."""
         self._stopped = False
 
     def add(self, event: JsonObject) -> str:
-        """Add an event; return the text in it."""
+        """Add an event and return the answer's text in it."""
         index = event.get("index")
         at = index if isinstance(index, int) else len(self._blocks)
         match event.get("type"):
@@ -119,7 +119,7 @@ class MessageStream:
         return ""
 
     def result(self) -> JsonObject:
-        """Return the message as it would have come whole; fail when its end is missing."""
+        """Return the message as it would be without streaming; raise `CallFailed` if its end is missing."""
         if not self._stopped:
             raise stream_cut()
         for (at, field), pieces in self._texts.items():
@@ -150,7 +150,7 @@ class MessageStream:
 
 
 def normalized_message(response: JsonObject) -> JsonObject:
-    """Return a whole answer without empty fields, which differ between a stream and a whole one."""
+    """Return an answer without empty fields, so that it is the same with and without streaming."""
     if not isinstance(response.get("content"), list):
         raise no_answer(response, "content")
     blocks = [without_nulls(block) for block in objects_of(response.get("content"))]
@@ -158,14 +158,14 @@ def normalized_message(response: JsonObject) -> JsonObject:
 
 
 def _value(text: str) -> object:
-    """Return the arguments; their text where it is not a JSON object that can be sent back, so that nothing is lost."""
+    """Parse tool arguments; return the text itself if it is not a JSON object that can be sent back."""
     found, sound = arguments_object(text)
     return found if sound else text
 
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})
 _COUNTED = frozenset("messages model system thinking tool_choice tools".split())
-"""Arguments that the counting call takes too."""
+"""Arguments of a model call that the call for counting tokens accepts as well."""
 
 
 class Anthropic(SdkModel):
@@ -185,11 +185,11 @@ class Anthropic(SdkModel):
         cache: bool = True,
         sleep: Sleep | None = None,
     ) -> None:
-        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
+        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
 
-        `timeout` is how many seconds the provider may be silent. `max_output` is required by the interface; an answer
-        that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
-        tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is how a retry waits.
+        `timeout` is how many seconds the provider may send nothing. `max_output` is required by the interface; an
+        answer that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
+        tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is called to wait before a retry.
         """
         from turnfold.models.anthropic import AnthropicSdk
 
@@ -211,7 +211,7 @@ class Anthropic(SdkModel):
         self._cache = cache
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return what Anthropic counts; None where the server has no call for it."""
+        """Return the tokens by Anthropic's own count; None if the server has no call for counting."""
         _, arguments = self._arguments(prompt, tools)
         return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
 

@@ -1,7 +1,7 @@
 """Embeddings behind one small protocol, for search by meaning.
 
-A search by words finds what was said in the same words. A vector per text finds the same meaning in other words, in
-another language too. It is optional: without an embedder, search works by words alone.
+A search by words finds only texts with the same words. With a vector per text, a search also finds the same meaning in
+other words or in another language. It is optional: without an embedder, search works by words alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the vectors: those of another name are never compared with them."""
+        """Name of the embedding model: only vectors with the same name are compared."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector per text, all of one length; called from a thread of its own."""
+        """Return a vector per text, all of the same length; called in a separate thread."""
         ...
 
 
@@ -41,6 +41,6 @@ class LocalEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector of length one per text."""
+        """Return a vector of Euclidean length 1 per text."""
         with self._lock:
             return self._encoder.encode(list(texts))

@@ -1,12 +1,12 @@
-"""Classify failed model calls by what the provider said, and retry them under one policy for all clients.
+"""Classify failed model calls by the provider's error, and retry them under one policy for all clients.
 
-The SDKs raise many classes and the providers behind one interface use many words; what a caller can do about a failure
-comes down to three cases. The prompt is too long: send less. The fault may pass: try again. Anything else: somebody has
-to change something. The wordings below are those of the services themselves, because most compatible servers give no
-code of their own for a prompt that is too long.
+The SDKs raise many classes of errors and the providers word them differently, but a caller can do one of three things.
+The prompt is too long: send less. The failure is temporary: try again. Anything else: change something first. Prompts
+that are too long are recognised by the wording of each service, because most compatible servers have no error code for
+them.
 
-The SDKs' own retries are switched off, so that nothing is retried twice over. The decision is a pure function of the
-failure, the attempt and a number between 0 and 1; the waiting is the caller's.
+The SDKs' own retries are switched off, so that no call is retried by both. Whether and when to retry is a pure function
+of the failure, the attempt and a number between 0 and 1; `call_with_retries` does the waiting.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _TOO_LONG = re.compile("|".join(_TOO_LONG_WORDINGS), re.IGNORECASE)
 _ONE_REQUEST_TOO_LARGE = re.compile(
     r"request too large .*must be reduced", re.IGNORECASE | re.DOTALL
 )
-"""A limit per minute that this one request exceeds alone: waiting cannot help."""
+"""Matches the error for a single request above a limit per minute: waiting cannot help."""
 
 _NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
-"""Codes with a status that looks temporary, but only payment resolves them."""
+"""Error codes whose HTTP status looks temporary although only payment resolves them."""
 _STATUS_OF = {
     "api_error": 500,
     "authentication_error": 401,
@@ -102,7 +102,7 @@ _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "Timeou
 
 
 class FailureClass(StrEnum):
-    """What a caller can do about a failure."""
+    """Classes of failures, by what a caller can do about them."""
 
     TOO_LONG = "too long"
     PASSING = "passing"
@@ -115,9 +115,9 @@ class Failure:
 
     message: str
     status: int = 0
-    """HTTP status; 0 where there was none."""
+    """HTTP status; 0 if there was none."""
     code: str = ""
-    """The provider's own code; `connection`, `timeout` or `cut` where the provider gave none."""
+    """The provider's error code; `connection`, `timeout` or `cut` if there is none."""
     retry_after: float | None = None
     """Seconds the provider asks to wait."""
     should_retry: bool | None = None
@@ -127,7 +127,7 @@ class Failure:
 
 
 class CallFailed(Exception):
-    """Carries a failure to the retry loop."""
+    """Raised by a call to pass its failure to the retry loop."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
@@ -135,7 +135,7 @@ class CallFailed(Exception):
 
 
 def classify(failure: Failure) -> FailureClass:
-    """Return what a caller can do about a failure."""
+    """Return the class of a failure: what a caller can do about it."""
     if failure.status == 429:
         if _ONE_REQUEST_TOO_LARGE.search(failure.message):
             return FailureClass.TOO_LONG
@@ -173,12 +173,12 @@ def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
                 tried += f"; it asks to wait {failure.retry_after:g} s"
             return ModelUnavailable(f"{model} gave no answer {tried} ({details}). Try again later")
         case FailureClass.FINAL:
-            done = "refused the call" if label else "could not be asked"
+            done = "refused the call" if label else "could not be called"
             return ModelFailed(f"{model} {done} ({details})")
 
 
 def failure_of(error: BaseException, *, now: float) -> Failure:
-    """Read a failure from an SDK's error. Both SDKs name `status_code`, `body` and `response` the same."""
+    """Read a failure from an SDK's error; both SDKs use the attributes `status_code`, `body` and `response`."""
     status = _number(getattr(error, "status_code", 0))
     fields = _error_fields(getattr(error, "body", None))
     if not status and not fields:
@@ -212,7 +212,7 @@ def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
-    return CallFailed(Failure(message=f"the answer has no {missing}; is base_url right?"))
+    return CallFailed(Failure(message=f"the answer has no {missing}; check base_url"))
 
 
 def _connection_code(error: BaseException) -> str:
@@ -231,7 +231,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _error_fields(body: object) -> dict[str, object]:
-    """Return the error object, whether or not the SDK took it out of its envelope."""
+    """Return the error object of a response body; some SDKs have already removed the object around it."""
     if not isinstance(body, Mapping):
         return {}
     fields = dict(cast("Mapping[str, object]", body))
@@ -281,16 +281,16 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How many retries, with which pauses."""
+    """How often to retry, and how long to wait before each retry."""
 
     retries: int = 2
-    """Attempts after the first."""
+    """Most attempts after the first."""
     first: float = 0.5
-    """Seconds of the first pause, before jitter shortens it; each further one is twice as long."""
+    """Seconds of the first pause, before jitter shortens it; each further pause is twice as long."""
     longest: float = 8.0
-    """Longest pause in seconds that is chosen here."""
+    """Longest pause in seconds, unless the provider asks for a longer one."""
     patience: float = 60.0
-    """The longest wait a provider may ask for; one that asks for more is not retried."""
+    """Longest wait in seconds that a provider may ask for; if it asks for more, the call is not retried."""
 
     def __post_init__(self) -> None:
         if self.retries < 0:
@@ -306,8 +306,9 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds to wait after the failed `attempt` (the first is 1), or None to give up.
 
-    Half of a pause is left to `chance` (jitter), so that callers who failed together do not come back together. A
-    provider that says how long is never called sooner. Delivered text cannot be taken back: no retry then.
+    Half of a pause depends on `chance` (jitter), so that callers that failed together do not retry together. If the
+    provider states a time to wait, the pause is never shorter. After text was delivered, there is no retry, because
+    it would be delivered twice.
     """
     if (
         attempt > policy.retries
@@ -327,7 +328,7 @@ def retry_delay(
 async def call_with_retries(
     call: Callable[[], Awaitable[T]], *, model: str, policy: RetryPolicy, sleep: Sleep
 ) -> T:
-    """Return what `call` returns, retried as the policy says; raise its last failure as a turnfold error."""
+    """Return the result of `call`, with retries by the policy; raise the last failure as a turnfold error."""
     attempt = 0
     while True:
         attempt += 1

@@ -1,6 +1,6 @@
-"""The encoder behind `LocalEmbedder`, imported here alone: Google's multilingual sentence encoder in numpy.
+"""The encoder of `LocalEmbedder`: Google's multilingual sentence encoder in numpy, which only this module imports.
 
-Its weights are in the package. They are loaded with the first text, which takes about a second.
+Its weights are in its package. They are loaded with the first text, which takes about a second.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Models behind OpenAI's Chat Completions and Responses interfaces: OpenAI's own, and every compatible server.
+"""Models through OpenAI's Chat Completions and Responses interfaces, at OpenAI or any compatible server.
 
-The clients are thin: the wire writes the request and reads the answer, the SDK sends it, one policy decides about
-retries. A streamed answer is the same message as one that came whole.
+The clients are thin: `turnfold.wire` writes the request and reads the answer, the SDK sends it, one policy decides
+about retries. An answer is the same message with and without streaming.
 
-A chunk of Chat carries fragments of the message under the keys of the whole message. Most are text to append; names (an
-id, a role, a type) come once, or again and again, depending on the server. Unknown keys are treated the same way, so
-the reasoning of DeepSeek or the signatures of Gemini arrive as they would have whole.
+A chunk of a Chat stream holds fragments of the message under the keys of the message. Most are text to append; names
+(an id, a role, a type) come once or are repeated, depending on the server. Unknown keys are treated the same way, so
+the reasoning of DeepSeek or the signatures of Gemini are the same as without streaming.
 
-The last event of a Responses stream carries the whole answer. What is left to do is to deliver the text as it comes, to
-notice an answer that failed half way, and to assemble the items for servers that leave them out of the last event.
-Responses are used without state on the server: each call sends its whole context, and reasoning goes back to the model
-that wrote it. With `options={"store": False, "include": ["reasoning.encrypted_content"]}` OpenAI keeps nothing and the
-reasoning travels encrypted; models that do not reason refuse that `include`, so it is not the default.
+The last event of a Responses stream holds the whole answer. The client delivers the text as it comes, detects an answer
+that failed half way, and assembles the items for servers that leave them out of the last event. The server keeps no
+state: each call sends its whole context, and reasoning is sent back to the model that wrote it. With
+`options={"store": False, "include": ["reasoning.encrypted_content"]}` OpenAI stores nothing and the reasoning is
+encrypted; models that do not reason refuse that `include`, so it is not the default.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ except ImportError as missing:
 _OPENAI = "https://api.openai.com/v1"
 _OWN_HOSTS = (".openai.com", ".openai.azure.com")
 _NO_KEY = "none"
-"""Sent to a server of one's own where no key is set: the SDK requires one, such servers ignore it."""
+"""Key sent to a self-hosted server if none is set: the SDK requires a key, such servers ignore it."""
 
 
 class OpenAISdk(Sdk[AsyncOpenAI]):
@@ -90,23 +90,23 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
         )
 
     async def chat(self, arguments: JsonObject) -> JsonObject:
-        """Return a completion."""
+        """Request a completion and return it."""
         return await self._send(lambda client: client.chat.completions.create, arguments)
 
     async def chat_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Request a completion as a stream, and pass each of its chunks on."""
+        """Request a completion as a stream, and pass each of its chunks to `on_event`."""
         await self._stream(lambda client: client.chat.completions.create, arguments, on_event)
 
     async def respond(self, arguments: JsonObject) -> JsonObject:
-        """Return a response."""
+        """Request a response and return it."""
         return await self._send(lambda client: client.responses.create, arguments)
 
     async def respond_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Request a response as a stream, and pass each of its events on."""
+        """Request a response as a stream, and pass each of its events to `on_event`."""
         await self._stream(lambda client: client.responses.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:
@@ -115,11 +115,11 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
 
 
 _NAMES = frozenset("format id index name object role status type".split())
-"""Fields that name something: never appended to when they come again."""
+"""Fields that hold a name: a repeated value is not appended to the earlier one."""
 
 
 class ChatStream:
-    """Assembles the chunks of one answer."""
+    """Assembles an answer from the chunks of a Chat stream."""
 
     def __init__(self) -> None:
         self._fields: JsonObject = {}
@@ -127,7 +127,7 @@ class ChatStream:
         self._stop: object = None
 
     def add(self, event: JsonObject) -> str:
-        """Add a chunk; return the text in it."""
+        """Add a chunk and return the answer's text in it."""
         self._fields |= {
             key: value
             for key, value in event.items()
@@ -145,7 +145,7 @@ class ChatStream:
         return text
 
     def result(self) -> JsonObject:
-        """Return the answer as it would have come whole; fail when its end is missing."""
+        """Return the answer as it would be without streaming; raise `CallFailed` if its end is missing."""
         if self._stop is None:
             raise stream_cut()
         message = _joined_texts(self._message)
@@ -154,7 +154,7 @@ class ChatStream:
 
 
 def normalized_chat(response: JsonObject) -> JsonObject:
-    """Return a whole answer without empty fields, which differ between a stream and a whole one."""
+    """Return an answer without empty fields, so that it is the same with and without streaming."""
     if not objects_of(response.get("choices")):
         raise no_answer(response, "choices")
     choices: list[JsonObject] = []
@@ -169,7 +169,7 @@ def normalized_chat(response: JsonObject) -> JsonObject:
 
 
 def _normalized_call(call: JsonObject) -> JsonObject:
-    """Return a call without `index`, the place of a fragment, which some servers leave in a whole answer."""
+    """Return a tool call without `index`, which numbers fragments but which some servers always send."""
     kept = {key: value for key, value in call.items() if key != "index" and value is not None}
     return {"type": "function", **kept}
 
@@ -179,7 +179,7 @@ def _is_empty(value: object) -> bool:
 
 
 class _Pieces:
-    """A text that still grows; joined once, because appending to a long answer would copy it over and over."""
+    """Pieces of a text that still grows; joined only once, so that a long answer is not copied again and again."""
 
     __slots__ = ("pieces",)
 
@@ -188,7 +188,7 @@ class _Pieces:
 
 
 def _joined_texts(value: object) -> object:
-    """Return the value with every text in one piece."""
+    """Return the value with the pieces of every text joined."""
     if isinstance(value, _Pieces):
         return "".join(value.pieces)
     if isinstance(value, dict):
@@ -239,7 +239,7 @@ def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
 
 
 def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
-    """Return the element a fragment continues: of the same index, unless it names another call."""
+    """Return the element that a fragment continues: the last with the same index and no other id; None if none."""
     known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
     at, name = fragment.get("index"), fragment.get("id")
     if at is None and "function" not in fragment:
@@ -252,7 +252,7 @@ def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
 
 
 def _copied(value: object) -> object:
-    """Return a copy that can be appended to: the chunk keeps its own."""
+    """Return a copy to append to, so that the chunk itself is not changed."""
     if isinstance(value, dict):
         made: JsonObject = {}
         _merge(made, cast("JsonObject", value))
@@ -264,14 +264,14 @@ _LAST = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 class ResponsesStream:
-    """Assembles the events of one answer."""
+    """Assembles an answer from the events of a Responses stream."""
 
     def __init__(self) -> None:
         self._items: dict[int, JsonObject] = {}
         self._response: JsonObject | None = None
 
     def add(self, event: JsonObject) -> str:
-        """Add an event; return the text in it."""
+        """Add an event and return the answer's text in it."""
         kind = text_at(event, "type")
         if kind == "response.output_text.delta":
             return text_at(event, "delta")
@@ -285,7 +285,7 @@ class ResponsesStream:
         return ""
 
     def result(self) -> JsonObject:
-        """Return the last response; fail when it never came."""
+        """Return the last response; raise `CallFailed` if there is none."""
         if self._response is None:
             raise stream_cut()
         if objects_of(self._response.get("output")) or not self._items:
@@ -294,7 +294,7 @@ class ResponsesStream:
 
 
 def checked_response(response: JsonObject) -> JsonObject:
-    """Return the response if it is an answer: one that failed comes with the status of a success."""
+    """Return the response if it is an answer; raise `CallFailed` if it failed with the HTTP status of a success."""
     if response.get("status") == "failed" or object_at(response, "error"):
         raise CallFailed(failure_in(object_at(response, "error")))
     if not isinstance(response.get("output"), list):
@@ -306,7 +306,7 @@ _CHAT_OPTIONS = frozenset({"messages", "model", "n", "stream", "stream_options",
 
 
 class OpenAIChat(SdkModel):
-    """A chat model by name, at OpenAI or at `base_url`."""
+    """A chat model by name, called through the Chat Completions interface at OpenAI or `base_url`."""
 
     def __init__(
         self,
@@ -322,11 +322,11 @@ class OpenAIChat(SdkModel):
         stream_usage: bool = True,
         sleep: Sleep | None = None,
     ) -> None:
-        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
+        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
 
-        `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
+        `timeout` is how many seconds the provider may send nothing. `options` are further arguments of the SDK's call
         (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
-        `sleep` is how a retry waits.
+        `sleep` is called to wait before a retry.
         """
         from turnfold.models.openai import OpenAISdk
 
@@ -350,7 +350,7 @@ class OpenAIChat(SdkModel):
         )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (no such call)
-        """Return None: this interface has no call for it."""
+        """Return None: this interface has no call for counting."""
         return None
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
@@ -363,11 +363,11 @@ _RESPONSES_OPTIONS = frozenset(
 _COUNTED = frozenset(
     "input instructions model parallel_tool_calls reasoning text tool_choice tools".split()
 )
-"""Arguments that the counting call takes too."""
+"""Arguments of a model call that the call for counting tokens accepts as well."""
 
 
 class OpenAIResponses(SdkModel):
-    """A model by name, at OpenAI or at `base_url`."""
+    """A model by name, called through the Responses interface at OpenAI or at `base_url`."""
 
     def __init__(
         self,
@@ -382,10 +382,10 @@ class OpenAIResponses(SdkModel):
         options: Mapping[str, object] | None = None,
         sleep: Sleep | None = None,
     ) -> None:
-        """Without `api_key` the SDK looks where it always looks; `client` is used instead of a new one.
+        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
 
-        `timeout` is how many seconds the provider may be silent. `options` are further arguments of the SDK's call
-        (store, include, reasoning, ...). `sleep` is how a retry waits.
+        `timeout` is how many seconds the provider may send nothing. `options` are further arguments of the SDK's call
+        (store, include, reasoning, ...). `sleep` is called to wait before a retry.
         """
         from turnfold.models.openai import OpenAISdk
 
@@ -406,7 +406,7 @@ class OpenAIResponses(SdkModel):
         )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return what OpenAI counts; None where the server has no call for it."""
+        """Return the tokens by OpenAI's own count; None if the server has no call for counting."""
         _, arguments = self._arguments(prompt, tools)
         return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
 

@@ -1,8 +1,8 @@
-"""The protocols of chat models: something that answers a context.
+"""The protocols of chat models, which answer contexts.
 
-Three methods and no more, so that any client can be wrapped in a page. A model gets the context as records and answers
-with one; the wire knows how a provider wants it written. Streaming is a callback, not a generator: the answer is whole
-when the call returns, and a caller that is cancelled half way leaves nothing half open.
+There are only three methods, so that any client can be wrapped in a few lines. A model gets the context as records and
+returns the answer as one; `turnfold.wire` converts both for a provider. Streaming uses a callback, not a generator: the
+answer is complete when the call returns, and a caller that is cancelled half way leaves no generator open.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Answer:
     message: Message
     """Text, thinking and tool calls, exactly as they must be sent back."""
     usage: Usage | None = None
-    """What the provider reported; None where it reported nothing."""
+    """Token usage that the provider reported; None if it reported none."""
     stop: str = ""
-    """Why the model stopped, in the provider's word."""
+    """Why the model stopped, in the provider's words."""
     changes: tuple[str, ...] = ()
-    """What of the context had to be converted or left out for this provider, and why."""
+    """A sentence for each part of the context that was converted or left out for this provider."""
 
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """Answers contexts."""
+    """A chat model: returns an answer to a context."""
 
     @property
     def name(self) -> str:
@@ -59,17 +59,17 @@ class ChatModel(Protocol):
         ...
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """Return the answer to a context. A prompt the provider finds too long is a `ContextOverflow`."""
+        """Return the answer to a context; raises `ContextOverflow` if the provider refuses the prompt as too long."""
         ...
 
     async def stream(
         self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
     ) -> Answer:
-        """Return the same, with every piece of text given to `on_text` as it comes."""
+        """Return the answer to a context, and pass each piece of its text to `on_text` as it arrives."""
         ...
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return what the provider itself would count; None where it cannot say."""
+        """Return the tokens by the provider's own count; None if it has no call for counting."""
         ...
 
 
@@ -77,7 +77,7 @@ class CompletionModel(Protocol):
     """A model that can summarise. It may offer `count_tokens` too."""
 
     async def acompletion(self, messages: list[dict[str, str]], /) -> object:
-        """Answer as a string, an OpenAI-style object, or a dictionary."""
+        """Return the answer to the messages: a string, an OpenAI-style object, or a dictionary."""
         ...
 
 

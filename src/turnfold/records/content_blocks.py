@@ -2,9 +2,9 @@
 
 Reading: content is text, a list of block dictionaries, or a list of objects with the same attributes, in the shapes of
 OpenAI (`image_url`, `input_audio`, `file`, `tool_calls`) or Anthropic (`image`, `document`, `tool_use`, `tool_result`,
-`thinking`). The block types do not collide, so one reader takes both. An unknown field is kept in the part's `extra`,
-an unknown block is kept whole, a broken block is rejected. SDKs and frameworks have their own message and block
-classes, but the names of the fields are the same, so only those are read, wherever a class keeps them.
+`thinking`). The block types do not collide, so one reader handles both. An unknown field is kept in the part's `extra`,
+an unknown block is kept whole, a broken block is rejected. Message and block objects of SDKs and frameworks are read by
+the names of their fields, which are the same in all of them.
 
 Writing: OpenAI's shape if it can express everything, otherwise blocks. OpenAI's message has one list of calls after the
 content and one result per tool message. A message whose calls are interleaved with text, or that has several results,
@@ -48,7 +48,7 @@ __all__ = (
 
 
 def get_field(value: object, name: str) -> object:
-    """Return one field of a mapping or attribute of an object; None if it has none."""
+    """Return a field of a mapping or an attribute of an object; None if it does not exist."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value).get(name)
     return cast("object", getattr(value, name, None))
@@ -99,7 +99,7 @@ def _slots(base: type) -> Iterable[str]:
 
 
 def _class_fields(value: object, found: dict[str, object]) -> tuple[str, ...]:
-    """Return the names of fields that a class defines for all instances: the role, the type, and its content."""
+    """Return the names of fields to read even if they are class attributes: role and content, or type and content."""
     if getattr(value, "role", None) is not None:
         return ("role", "content")
     kind = found.get("type") or getattr(value, "type", None)
@@ -117,7 +117,7 @@ class AcceptedContent(NamedTuple):
     role: str
     parts: tuple[Part, ...]
     written_role: str
-    """The role as it was written, if the modelled one differs ("developer"); otherwise empty."""
+    """The role that the caller wrote, if the stored role differs from it ("developer"); otherwise empty."""
 
 
 def accept_content(
@@ -133,9 +133,9 @@ def accept_content(
     if role == "tool" and not any(type(part) is ToolResult for part in parts):
         if tool_call_id is None:
             raise InvalidRecord(
-                "a tool message without tool_call_id",
+                "the tool message has no tool_call_id",
                 path="tool_call_id",
-                remedy="Name the call it answers",
+                remedy="Set it to the id of the call that it answers",
             )
         call_id = plain_text(tool_call_id, path="tool_call_id")
         return AcceptedContent(role, (ToolResult(call_id, _result_content(parts, "content")),), "")
@@ -157,7 +157,7 @@ def accept_content(
 
 
 def is_modelled(role: str, key: str, value: object) -> bool:
-    """Return True if a message has a field of its own for this; an empty value is kept in `extra`, as it came."""
+    """Return True if a `Message` has its own field for this key and value; other values are kept in `extra`."""
     match key:
         case "content":
             return True
@@ -180,7 +180,7 @@ def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
     fields = as_fields(block, path)
     kind = fields.get("type")
     if not isinstance(kind, str):
-        raise InvalidRecord("a content block without a type", path=path, remedy='Add "type"')
+        raise InvalidRecord("the content block has no type", path=path, remedy='Add "type"')
     if in_result and kind == "tool_result":  # a chain of them, once read, would overflow the stack
         raise InvalidRecord("a tool result cannot hold a ToolResult", path=path)
     read = _READERS.get(kind)
@@ -197,7 +197,9 @@ def read_call(call: object, path: str) -> ToolCall:
     kind = fields.pop("type", None)
     if kind not in (None, "function"):
         raise InvalidRecord(
-            f"a tool call of type {kind!r}", path=path, remedy='Only "function" calls can be kept'
+            f"a tool call of type {kind!r} cannot be stored",
+            path=path,
+            remedy='Use type "function"',
         )
     call_id = _take(fields, "id", path)
     function = _inner(fields, "function", path)
@@ -214,7 +216,7 @@ def _calls(calls: object) -> Iterable[ToolCall]:
         return ()
     if isinstance(calls, str | bytes | Mapping) or not isinstance(calls, Iterable):
         raise InvalidRecord(
-            f"tool_calls is {type(cast('object', calls)).__name__}",
+            f"tool_calls is {type(cast('object', calls)).__name__}, not a list",
             path="tool_calls",
             remedy="Give a list of calls",
         )
@@ -233,7 +235,9 @@ def _parts(content: object, path: str, *, in_result: bool = False) -> Iterable[P
             read_block(block, f"{path}[{index}]", in_result=in_result) for index, block in blocks
         ]
     raise InvalidRecord(
-        f"content is {type(content).__name__}", path=path, remedy="Give text or a list of blocks"
+        f"content is {type(content).__name__}, not text or a list",
+        path=path,
+        remedy="Give text or a list of blocks",
     )
 
 
@@ -254,7 +258,9 @@ def _image_url(block: Block, path: str) -> Part:
     url = _take(image, "url", f"{path}.image_url")
     detail = _optional(image, "detail", f"{path}.image_url") or None
     if detail not in (None, "low", "high", "auto"):
-        raise InvalidRecord(f"image detail {detail!r}", path=path, remedy="Use low, high or auto")
+        raise InvalidRecord(
+            f"unknown image detail {detail!r}", path=path, remedy="Use low, high or auto"
+        )
     return ImagePart(url, detail, _rest(block, path, "image_url", image))
 
 
@@ -283,7 +289,9 @@ def _source_url(source: Block, path: str) -> str:
         return _take(source, "url", path)
     if kind == "file":
         return f"file:{_take(source, 'file_id', path)}"
-    raise InvalidRecord(f"unknown source type {kind!r}", path=path)
+    raise InvalidRecord(
+        f"unknown source type {kind!r}", path=path, remedy="Use base64, url or file"
+    )
 
 
 def _input_audio(block: Block, path: str) -> Part:
@@ -301,7 +309,7 @@ def _file(block: Block, path: str) -> Part:
     file_id = _optional(file, "file_id", where)
     url = f"file:{file_id}" if file_id else _optional(file, "file_data", where)
     if not url:
-        raise InvalidRecord("a file without file_id or file_data", path=where)
+        raise InvalidRecord("the file has neither file_id nor file_data", path=where)
     media_type = _optional(file, "media_type", where) or declared_media_type(url)
     filename = _optional(file, "filename", where)
     return FilePart(url, media_type, filename, _rest(block, path, "file", file))
@@ -469,7 +477,7 @@ def _trailing_calls(parts: tuple[Part, ...]) -> list[ToolCall]:
 
 
 def _with_extra(fields: Block, extra: str) -> Block:
-    """Return the fields with the extra ones: next to them, or inside the object they came in."""
+    """Return the fields with the extra fields added; extra fields of an inner object are added to that object."""
     for key, value in thaw_object(extra).items():
         inner = fields.get(key)
         if isinstance(inner, dict) and isinstance(value, dict):

@@ -3,8 +3,8 @@
 A message is a value; an entry is that value at a place in a conversation, with seq, time and token count. The store
 alone assigns `seq`, without gaps, from 1; ordering never depends on a clock.
 
-`decode_message(encode_message(m)) == m` for every message. Old versions of the JSON form are upgraded in `_upgrade`,
-the one place that knows them. Decoding builds only the structs named here: stored data never runs code.
+`decode_message(encode_message(m)) == m` for every message. Old versions of the JSON form are upgraded in `_upgrade`
+alone. Decoding builds only the structs of this module, so stored data never runs code.
 
 Callers may pass a `Message`, an OpenAI- or Anthropic-style dictionary, or an object with `role` and `content`
 attributes (an SDK's response message, a Pydantic model). Fields turnfold does not model are kept. A message that cannot
@@ -43,7 +43,7 @@ _FIELDS = ("content", "name", "tool_calls", "tool_call_id", "metadata")
 
 
 def as_message(value: object) -> Message:
-    """Convert `value` to a `Message`; raises `InvalidRecord` for what cannot be kept whole."""
+    """Convert `value` to a `Message`; raises `InvalidRecord` if any of it would be lost."""
     if isinstance(value, Message):
         return value
     if isinstance(value, str):
@@ -53,7 +53,7 @@ def as_message(value: object) -> Message:
     fields = as_fields(value)
     role = fields.pop("role", None)
     if not isinstance(role, str):
-        raise InvalidRecord("a message without a role", path="role", remedy='Add "role"')
+        raise InvalidRecord("the message has no role", path="role", remedy='Add "role"')
     modelled = {
         key: fields.pop(key, None) for key in _FIELDS if is_modelled(role, key, fields.get(key))
     }
@@ -87,7 +87,7 @@ def as_messages(
     """
     if isinstance(values, Mapping | str | Message):
         raise InvalidRecord(
-            f"one {type(cast('object', values)).__name__} where a list is expected",
+            f"expected a list of messages, not one {type(cast('object', values)).__name__}",
             remedy="Put it in a list",
         )
     messages: list[Message] = []
@@ -103,7 +103,7 @@ def as_messages(
 
 
 def entries_of(messages: object, client_id: str) -> list[NewEntry]:
-    """Return one message or several as entries, each with a client id; `NewEntry` values are taken as they are."""
+    """Convert one message or several to entries, each with a client id; `NewEntry` values are returned unchanged."""
     if isinstance(messages, Message):  # by far the most common case
         return [NewEntry(messages, client_id)]
     if isinstance(messages, list | tuple) and messages:
@@ -139,7 +139,7 @@ class Entry:
     message: Message
     client_id: str
     created: int
-    """Microseconds since 1970, UTC; for people, never for ordering."""
+    """Microseconds since 1970, UTC; for display, never for ordering."""
     turn: int
     """Number of user messages up to and including this entry."""
     tokens: int
@@ -168,7 +168,7 @@ class Checkpoint:
     trust: str = "mixed"
     """The lowest trust of the entries it covers."""
     fidelity: float = 1.0
-    """Share of the hard facts of its range that the text states."""
+    """Share of the hard facts in the covered entries that the summary states, 0 to 1."""
     created: int = 0
 
 
@@ -250,7 +250,7 @@ def _upgrade(data: bytes | str, error: Exception | None) -> _Form:
     if version <= SCHEMA_VERSION:
         raise InvalidRecord(f"not a stored message: {error or f'version {version}'}") from None
     raise InvalidRecord(
-        f"schema version {version}; this release reads version {SCHEMA_VERSION}",
+        f"the message has schema version {version}; this release reads version {SCHEMA_VERSION}",
         path="v",
         remedy="Upgrade turnfold",
     )

@@ -1,8 +1,8 @@
 """Findings: remembered tool results, with everything needed to use them later.
 
 A finding holds the call and its arguments, the result, its relevance, when and where in the conversation it was made,
-until when it is valid and which tools invalidate it. The rules of a tool are code in one process; their decision about
-this result is stored with it, so that every process decides the same.
+until when it is valid and which tools invalidate it. The rules of a tool are code that only one process may have, so
+their decision about a result is stored with it, and every process follows the same decision.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Finding(
 
     def __post_init__(self) -> None:
         if not self.tool:
-            raise InvalidRecord("a finding without the name of its tool", path="tool")
+            raise InvalidRecord("the finding has no tool name", path="tool")
         check_score(self.score, path="score")
         check_text(self.content, path="content")
 
@@ -91,7 +91,7 @@ def check_score(score: object, *, path: str) -> float:
         raise InvalidRecord(f"must be a number, not {type(score).__name__}", path=path)
     if not math.isfinite(score) or not 0.0 <= score <= 1.0:
         raise InvalidRecord(
-            f"a relevance of {score}; it must be between 0 and 1",
+            f"the relevance is {score}; it must be between 0 and 1",
             path=path,
             remedy="Scale the tool's score before recording it",
         )

@@ -1,9 +1,9 @@
-"""JSON values kept as text, so that a record with one is immutable, hashable and small; and the checks of both.
+"""JSON values stored as text, so that records with them are immutable, hashable and small; checks of JSON and text.
 
 Providers send objects turnfold does not model. As dictionaries they could be changed inside a frozen message and would
-take several times the memory; JSON text can only be read. Key order is kept as it came: some providers sign what they
-sent. What JSON cannot express (NaN, lone surrogates, bytes, nesting deep enough to overflow a parser) is rejected here,
-once, with the place it was found.
+take several times the memory; JSON text cannot be changed. The order of keys is kept, because some providers sign the
+objects they send. Values that JSON cannot express (NaN, lone surrogates, bytes, nesting deep enough to overflow a
+parser) are rejected here, with an error that names their place.
 """
 
 from __future__ import annotations
@@ -78,14 +78,16 @@ def thaw_object(text: str | None) -> dict[str, object]:
 
 
 def check_object(text: str, *, path: str) -> dict[str, object]:
-    """Return the object of a text from elsewhere; raises `InvalidRecord` unless `freeze` could have written it."""
+    """Parse a JSON object that this module may not have written; raises `InvalidRecord` if it is invalid or empty."""
     try:
         value = thaw(text)
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"not JSON: {error}", path=path) from None
     if not isinstance(value, dict) or not value:
         raise InvalidRecord(
-            "JSON text that is not an object with fields", path=path, remedy="Leave the text empty"
+            "must be the JSON text of an object with fields",
+            path=path,
+            remedy="If there are no fields, leave it empty",
         )
     fields = cast("dict[str, object]", value)
     _check(fields, path)
@@ -108,7 +110,7 @@ def decode_struct(body: bytes, form: type[_Struct], *, name: str, path: str) -> 
         raise InvalidRecord(f"not a {name}: {error}", path=path) from None
     if value.v != 1:
         raise InvalidRecord(
-            f"{name} version {value.v}; this release reads version 1",
+            f"the {name} has version {value.v}; this release reads version 1",
             path=path,
             remedy="Upgrade turnfold",
         )

@@ -42,13 +42,13 @@ class Misplaced(StrEnum):
 
 
 class Placement:
-    """The span of one message, and the results in it that belong elsewhere."""
+    """The span of one message, and the tool results in the message that belong to other spans or to none."""
 
     __slots__ = ("late", "opens", "span", "unplaced")
 
     def __init__(self, span: int, *, opens: bool) -> None:
         self.span = span
-        """The span in whose range of the log the message is; -1 if it is in none."""
+        """Index of the span that covers the message's place in the log; -1 if there is none."""
         self.opens = opens
         """True if the message is the first of that span."""
         self.late: dict[int, list[int]] = {}
@@ -78,7 +78,7 @@ class Grouper:
         self._answered: set[str] = set()
 
     def add(self, message: Message, position: int) -> Placement:
-        """Place the next message of the log."""
+        """Add the next message of the log, and return the span it belongs to."""
         if message.role == "tool":
             return self._add_results(message, position)
         span = len(self.firsts)
@@ -131,7 +131,7 @@ class Grouper:
 
 
 class Span:
-    """One atomic group of a finished log, by positions."""
+    """One span (atomic group) of a complete log, as log positions."""
 
     __slots__ = ("positions", "starts_turn", "unanswered")
 

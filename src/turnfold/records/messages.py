@@ -8,8 +8,8 @@ texts. So a message is checked once, and everything that would fail or change la
 text, lone surrogates, invalid JSON text, extra fields that contradict the part.
 
 Providers verify what they once sent: thinking is signed, an item refers to another by id, a prompt cache compares
-bytes. The parts hold the content of a message; its origin holds which provider and model wrote it, and how it differed
-from what turnfold would have written for the same parts. The origin is stored and never sent.
+bytes. The parts hold the content of a message. Its origin names the provider and model that wrote it, and how the
+original differed from what turnfold writes for the same parts. The origin is stored and never sent.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ _BLOCK_FIELDS = frozenset(
     "type text image_url source input_audio file thinking signature data id name input function "
     "tool_use_id content is_error".split()
 )
-"""Fields that parts are written in: one of them in `extra` may contradict the part itself."""
+"""Names of the fields that parts are written to. If `extra` has one of them, it may contradict the part."""
 _CHOICES = frozenset({"content", "detail", "is_error"})
 """Fields of parts that are not free text."""
 
@@ -259,7 +259,7 @@ def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
         _check_part(part, path)
     if role == "tool" and results == 0:
         raise InvalidRecord(
-            "a tool message without a tool result", path="tool_call_id", remedy="Add tool_call_id"
+            "the tool message has no tool result", path="tool_call_id", remedy="Add tool_call_id"
         )
 
 
@@ -268,16 +268,24 @@ def _check_extra(role: str, extra: str, modelled: Mapping[str, object]) -> None:
     fields = check_object(extra, path="extra")
     if fields.get("function_call") is not None:
         raise InvalidRecord(
-            "function_call is OpenAI's retired form of a tool call and carries no id",
+            "function_call is OpenAI's retired form of a tool call and has no id",
             path="function_call",
             remedy="Write it as tool_calls=[{id, type, function}] and answer with role 'tool'",
         )
     written = fields.pop("role", None)
     if written is not None and (role, written) != ("system", "developer"):
-        raise InvalidRecord(f"role {written!r} contradicts role {role!r}", path="extra.role")
+        raise InvalidRecord(
+            f"role {written!r} contradicts role {role!r}",
+            path="extra.role",
+            remedy="Remove it from extra",
+        )
     for key, value in fields.items():
         if key in modelled or is_modelled(role, key, value):
-            raise InvalidRecord(f"{key} is a field of the message itself", path=f"extra.{key}")
+            raise InvalidRecord(
+                f"{key} is a field of the message itself",
+                path=f"extra.{key}",
+                remedy="Remove it from extra",
+            )
 
 
 def _check_part(part: Part, path: str) -> None:
@@ -306,7 +314,7 @@ def _check_field(name: str, value: object, path: str) -> None:
         case "detail":
             if value not in (None, "low", "high", "auto"):
                 raise InvalidRecord(
-                    f"image detail {value!r}", path=path, remedy="Use low, high or auto"
+                    f"unknown image detail {value!r}", path=path, remedy="Use low, high or auto"
                 )
         case "is_error":
             if not isinstance(value, bool):
@@ -330,9 +338,9 @@ def _check_round_trip(part: _Modelled, path: str) -> None:
     for again in _read_again(part, path):
         if isinstance(again, OpaquePart) or _meaning(again) != _meaning(part):
             raise InvalidRecord(
-                f"{type(part).__name__} that would read back differently: its fields contradict each other",
+                f"the {type(part).__name__} would be read back differently: its fields contradict each other",
                 path=path,
-                remedy="Keep only fields the part does not have itself in extra",
+                remedy="Remove from extra the fields that the part itself has",
             )
 
 
@@ -357,12 +365,12 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
     model: str = ""
     """The model that wrote it; empty if unknown or if no model wrote it."""
     form: str = ""
-    """JSON text: how it was written, as far as the parts do not tell. Valid only for the parts it came with."""
+    """JSON text: details of the original that the parts do not hold. Valid only with the parts it came with."""
     envelope: str = ""
     """JSON text: the fields of the response around it (id, stop reason, usage)."""
 
     def without_form(self) -> Origin:
-        """Return the origin for a message whose parts have been changed."""
+        """Return the origin without `form`, for a message whose parts have been changed."""
         return msgspec.structs.replace(self, form="") if self.form else self
 
 

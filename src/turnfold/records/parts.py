@@ -88,7 +88,7 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """The encrypted block of redacted thinking."""
     extra: str = ""
     provider: str = ""
-    """The provider that signed it, to which alone it may be sent; empty if unknown."""
+    """The provider that signed it, the only one it may be sent to; empty if unknown."""
     model: str = ""
     """The model it belongs to: a signature is valid for no other."""
 
@@ -98,7 +98,7 @@ class OpaquePart(_Part, frozen=True, tag="opaque"):
 
     json: str
     provider: str = ""
-    """The provider that sent it, to which alone it may be sent back; empty if unknown."""
+    """The provider that sent it, the only one it may be sent back to; empty if unknown."""
     model: str = ""
     """The model that wrote it, if known."""
 

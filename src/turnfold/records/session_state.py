@@ -62,7 +62,7 @@ PIN: Final = "pin"
 RULES: Final = "rules"
 """Key of the session note with the rules that the user stated."""
 STAND_IN: Final = "stand-in"
-"""Kind of the documents with the text of a stand-in; also the key of the note that names the current one."""
+"""Kind of the documents that hold a stand-in (temporary extract), and key of the note that names the current one."""
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +123,7 @@ class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
     until: int = 0
     """The newest seq when it was unpinned: it is shown until the next user turn; 0 while it is pinned."""
     order: int = 0
-    """Pins are shown in the order they were made."""
+    """Number by which pins are sorted: the order in which they were made."""
 
 
 class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -138,7 +138,7 @@ class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Marks that the session has findings: without this note they need not be read."""
 
     ran: dict[str, int] = {}
-    """By tool that invalidates findings: the newest seq when it last ran."""
+    """Tool that invalidates findings -> the newest seq when it last ran."""
 
 
 class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -171,7 +171,7 @@ class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """An extract shown in place of the summary while the fold of what it covers is slow, failing or abandoned.
+    """An extract shown in place of a summary while the fold of the entries it covers is slow, failing or abandoned.
 
     It covers the log up to `upto`, including what the live checkpoint covered when it was made. It is not a
     checkpoint: the summarizer still reads every entry it covers, and the summary replaces the extract.

@@ -1,8 +1,8 @@
 """Snapshots: the workspace of an agent as it was at a turn, as a value.
 
-What the agent was looking at (the rendered context, files, state) is in no message and is lost with the next turn
-unless it is kept. A snapshot's id is derived from its content, so two snapshots are equal exactly if their ids are, and
-a stored one can be verified.
+The workspace (the rendered context, files, state) is in no message and is lost with the next turn unless it is stored.
+A snapshot's id is derived from its content, so two snapshots are equal exactly if their ids are, and a stored one can
+be verified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = (
 
 
 LARGEST_SNAPSHOT: Final = 256 << 20
-"""Most bytes of a whole snapshot: what one row of every backend can hold, with room to spare."""
+"""Most bytes of a whole snapshot; every backend can store more than this in one row."""
 LATEST_TURN: Final = 10**12 - 1
 LATEST_TIME: Final = (1 << 62) - 1
 _LONGEST_PATH: Final = 4096
@@ -56,7 +56,7 @@ class Snapshot:
     """The workspace at a turn: a rendered context, files, or both, with a summary and insights."""
 
     turn: int = 0
-    """Turn of the conversation; 0 for the one after the newest snapshot."""
+    """Turn of the conversation; 0 for the turn after that of the newest snapshot."""
     context: str = ""
     """The workspace as it was rendered for the model."""
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -68,7 +68,7 @@ class Snapshot:
     links: tuple[str, ...] = ()
     """Ids of related things: other snapshots, documents, tickets."""
     created: int = 0
-    """Microseconds since 1970; 0 for the moment it is stored. For people, never for ordering."""
+    """Microseconds since 1970; 0: set when it is stored. For display, never for ordering."""
 
     def __post_init__(self) -> None:
         turn = cast("object", self.turn)
@@ -88,14 +88,14 @@ class Snapshot:
         size = sum(len(item.data) for item in self.items())
         if size > LARGEST_SNAPSHOT:
             raise InvalidRecord(
-                f"{size:,} bytes in all; a snapshot may have at most {LARGEST_SNAPSHOT:,}",
+                f"the snapshot has {size:,} bytes; it may have at most {LARGEST_SNAPSHOT:,}",
                 path="files",
                 remedy="Leave out files that can be made again: builds, caches, dependencies",
             )
 
     @property
     def id(self) -> str:
-        """`ctx_<turn>_<digest of the content>`; the time is no part of it."""
+        """`ctx_<turn>_<digest of the content>`; it does not depend on the time."""
         items = [
             (item.kind, item.path, item.text, content_digest(item.data)) for item in self.items()
         ]
@@ -153,7 +153,7 @@ def _files(value: object) -> dict[str, str | bytes]:
         name = _checked_text(path, "files")
         if not name or len(name) > _LONGEST_PATH or "\x00" in name:
             raise InvalidRecord(
-                f"a path of {len(name):,} characters; it needs 1 to {_LONGEST_PATH:,} without NUL",
+                f"the path {name[:40]!r} has {len(name):,} characters; it must have 1 to {_LONGEST_PATH:,}, no NUL",
                 path="files",
             )
         is_bytes = isinstance(content, bytes | bytearray)

@@ -1,12 +1,12 @@
-"""Store addresses: opening a store from one, and showing one without its password.
+"""Store addresses: open the store at an address, and show an address without its password.
 
 `sqlite:///chat.db` (relative), `sqlite:////var/lib/chat.db` (absolute), `sqlite://` (in memory), `postgresql://...`,
 each optionally with `cache="redis://..."` (or `redis+cluster://...`) in front of it. A backend is imported when it is
-opened, so nobody needs the driver of a database they do not use.
+opened, so only the drivers of the databases in use are needed.
 
 Errors, logs, screens and JSON show an address only through `shown_address`. A password may contain the characters that
-separate the parts of an address, so it cannot be found and cut out reliably: only the parts that can be read without
-doubt are shown, and the rest is left out.
+separate the parts of an address, so it cannot be found and removed reliably. Only the parts that are certainly not a
+password are shown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLAIN_OPTIONS: Final = frozenset(
 
 
 class Address(NamedTuple):
-    """The parts of an address, not decoded: joined they are the address again."""
+    """The parts of an address, not decoded; joined, they give the address again."""
 
     scheme: str
     """Empty if there is none; `path` is then the whole text."""
@@ -59,7 +59,7 @@ class Address(NamedTuple):
 
 
 def split_address(address: str) -> Address:
-    """Return the parts of an address. Never raises: `urllib` may, with the address in its error."""
+    """Return the parts of an address. Never raises an error, unlike `urllib`, whose errors show the address."""
     scheme, separator, rest = address.lstrip().partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         return Address("", "", address, "")
@@ -92,7 +92,7 @@ def may_hold_password(name: str) -> bool:
 
 
 def _until(text: str, separators: str) -> tuple[str, str]:
-    """Split a text before the first of some separators."""
+    """Split a text before the first character that is one of `separators`."""
     at = next((index for index, letter in enumerate(text) if letter in separators), len(text))
     return text[:at], text[at:]
 

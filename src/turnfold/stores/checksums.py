@@ -1,8 +1,8 @@
 """Checksums of stored records, so that damage on the disk raises an error and is never served as text.
 
-A checksum covers the fields a caller gets and the place of the row, but not token costs: those change with the counter.
-Rows of a release that had no checksums have none (NULL; 0 for an entry in SQLite) and are not checked. The columns
-of a damaged row can have any type; that raises the same error.
+A checksum covers the fields a caller gets and the place of the row, but not token costs, which change with the counter.
+Rows written by a release without checksums have none (NULL; 0 for an entry in SQLite) and are not checked. If a
+damaged row has columns of a wrong type, the same error is raised.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: in
 def checked_columns(
     found: Iterable[Sequence[object]], base: int, mark: LogMark, *, first: int = 0, step: int = 0
 ) -> Iterator[Columns]:
-    """Yield the rows of entries, each verified against its checksum; the place of each is `base | seq`.
+    """Yield the rows of entries, each verified against its checksum; the key of each row is `base | seq`.
 
-    With a `step`, their seqs must be consecutive, starting at `first` unless that is 0: none may be missing.
+    With `step` (1 or -1), no seq may be missing; `first` is the seq of the first row, or 0 if any is accepted.
     """
     start = base * _SPREAD % _PRIME
     for columns in cast("Iterable[Columns]", found):
@@ -108,7 +108,7 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the upper half of a checksum, which covers the text alone: a search reads nothing else."""
+    """Return the upper half of a checksum. It covers only the text, because a search reads nothing else."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 

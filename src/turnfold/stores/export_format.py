@@ -1,13 +1,13 @@
-"""The export file: its lines (one JSON object each), an untrusting reader, and a writer of consistent snapshots.
+"""The export file: its lines (one JSON object each), a reader that validates them, a writer of consistent snapshots.
 
-A line is accepted only if encoding what was decoded gives the same bytes. That rules out duplicate keys, unknown
+A line is accepted only if decoding and encoding it gives the same bytes. That rules out duplicate keys, unknown
 fields, NaN, lone surrogates, other spacing and other ways to write a number. Files with equal content have equal bytes.
 
-An export is read twice. The first pass only validates, so that a bad file never keeps a store busy. The second yields
-the pieces and validates again, so that a file that changed meanwhile is refused inside the transaction it feeds.
+An export is read twice. The first pass only validates, so that an invalid file never keeps a store busy. The second
+pass yields the pieces and validates again, so that a file that changed meanwhile makes the transaction fail.
 
-Each conversation is written to a temporary file first: if it is deleted while its entries are read, none of it reaches
-the export.
+Each conversation is written to a temporary file first: if it is deleted while its entries are read, no part of it gets
+into the export.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ VERSION = 1
 class _Form(
     msgspec.Struct, frozen=True, tag_field="line", tag=str.lower, forbid_unknown_fields=True
 ):
-    """Base of all lines: the field `line` says which kind a line is."""
+    """Base of all lines; the field `line` names the kind of the line."""
 
 
 class Header(_Form, frozen=True):
-    """The first line."""
+    """The first line of an export."""
 
     format: str
     version: int
@@ -66,7 +66,7 @@ class Header(_Form, frozen=True):
 
 
 class Conversation(_Form, frozen=True):
-    """Begins a conversation."""
+    """The first line of a conversation."""
 
     name: str
     created: int
@@ -75,7 +75,7 @@ class Conversation(_Form, frozen=True):
 
 
 class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
-    """A document: its body in base64, and its searchable text unless that is empty."""
+    """A document, with its body in base64, and its searchable text if it has one."""
 
     kind: str
     key: str
@@ -110,7 +110,7 @@ class CheckpointLine(_Form, frozen=True, tag="checkpoint"):
 
 
 class End(_Form, frozen=True):
-    """Ends a conversation: the number of lines of each kind, and their digest."""
+    """The last line of a conversation: the number of lines of each kind, and their digest."""
 
     documents: int
     entries: int
@@ -119,7 +119,7 @@ class End(_Form, frozen=True):
 
 
 class Footer(_Form, frozen=True):
-    """The last line: totals of the file, and the digest of all lines before it."""
+    """The last line of an export: totals of the file, and the digest of all lines before it."""
 
     conversations: int
     documents: int
@@ -187,10 +187,10 @@ def read_header(data: bytes) -> Header:
             remedy=f'Its first line must be a JSON object with "format": "{FORMAT}" and a version',
         ) from None
     if any_header.format != FORMAT:
-        raise InvalidExport(f"format {any_header.format!r}, not {FORMAT!r}", line=1)
+        raise InvalidExport(f"the format is {any_header.format!r}, not {FORMAT!r}", line=1)
     if any_header.version != VERSION:
         raise InvalidExport(
-            f"version {any_header.version}; this release reads version {VERSION}",
+            f"the format has version {any_header.version}; this release reads version {VERSION}",
             line=1,
             remedy="Upgrade turnfold" if any_header.version > VERSION else "",
         )
@@ -206,12 +206,12 @@ def read_line(data: bytes, number: int) -> Line:
         line = _decoder.decode(data)
         canonical = write_line(line)
     except _UNREADABLE as error:
-        raise InvalidExport(f"not a line of an export: {error}", line=number) from None
+        raise InvalidExport(f"this is not a line of an export: {error}", line=number) from None
     if canonical != data:
         raise InvalidExport(
-            "not in canonical form (a duplicate key, or other spacing, order or numbers)",
+            "the line is not in canonical form (a duplicate key, or other spacing, order or numbers)",
             line=number,
-            remedy="Import files as they were exported",
+            remedy="Import the file as it was exported, without changes",
         )
     return line
 
@@ -261,7 +261,7 @@ def _read_checkpoint(line: CheckpointLine, number: int) -> Checkpoint:
 
 
 LONGEST_LINE = 32 << 20
-"""Default limit for the bytes of a line: decoding a message of that size takes several times as much memory."""
+"""Default limit for the bytes of a line. Decoding a message takes several times its size in memory."""
 _PROGRESS_BYTES = 1 << 20
 
 
@@ -299,7 +299,7 @@ class ExportReader:
         """Digest of the file, once the footer was verified."""
 
     def check(self) -> None:
-        """Read everything; raise `InvalidExport` for anything that no store could restore."""
+        """Read the whole export; raise `InvalidExport` if any line cannot be restored."""
         order = PieceOrder()
         for piece in self.pieces():
             try:
@@ -308,7 +308,7 @@ class ExportReader:
                 raise InvalidExport(str(error), line=self.line) from None
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces; raise `InvalidExport` at the end unless the footer is right and nothing follows it."""
+        """Yield the pieces; raise `InvalidExport` at the end if the footer is wrong or data follows it."""
         data = self._next()
         read_header(data)
         self._whole.update(data)
@@ -324,7 +324,7 @@ class ExportReader:
                 yield piece
 
     def line_of(self, conversation: str, seq: int) -> int:
-        """Return the line number of an entry of this conversation or the one before."""
+        """Return the line number of an entry; its conversation must be the current or the previous one."""
         return self._first_entries.get(conversation, self.line - seq + 1) + seq - 1
 
     def _next(self) -> bytes:
@@ -335,7 +335,7 @@ class ExportReader:
         self.size += len(data)
         if len(data) > self._longest_line:
             raise InvalidExport(
-                f"longer than {self._longest_line:,} bytes",
+                f"it is longer than {self._longest_line:,} bytes",
                 line=self.line,
                 remedy="If you trust the file, raise longest_line",
             )
@@ -378,7 +378,7 @@ class ExportReader:
         name = opening.conversation
         if name <= self._name:
             raise InvalidExport(
-                f"conversation {name!r} stands after {self._name!r}: conversations must be unique and sorted by name",
+                f"conversation {name!r} comes after {self._name!r}: conversations must be unique and sorted by name",
                 line=self.line,
             )
         while len(self._first_entries) > 1:  # a store may be one conversation behind the reader
@@ -392,7 +392,9 @@ class ExportReader:
         self._compare_counts((end.documents, end.entries, end.checkpoints), self._part)
         if end.digest != content_digest(self._content, self._opening.created):
             raise InvalidExport(
-                f"the digest of conversation {self._name!r} does not match", line=self.line
+                f"the digest of conversation {self._name!r} does not match: it was changed or damaged",
+                line=self.line,
+                remedy="Export it again",
             )
         self._total = [total + part for total, part in zip(self._total, self._part, strict=True)]
         self._conversations += 1
@@ -421,13 +423,15 @@ class ExportReader:
     def _compare_counts(self, stated: tuple[int, ...], found: Sequence[int]) -> None:
         if list(stated) != list(found):
             raise InvalidExport(
-                f"counts {', '.join(map(str, stated))} do not match the {', '.join(map(str, found))} that were read",
+                f"this line counts {', '.join(map(str, stated))} lines by kind, but {', '.join(map(str, found))} were "
+                "read",
                 line=self.line,
+                remedy="Export it again",
             )
 
 
 def content_digest(content: hashlib._Hash, created: int) -> str:  # pyright: ignore[reportPrivateUsage] (its only name)
-    """Return the digest of a conversation: of its lines and its creation time, not of costs or its name."""
+    """Return the digest of a conversation's lines and creation time; it does not cover token costs and the name."""
     whole = content.copy()
     whole.update(b"%d" % created)
     return whole.hexdigest()
@@ -447,7 +451,7 @@ class Writable(Protocol):
 
 
 def write_all(file: Writable, data: bytes) -> None:
-    """Write all of the data, also to a file that takes less at a time."""
+    """Write all of the data, even if the file accepts only a part of it per call."""
     done = file.write(data)
     while done is not None and done < len(data):
         data = data[done:]
@@ -455,7 +459,7 @@ def write_all(file: Writable, data: bytes) -> None:
 
 
 class ExportedConversation:
-    """The lines of one conversation between its first and its last, and their digest."""
+    """Writes the lines of one conversation between its first and its last line, and computes their digest."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.file = file
@@ -503,7 +507,7 @@ async def export_conversation(
     *,
     on_progress: Callable[[int], None],
 ) -> Captured | None:
-    """Write a snapshot of a conversation; None if it does not exist or is deleted meanwhile."""
+    """Write a snapshot of a conversation; return None if it does not exist or is deleted meanwhile."""
     captured = await store.capture(scope, conversation, exported.add_document)
     if captured is None:
         return None

@@ -1,8 +1,8 @@
-"""Export and import of conversations through a file: exact, all or nothing, and safe for files from anyone.
+"""Export and import of conversations through a file: exact, all or nothing, and safe for untrusted files.
 
 The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints and
 an end with their digest; a footer with the digest of everything. Token costs are not in it: the importing store counts
-anew. The digest of a conversation is the same in every store that has the same content.
+again. The digest of a conversation is the same in every store that has the same content.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Progress:
     """Progress of an export or import."""
 
     what: str
-    """`exporting` counts entries; `checking` and `restoring`, in this order, count bytes of the file."""
+    """The step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""
     done: int
     total: int
-    """As far as known; equal to `done` at the end of each step."""
+    """The total of the step, as far as known; equal to `done` at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Transferred:
 
 
 class Source(Protocol):
-    """A binary file to import from; one that cannot seek is copied to a temporary file meanwhile."""
+    """A binary file to import from; if it cannot seek, it is copied to a temporary file while it is read."""
 
     def readline(self, limit: int, /) -> bytes:
         """Return the next line, at most `limit` bytes of it."""
@@ -247,7 +247,7 @@ async def import_from(
 ) -> Transferred:
     """Restore all conversations of an export, or none: after any error nothing was written.
 
-    The whole file is checked before the store is asked to write. Identical conversations that already exist are left
+    The whole file is checked before anything is written. Identical conversations that already exist are left
     alone, so an import can be repeated. `progress` is called from time to time, possibly from another thread.
     """
     if longest_line < 1:
@@ -293,7 +293,7 @@ def _opened(source: str | os.PathLike[str] | Source) -> Generator[_RereadableFil
 
 
 class _RereadableFile:
-    """A file that is read twice, from its current position: by seeking back, or from a copy made the first time."""
+    """A file that is read twice, from its current position: by seeking back, or from a copy made in the first pass."""
 
     def __init__(self, source: Source, copy: IO[bytes] | None) -> None:
         self._source, self._copy = source, copy
@@ -308,7 +308,7 @@ class _RereadableFile:
         return data
 
     def again(self) -> Source:
-        """Return a file to read the same lines from once more."""
+        """Return a file from which the same lines can be read again."""
         file = self._source if self._copy is None else self._copy
         file.seek(self._start)
         return file
@@ -327,7 +327,7 @@ def _size_from(source: Source, start: int) -> int:
 
 
 class _ProgressReporter:
-    """Reports the progress of one step: `done` never goes back, and ends at the total."""
+    """Reports the progress of one step; `done` never decreases, and equals the total at the end."""
 
     def __init__(self, what: str, callback: ProgressCallback | None, total: int) -> None:
         self._what, self._callback, self._total = what, callback, total
@@ -335,12 +335,12 @@ class _ProgressReporter:
         self.reach(0)
 
     def reach(self, done: int) -> None:
-        """ProgressCallback that this much is done."""
+        """Report that this much is done."""
         self.done = max(done, self.done)
         self._total = max(self._total, self.done)
         if self._callback is not None:
             self._callback(Progress(self._what, self.done, self._total))
 
     def finish(self) -> None:
-        """ProgressCallback that everything is done."""
+        """Report that everything is done."""
         self.reach(self._total)

@@ -1,4 +1,4 @@
-"""The rules of the log, decided once for every backend: appends, retries, checkpoints, document versions, epochs.
+"""The rules of the log, the same for every backend: appends, retries, checkpoints, document versions, epochs.
 
 A backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides whether the
 batch is new, a retry of a stored one, or a conflict. The backend then only writes rows.
@@ -54,8 +54,9 @@ __all__ = (
 def log_mark(tenant: str, conversation: str) -> str:
     """Return the pseudonym of a conversation in log records: 16 hexadecimal digits.
 
-    An id may be a person's name or number, and logs travel further than databases. The pseudonym is the same in every
-    record, so records can be joined, and whoever knows an id can compute it. It is no secret: ids can be guessed.
+    An id may be a person's name or number, and log records are often read by more people than the database. The
+    pseudonym is the same in every record, so records can be joined, and anyone who knows an id can compute it. It is
+    not secret, because ids can be guessed.
     """
     name = f"{len(tenant)}:{tenant}{conversation}".encode("utf-8", "surrogatepass")
     return blake2b(name, digest_size=8).hexdigest()
@@ -63,7 +64,7 @@ def log_mark(tenant: str, conversation: str) -> str:
 
 _EPOCHS_AT_ONCE = 32
 _epoch_pool: list[int] = []
-"""Random numbers drawn in advance: one system call per epoch would be a tenth of the cost of an append."""
+"""Random numbers drawn in advance, because one system call per epoch would take a tenth of the time of an append."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_epoch_pool.clear)
 
@@ -79,7 +80,7 @@ def new_epoch() -> int:
 
 
 class Row(NamedTuple):
-    """An entry as a backend writes it: the message encoded, the costs counted."""
+    """An entry as a backend writes it: with its message encoded and its tokens counted."""
 
     seq: int
     client_id: str
@@ -90,7 +91,7 @@ class Row(NamedTuple):
     body: bytes
     epoch: int = 0
     """Epoch of the write that stored the entry; 0 for entries of a release that had no epochs. Equal seqs with equal
-    epochs other than 0 mean the same entry after the same history; entries of two histories may agree in all else."""
+    epochs other than 0 mean the same entry after the same history. Entries of two histories may have equal content."""
 
 
 Columns: TypeAlias = tuple[int, str, int, int, int, int, bytes, int, int | None]
@@ -114,7 +115,7 @@ class Batch(NamedTuple):
 
     @property
     def client_ids(self) -> tuple[str, ...]:
-        """The client ids of the entries: they keep a retried batch from being stored twice."""
+        """The client ids of the entries, by which a retried batch is recognised and not stored twice."""
         return tuple(entry.client_id for entry in self.entries if entry.client_id)
 
 
@@ -159,7 +160,8 @@ def plan_append(
         return _repeated(batch, known)
     if expect is not None and expect != head.seq:
         raise Conflict(
-            f"the writer expected entry {expect} to be the newest, but it is {head.seq}: read what is new, then append"
+            f"the writer expected entry {expect} to be the newest, but it is {head.seq}: read the new entries, then "
+            "append"
         )
     rows: list[Row] = []
     turn, running = head.turns, head.tokens
@@ -246,7 +248,7 @@ def check_document(document: Document) -> None:
 
 
 def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the stored checkpoint that this one repeats, or None; the same id with other content is a `Conflict`."""
+    """Return the stored checkpoint with the same id, or None; raise `Conflict` if its content differs."""
     stored = next((other for other in known if other.id == checkpoint.id), None)
     if stored is not None and stored != replace(checkpoint, created=stored.created):
         raise Conflict(
@@ -265,13 +267,13 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
     covered = live.upto if live else 0
     if not covered < checkpoint.upto <= head.seq:
         raise Conflict(
-            f"checkpoint {checkpoint.id!r} covers up to {checkpoint.upto}; it must lie after {covered} and not "
-            f"after the newest entry {head.seq}"
+            f"checkpoint {checkpoint.id!r} covers the entries up to {checkpoint.upto}; it must cover more than "
+            f"the {covered} already covered, and at most the {head.seq} stored"
         )
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:
-    """Raise `Conflict` for a writer from another history; `found` is the stored epoch of the entry it saw, or -1."""
+    """Raise `Conflict` if the writer saw an entry of another history; `found` is the stored entry's epoch, or -1."""
     seq, epoch = seen
     if epoch and epoch != found:
         raise Conflict(
@@ -302,5 +304,5 @@ def check_state(expected: State, head: Head) -> None:
 
 
 def next_version(version: int, dropped: int) -> int:
-    """Return the version a document is written with: after its current one, or after every dropped one."""
+    """Return the next version of a document: one above its current version and the highest dropped one."""
     return (version or dropped) + 1

@@ -1,7 +1,7 @@
 """The in-process store, used by tests and as the reference that the other backends must agree with.
 
-One lock, plain dictionaries, no durability. Messages are stored encoded, as in every other store, so that nothing
-passes here that would fail on disk. A search scans everything.
+It has one lock and plain dictionaries, and is not durable. Messages are stored encoded, as in every other store, so
+that a message that fails in another store fails here too. A search scans everything.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Conversation:
 
 
 class MemoryStore:
-    """Conversations in dictionaries. Safe across threads; gone with the process."""
+    """Conversations in dictionaries. Thread-safe; everything is lost when the process ends."""
 
     abilities = frozenset({Ability.SEARCH, Ability.ERASES_BYTES, Ability.IN_ORDER})
     blocking = True
@@ -408,7 +408,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailable("the store has been closed")
+            raise StoreUnavailable("the store has been closed; open a new one")
 
     def _find(self, scope: Scope, conversation: str) -> _Conversation:
         self._check_open()

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 _FileId = tuple[int, int]
 _guards: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 _inherited_files: dict[_FileId, int] = {}
-"""Files the parent had open at the fork, with the parent's process id: SQLite takes their locks for its own here."""
+"""Files that the parent had open at the fork, with its process id: here SQLite treats the parent's locks as its own."""
 _never_freed: list[object] = []
 
 
@@ -58,16 +58,16 @@ class ProcessGuard:
             close = "close it before the fork and " if self.file else ""
             raise WrongProcess(
                 f"this store was opened in process {self.opened_in} and is used in process {os.getpid()}, a fork of "
-                f"it: {close}open it anew after the fork, in each process that uses it"
+                f"it: {close}open it again after the fork, in each process that uses it"
             )
 
     def release(self) -> None:
-        """Forget the handle: its connections have been closed."""
+        """Stop guarding the handle, after its connections have been closed."""
         _guards.discard(self)
 
 
 async def run_off_loop(work: Callable[[], _Result], *, blocking: bool) -> _Result:
-    """Run blocking work: in place for a blocking store, otherwise in a thread so that the event loop is free."""
+    """Run blocking work in the calling thread if the store is blocking, else in another, to free the event loop."""
     return work() if blocking else await asyncio.to_thread(work)
 
 
@@ -76,9 +76,9 @@ def check_not_inherited(path: str) -> None:
     opened_in = _inherited_files.get(_file_id(path) or (-1, -1)) if _inherited_files else None
     if opened_in is not None:
         raise WrongProcess(
-            f"{path!r} was open in process {opened_in} when process {os.getpid()} was forked from it, so SQLite takes "
-            "its locks there for locks held here, and entries written here could be lost: close the store before the "
-            "fork, or start this process without forking (spawn)"
+            f"{path!r} was open in process {opened_in} when process {os.getpid()} was forked from it, so SQLite "
+            "would treat the locks of that process as its own, and entries written here could be lost: close the store "
+            "before the fork, or start this process without forking (spawn)"
         )
 
 

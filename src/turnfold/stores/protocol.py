@@ -1,10 +1,10 @@
 """The protocol every store implements, and the values its methods take and return.
 
-`append` assigns seqs under the conversation's lock, all of a batch or none of it; a retry with known client ids
-returns the first result; `expect` refuses a writer that has not seen the newest entry. Checkpoints (the records of
-folds, that is of compactions) and documents change by compare-and-swap and never touch the log. Every method takes a
-`Scope`, so a tenant cannot be forgotten. A backend lists its optional features in `abilities`; no method raises "not
-implemented".
+`append` stores a batch completely or not at all, and assigns seqs under the conversation's lock. A retry with known
+client ids returns the first result; `expect` refuses a writer that has not seen the newest entry. Checkpoints (the
+results of folds, that is of compactions) and documents change by compare-and-swap and never change the log. Every
+method takes a `Scope`, so no call can forget the tenant. A backend lists its optional features in `abilities`; no
+method raises "not implemented".
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Ability(StrEnum):
 
 
 State: TypeAlias = tuple[int, int]
-"""A generation and its epoch. Two equal states are the same state of the same history; equal generations may not be."""
+"""A generation and its epoch. Equal states are the same state of the same history; equal generations may not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class View:
     head: Head = field(default_factory=Head)
     checkpoint: Checkpoint | None = None
     documents: tuple[Document, ...] = ()
-    """By kind and key."""
+    """Documents, sorted by kind and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class ConversationOpening:
 
 Piece: TypeAlias = ConversationOpening | Document | Entry | Checkpoint
 """The unit in which conversations are copied between stores. An opening, its documents by kind and key, its entries,
-its checkpoints oldest first, then the next opening. Token costs of entries are ignored: the target counts anew."""
+its checkpoints oldest first, then the next opening. Token costs of entries are ignored: the target counts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Captured:
 
     opening: ConversationOpening
     head: Head
-    """The entries of the snapshot are those up to `head.seq`: a log only grows."""
+    """The snapshot has the entries up to `head.seq`; later entries do not change it, because a log only grows."""
     checkpoints: tuple[Checkpoint, ...]
 
 
@@ -409,16 +409,16 @@ class Store(Protocol):
         Terms are data, never query syntax. Up to 400 candidates are ranked. If more match, those with the rarest terms
         are ranked, and among equals those of the conversation created last, newest first; an older entry that repeats a
         common word more often is then not found. If the terms match more than 10,000 times together, only the rarest of
-        them select candidates (as many as match that often, and three more); above 400 matches, a single Chinese
-        character selects only if no pair it was asked for with matches anywhere. To narrow a search, pass more words or
-        a conversation.
+        them select candidates (as many as match that often, and three more). Above 400 matches, a single Chinese
+        character selects candidates only if no pair of the query's characters with it matches anywhere. To narrow a
+        search, pass more words or a conversation.
         """
         ...
 
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return a consistent snapshot of a conversation, or None; `take` gets each document, by kind and key.
+        """Return a consistent snapshot of a conversation, or None; pass each document to `take`, by kind and key.
 
         `take` may be called from another thread and must not use the store; an exception it raises ends the call.
         """
@@ -428,7 +428,7 @@ class Store(Protocol):
         """Write whole conversations exactly as given, all of them or none.
 
         An identical existing conversation is left alone; one that differs raises `Conflict`, a deleted one
-        `ConversationDeleted`. Token costs are counted anew. `pieces` is iterated once, in the thread that writes, and
+        `ConversationDeleted`. Token costs are counted again. `pieces` is iterated once, in the thread that writes, and
         never kept in memory as a whole.
         """
         ...

@@ -1,8 +1,8 @@
-"""The rules of a restore, decided once for every backend.
+"""The rules of a restore, the same for every backend.
 
-Pieces come from a file and are not trusted: `PieceOrder` rejects the first piece that no log could have at its place,
-and token costs are counted here, by the counter of the target store. `Pieces` gives a backend one batch at a time, so
-that a conversation of any length takes a few megabytes of memory.
+Pieces come from a file and are not trusted: `PieceOrder` rejects the first piece that a log could not have at that
+place, and token costs are counted here, by the counter of the target store. `Pieces` gives a backend one batch at a
+time, so that a conversation of any length needs only a few megabytes of memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = (
 _LARGEST_BATCH = 500
 _LARGEST_BATCH_BYTES = 4 << 20
 _LARGEST_NUMBER = 1 << 60
-"""Bound for times and versions, low enough that every backend can go on counting from there."""
+"""Largest time or version accepted, low enough that every backend can count up from it."""
 
 
 class RepeatedId(IdReused):
@@ -92,7 +92,7 @@ class PieceOrder:
         place = (document.kind, document.key)
         if place <= self._place:
             raise InvalidRecord(
-                f"document {document.kind}/{document.key} stands after {'/'.join(self._place)}: documents must be "
+                f"document {document.kind}/{document.key} comes after {'/'.join(self._place)}: documents must be "
                 "unique and sorted by kind and key"
             )
         _check_number(document.version, "version", least=1)
@@ -129,8 +129,8 @@ class PieceOrder:
             )
         if not self._covered < checkpoint.upto <= self.seq:
             raise InvalidRecord(
-                f"checkpoint {checkpoint.id!r} covers up to {checkpoint.upto}; it must lie after {self._covered:,} "
-                f"and not after the last entry {self.seq:,}"
+                f"checkpoint {checkpoint.id!r} covers the entries up to {checkpoint.upto}; it must cover more than "
+                f"the {self._covered:,} already covered, and at most the {self.seq:,} in the conversation"
             )
         if checkpoint.id in self._names:
             raise InvalidRecord(f"checkpoint {checkpoint.id!r} occurs twice")
@@ -247,7 +247,7 @@ class Pieces:
 
 
 class KnownPieces(NamedTuple):
-    """The stored pieces at the places of a batch."""
+    """The stored pieces that correspond to a batch."""
 
     documents: Mapping[tuple[str, str], Document]
     rows: Mapping[int, Row]

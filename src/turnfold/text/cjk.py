@@ -26,7 +26,7 @@ CJK_LETTERS = (
 )
 """For search: letters only, so that a middle dot or a lone sound mark between two names separates them."""
 FIRST_CJK_LETTER = CJK_LETTERS[0]
-"""No letter of these scripts is below it: a quick test before a pattern."""
+"""The lowest letter of these scripts: comparing with it is a quick test before a pattern is used."""
 CJK_TEXT = f"\u3040-\u30ff{HAN}{_HANGUL_AND_COMPATIBILITY}\U00020000-\U0003ffff"
 """For folding: the whole kana blocks with their marks, which never end a sentence, and both ideographic planes."""
 

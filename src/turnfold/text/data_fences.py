@@ -1,8 +1,8 @@
 """Fences: tags around stored text, so that a model reads it as data.
 
-Users, tools and models wrote what a summary or a recalled passage says; without a boundary it could read as a system
+Summaries and recalled passages repeat words of users, tools and models; without a boundary they could read as a system
 message. The tags carry a mark derived from the text, lengthened until the text does not contain it, so nothing inside
-can close the fence. It is derived and not random so that the prompt, and with it the provider's cache, stays the same.
+can close the fence. The mark is not random, so that the prompt stays the same and the provider's cache stays valid.
 
 Several texts in one fence are separated by indentation: the first line of a message, an item or a section begins at the
 margin, and every further line of it is indented by one space. A line break is anything `str.splitlines` breaks at,
@@ -29,10 +29,10 @@ __all__ = (
 
 
 _INDENT = " "
-"""Before every line of a text but its first. One space: on most texts it costs no token."""
+"""Put before every line of a text but its first. One space costs no token in most texts."""
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _LINE_START = re.compile(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
-"""The beginning of a line that is not empty and not the first."""
+"""Matches the beginning of each line that is not empty and not the first."""
 _INDENTED_LINE = re.compile(f"[{_BREAKS}]{_INDENT}")
 _BREAK_RUN = re.compile(f"[{_BREAKS}]+")
 _NOT_IN_NAMES = frozenset("():：（）[]<>")
@@ -53,7 +53,7 @@ def fence_mark(text: str) -> str:
 
 
 def fence(text: str, *, label: str, note: str) -> str:
-    """Return `text` between a pair of tags it cannot forge, after `note`."""
+    """Return `note`, then `text` between two tags that the text cannot contain."""
     mark = fence_mark(text)
     return f"{note}\n<{label} {mark}>\n{text}\n</{label} {mark}>"
 
@@ -101,7 +101,7 @@ def indented_whole(text: str) -> str:
 
 
 def with_continuation_note(note: str, text: str) -> str:
-    """Return the note of a fence; if `text` has an indented line, with a sentence on what that means."""
+    """Return `note`; if `text` has an indented line, add a sentence that explains indentation."""
     return f"{note} {_CONTINUATION_NOTE}" if _INDENTED_LINE.search(text) else note
 
 
@@ -113,7 +113,7 @@ def one_line(text: str) -> str:
 def plain_name(name: str) -> str:
     """Return a name without line breaks, colons and brackets, to put before a message; may be empty.
 
-    Users choose their names: what is left cannot look like the end of the name and the start of a message.
+    Users choose their own names; without these characters a name cannot imitate the start of a message.
     """
     kept = "".join(
         letter if letter.isprintable() and letter not in _NOT_IN_NAMES else " " for letter in name

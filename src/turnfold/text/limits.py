@@ -57,7 +57,7 @@ def clip_end(text: str, limit: int, count: Counter, *, start: int = 0) -> str:
 def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
     """Return the greatest length found, up to `longest`, whose cost is at most `limit`."""
     if limit < 0:
-        raise InvalidOption(f"cannot clip to {limit} tokens")
+        raise InvalidOption(f"cannot clip to {limit} tokens: give a limit of 0 or more")
     if limit == 0 or not longest:
         return 0
 
@@ -76,10 +76,10 @@ def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
 def _close_in(
     cost_of: Callable[[int], int], limit: int, fits: tuple[int, int], exceeds: tuple[int, int]
 ) -> int:
-    """Return the greatest length found that fits, between one that does and one that does not, each with its cost.
+    """Search between a length that fits and one that does not, given as (length, cost); return the greatest that fits.
 
-    Cost grows about evenly with length, so the next length to try is interpolated. The aim is a little past the limit,
-    and further past it after each miss, so that both bounds soon lie close together; from then on, and after six
+    Cost grows about evenly with length, so the next length to try is interpolated. It is aimed a little past the limit,
+    and further past it after each miss, so that both bounds are soon close together; from then on, and after six
     interpolations, the interval is halved.
     """
     (low, low_cost), (high, high_cost) = fits, exceeds
@@ -119,8 +119,8 @@ def best_that_fit(
 ) -> str:
     """Render the longest beginning of `ranked` that costs at most `limit` tokens; "" if not even one item fits.
 
-    Bisection finds it if each item adds to the cost. With some counters an item does not, so only a text that was
-    itself counted is returned.
+    Bisection finds it if each item adds to the cost. That is not so with every counter, so only a text that was itself
+    counted is returned.
     """
     if not ranked:
         return ""
@@ -139,7 +139,7 @@ def best_that_fit(
 
 
 def cut_to_fit(text: str, *, limit: int, count: Counter) -> str:
-    """Return the longest beginning of `text` that costs at most `limit`; between words if any such one fits."""
+    """Return the longest beginning of `text` that costs at most `limit` tokens, cut between words if possible."""
     if count(text) <= limit:
         return text
     high = min(len(text), max(16, limit))

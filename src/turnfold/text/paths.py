@@ -1,10 +1,10 @@
 r"""Find the paths a text mentions, so that a search can be limited to a file or a folder.
 
 A path is found by itself and by every folder it lies in. `.\src\app.py:42` is the same as `src/app.py`. A name alone
-counts if it has an extension (`main.py`). Chinese is written without spaces, so where it touches a path, the part in
-Latin letters is a path as well: 看src/app.py文件.
+counts if it has an extension (`main.py`). Chinese is written without spaces, so if Chinese characters touch a path, its
+part in Latin letters is taken as a path as well: 看src/app.py文件.
 
-Texts hold anything, so the scan goes from run to run of path characters and never backtracks.
+The time is linear in any text: the scan goes from one run of path characters to the next and never backtracks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = (
 
 
 _MOST_FOLDERS = 16
-"""A deeper path is found by this many of its outermost folders, and by itself."""
+"""Most folders by which a path is found, the outermost ones; the path itself is always found."""
 _LONGEST = 1024
-"""Longer runs are data, not paths."""
+"""Longest run of characters that is taken for a path; longer ones are data."""
 _LONGEST_ENDING = 8
 _MAY_BE_PATH = re.compile(r"[\\/.]")
 _RUN = re.compile(r"[\w.+@~\\/:-]+")

@@ -1,6 +1,6 @@
 """Traditional Chinese characters as their simplified forms, so that either script finds the other.
 
-Search needs only that both spellings of a word become one, not good prose, so a table of single characters does.
+Search only needs both spellings of a word to become one, so a table of single characters is enough.
 Written by tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
 """
 

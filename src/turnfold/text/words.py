@@ -1,11 +1,11 @@
 """Words of a text: the terms search indexes, and the content words folding (compaction) compares sentences by.
 
-Search terms are made here and indexed as they are, so that every backend finds the same things, whatever its own idea
-of a word is (many treat a Chinese sentence as one word). Words are lower-cased, their width is made one, and they lose
-their grammatical endings. Compounds (`src/app.py`, `maxTokens`, `A-4711`) are found by their parts and as a whole. Runs
-of Chinese, Japanese and Korean characters give every character and every pair of neighbours, traditional characters as
-simplified ones, so two-character words are found in either script. A term is letters and digits only: nothing in it can
-be query syntax. The terms of a term are that term, so that a query may be words or terms.
+Search terms are made here and indexed as they are, so that every backend finds the same things, even one with other
+rules for words (many treat a Chinese sentence as one word). Words are lower-cased, full-width letters become ASCII, and
+grammatical endings are removed. Compounds (`src/app.py`, `maxTokens`, `A-4711`) are found by their parts and as a
+whole. Runs of Chinese, Japanese and Korean characters give every character and every pair of neighbours, traditional
+characters as simplified ones, so two-character words are found in either script. A term is letters and digits only, so
+it cannot contain query syntax. A term analysed again gives itself, so a query may consist of words or of terms.
 
 Content words are lightly stemmed English words without stop words, and pairs of neighbouring CJK characters; they are
 never stored, only compared.
@@ -65,7 +65,7 @@ __all__ = (
 
 
 _RUN: Final = 128
-"""Marks in a row from which they are sorted here instead of by `unicodedata`."""
+"""From this many marks in a row on, they are sorted here instead of by `unicodedata`."""
 _WIDE = re.compile("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
 _NARROW = {
     code: code - 0xFEE0
@@ -92,7 +92,7 @@ def _mark_runs() -> re.Pattern[str]:
 
 
 def _sorted_marks(run: re.Match[str]) -> str:
-    """Return a run of marks in canonical order; every normal form of it stays the same."""
+    """Return a run of combining marks in canonical order, which does not change its normal forms."""
     marks = "".join(unicodedata.normalize("NFD", mark) for mark in run[0])
     return "".join(sorted(marks, key=unicodedata.combining))
 
@@ -136,7 +136,7 @@ FOLD_FUNCTION_CHARACTERS = frozenset("的了是吗呢吧啊呀嘛着们么这那
 SEARCH_FUNCTION_CHARACTERS = FOLD_FUNCTION_CHARACTERS.union(
     "过地得什怎哪谁几我你您他她它咱在有和与或就都也很还又再才只把被让给对从向为以于而但并且所其之个些不没别请能可会要想该应唉"
 )
-"""Chinese characters, in their simplified forms, that mostly serve grammar; so does a pair of two of them."""
+"""Chinese characters, in their simplified forms, that mostly have a grammatical function, as do pairs of them."""
 
 
 _IRREGULAR = {
@@ -165,7 +165,7 @@ _IRREGULAR = {
 _ENGLISH_WORD = re.compile(r"[a-z]{4,}")
 _VOWEL = re.compile(r"[aeiouy]")
 _SHORT = re.compile(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
-"""The beginning of a word that drops its e before an ending: hike, hiking."""
+"""Matches a short word without its final e, which it lost before an ending: "hik" of hiking."""
 
 
 def stem(word: str) -> str:
@@ -197,7 +197,7 @@ def _shortened(word: str) -> str:
 
 
 def _restored(base: str) -> str:
-    """Return the word of which `base` is left after removing -ing or -ed."""
+    """Return the base form of a word from which -ing or -ed was removed: "hik" -> "hike", "runn" -> "run"."""
     if base[-1] == base[-2] and base[-1] not in "aeilosz":
         return base[:-1]
     if _SHORT.fullmatch(base) or (base.endswith("s") and base[-2] not in "siu"):
@@ -206,7 +206,7 @@ def _restored(base: str) -> str:
 
 
 def light_stem(word: str) -> str:
-    """Return a lower-cased word without hyphens and common endings; "send", "sends" and "sending" are one."""
+    """Return a lower-cased word without hyphens and common endings; "send", "sends" and "sending" have one stem."""
     word = word.replace("-", "").removesuffix("'s")
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
@@ -221,24 +221,24 @@ def light_stem(word: str) -> str:
 
 
 _LONGEST_TERM = 64
-"""Longer words (hashes, base64) are indexed by their beginning."""
+"""Most characters of a term; longer words (hashes, base64) are indexed by their beginning."""
 TERMS_MADE_BY = f"2/{unicodedata.unidata_version}"
 """Version of these rules and of Python's Unicode tables: terms made by another version may differ."""
 
 _WORD = rf"[^\W_{CJK_LETTERS}]+"
 CHARACTERS = re.compile(rf"[{CJK_LETTERS}]+")
-"""A run of CJK characters, which are written without spaces."""
+"""Matches a run of CJK characters, which are written without spaces."""
 WORDS = re.compile(rf"{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
-"""Words joined by signs: a path, an identifier, an e-mail address."""
+"""Matches words joined by signs: a path, an identifier, an e-mail address."""
 RUN = re.compile(f"{CHARACTERS.pattern}|{WORDS.pattern}")
-"""A run without spaces: CJK characters, or words joined by signs."""
+"""Matches a run without spaces: CJK characters, or words joined by signs."""
 EDGES = re.compile(rf"([{CJK_LETTERS}])?({_WORD})(?=([{CJK_LETTERS}])?)")
-"""One word, with the CJK character right before it and the one right after it."""
+"""Matches one word; groups: the CJK character right before it, the word, the CJK character right after it."""
 LETTERS = re.compile(_WORD)
-"""One word."""
+"""Matches one word."""
 _IS_CJK = re.compile(rf"[{CJK_LETTERS}]")
 _TO_BE_NORMALIZED = re.compile(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（）“”]")
-"""Characters that NFKC may change in a way that matters; signs that never join words do not."""
+"""Matches characters that may need NFKC: not ASCII, common ideographs or punctuation that never joins words."""
 _TRADITIONAL = re.compile(f"[{''.join(map(chr, SIMPLIFIED))}]")
 _CONTRACTED = re.compile(
     r"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?![^\W_])|(?<=n)['’](?=t(?![^\W_]))", re.IGNORECASE
@@ -274,7 +274,7 @@ def distinct_terms(text: str) -> set[str]:
 def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
     """Yield all matches of a pattern that matches no spaces.
 
-    A long text is searched in stretches: a list of all matches would take ten times its memory.
+    A long text is searched section by section: a list of all its matches would take ten times its memory.
     """
     if len(text) <= _LONG_TEXT:
         return _found(pattern, text, 0, len(text))
@@ -286,7 +286,7 @@ def _found(pattern: re.Pattern[str], text: str, start: int, stop: int) -> list[s
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the stretches of a long text, cut at spaces."""
+    """Yield start and end of the sections of a long text, which are cut at spaces."""
     start = 0
     while start < len(text):
         space = _SPACE.search(text, start + _LONG_TEXT)
@@ -305,12 +305,12 @@ def plain_text(text: str) -> str:
 
 
 def terms_of_words(run: str) -> Sequence[str]:
-    """Return the terms of words written as one (see `WORDS`)."""
+    """Return the terms of words joined by signs (see `WORDS`)."""
     return _known_words(run) if len(run) <= _LONGEST_TERM else tuple(_words(run))
 
 
 def search_terms(query: str) -> list[str]:
-    """Return the distinct terms of a query without stop words; all of them if there are no others."""
+    """Return the distinct terms of a query without stop words; if all are stop words, return all of them."""
     terms = list(dict.fromkeys(terms_of(query)))
     # Latin letters in a Chinese query are a name: 维生素A.
     stop_terms = frozenset[str]() if any(map(_IS_CJK.match, terms)) else _STOP_TERMS
@@ -362,7 +362,7 @@ def _known_words(run: str) -> tuple[str, ...]:
 
 
 def _words(run: str) -> Iterator[str]:
-    """Yield the words of a compound and, if there are several, the whole without its signs."""
+    """Yield the words of a compound and, if there are several, the whole compound without its signs."""
     parts = LETTERS.findall(run)
     words = [word for part in parts for word in _folded(part)]
     yield from map(_term, words)

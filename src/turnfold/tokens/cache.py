@@ -1,7 +1,7 @@
 """LRU cache of token counts by message, one per counter.
 
-The key is the message itself (equal messages cost the same). Each cache belongs to one counter, so a count by a model's
-own endpoint is never returned as a tokenizer's. Thread-safe.
+The key is the message itself (equal messages cost the same). Each cache belongs to one counter, so counts of a model's
+own endpoint and counts of a tokenizer never mix. Thread-safe.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CountCache:
             return count
 
     def get_many(self, messages: Iterable[Message]) -> list[int | None]:
-        """Return the cached counts of equal messages, None for each that is missing; takes the lock once."""
+        """Return the cached count of each message, or None where there is none; takes the lock once for all."""
         with self._lock:
             get, touch = self._counts.get, self._counts.move_to_end
             counts: list[int | None] = []

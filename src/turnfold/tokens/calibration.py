@@ -3,8 +3,8 @@
 After each call a provider reports how many tokens the prompt really had. The ratio of reported to counted, averaged
 with more weight on recent and on larger calls, corrects later estimates in either direction: an estimate for an unknown
 model is high on purpose, and this brings it down to the provider's own numbers. The spread of the ratios is the error
-of the corrected count. Observations are counts of the uncorrected counter. A calibration is a value: observing returns
-a new one, and a counter built from it has a name of its own, so corrected and uncorrected counts never mix in a cache.
+of the corrected count. Observations take the counts of the uncorrected counter. A calibration is immutable: `observe`
+returns a new one. A corrected counter has another name, so corrected and uncorrected counts never mix in a cache.
 
 Every recorded usage of a memory is one observation of its `CalibrationLog`. The counter of an open memory does not
 change, because every stored count and every window depends on it; to use the corrected one, open the memory with it:
@@ -32,7 +32,7 @@ __all__ = (
 
 
 _MEMORY = 0.9
-"""Weight an observation keeps after the next one: the last ten calls make up about two thirds."""
+"""Factor by which each further call reduces the weight of earlier ones: the last ten have about two thirds of it."""
 
 
 class Corrected(NamedTuple):
@@ -40,7 +40,7 @@ class Corrected(NamedTuple):
 
     tokens: int
     error: int
-    """Tokens by which the count is off, at most, in about 19 of 20 calls."""
+    """In about 19 of 20 calls, the count is wrong by at most this many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Calibration:
 
     observations: int = 0
     counted: float = 0.0
-    """Sum of the counted tokens, with less weight on older calls: the total weight of the observations."""
+    """Sum of the counted tokens, with less weight on older calls; it is the total weight of the observations."""
     counted_squares: float = 0.0
     reported: float = 0.0
     ratio_squares: float = 0.0
@@ -100,7 +100,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Effective number of observations (as if all had equal weight) minus one; 0 if one outweighs the rest."""
+        """Effective number of observations (as if all had equal weight) minus one; 0 if one outweighs all others."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1
@@ -108,7 +108,7 @@ class Calibration:
 
 
 class ScaledCounter:
-    """A text counter multiplied by a constant, rounded up."""
+    """A text counter that multiplies the counts of another one by a constant and rounds up."""
 
     __slots__ = ("_count", "_factor", "name")
 
@@ -127,7 +127,7 @@ class ScaledCounter:
 
 
 def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
-    """Return `counter` corrected by the reports, text and framing alike; an exact counter is returned unchanged."""
+    """Return `counter` with text and framing corrected by the reports; an exact counter is returned unchanged."""
     if counter.text.certainty is Certainty.EXACT or not calibration.observations:
         return counter
     ratio = round(calibration.ratio, 4)
@@ -146,7 +146,7 @@ class CalibrationLog:
         """The calibration after all reports so far."""
 
     def observe(self, *, counted: int, reported: int) -> None:
-        """Add a report; one of 0 tokens, as some providers send, is ignored."""
+        """Add a report; a report of 0 tokens, which some providers send, is ignored."""
         if counted > 0 and reported > 0:
             with self._lock:
                 self.value = self.value.observe(counted=counted, reported=reported)

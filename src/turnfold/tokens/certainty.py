@@ -1,8 +1,8 @@
 """The certainty of token counts, and the protocol of a text counter.
 
-`EXACT` is the count of the model's own tokenizer. `BOUND` is not exact but never too low: framing the provider does not
-publish is taken at its upper bound. `ESTIMATE` may err either way, though turnfold's own estimates are built to err
-upward. A sum is only as certain as its weakest term.
+`EXACT` is the count of the model's own tokenizer. `BOUND` may be too high but never too low: framing that the provider
+does not publish is counted at its upper bound. `ESTIMATE` may be too high or too low, though turnfold's own estimates
+are built to be too high. A sum is only as certain as its least certain term.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RANK = {Certainty.EXACT: 0, Certainty.BOUND: 1, Certainty.ESTIMATE: 2}
 
 
 def weakest(*certainties: Certainty) -> Certainty:
-    """Return the certainty of a sum of counts of these certainties."""
+    """Return the certainty of a sum whose terms have these certainties."""
     return max(certainties, key=_RANK.__getitem__, default=Certainty.EXACT)
 
 
@@ -59,5 +59,5 @@ class TextCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`; spellings of special tokens count as plain text."""
+        """Return the tokens of `text`; special tokens written in it count as plain text."""
         ...

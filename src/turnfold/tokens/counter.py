@@ -4,8 +4,8 @@ Counts are additive: a provider separates messages by marks that no token crosse
 messages plus one reply opening. Running sums, windows and receipts depend on that.
 
 Framing is what a provider puts around roles, names, calls and tools. Each set of constants names its source. Plain chat
-framing is published for OpenAI and readable in the chat templates of the open families; where one constant holds for
-every role and release, plain messages count exactly. Where roles or releases differ, the largest is taken; how a closed
+framing is published for OpenAI and readable in the chat templates of the open families. If one constant holds for every
+role and release, plain messages are counted exactly; if roles or releases differ, the largest is used. How a closed
 model writes tool calls and schemas is not published. Such constants are upper bounds and make the count a bound.
 
 Large batches are counted in a process-wide thread pool, off the event loop. It is made on first use, so importing
@@ -72,19 +72,19 @@ class Framing:
     origin: str
     """The document or template the numbers were read from."""
     message: int
-    """Around every message, its role included."""
+    """Tokens around every message, its role included."""
     reply: int
-    """Once per call: what opens the model's answer, with any start-of-text mark."""
+    """Tokens that open the model's answer, with any start-of-text mark; once per call."""
     author: int = 1
-    """For an author's name, in addition to the tokens of the name itself."""
+    """Tokens for an author's name, in addition to those of the name itself."""
     call: int = 12
-    """Around each tool call."""
+    """Tokens around each tool call."""
     result: int = 10
-    """Around each tool result."""
+    """Tokens around each tool result."""
     schema: int = 16
-    """Around each tool schema."""
+    """Tokens around each tool schema."""
     toolset: int = 16
-    """Once, when there are tools at all."""
+    """Tokens once per call that has tools."""
     certainty: Certainty = Certainty.EXACT
     """Certainty for plain messages; with calls, results or schemas it is at best a bound."""
 
@@ -183,9 +183,9 @@ GENERIC = Framing(
 
 
 _NOT_SENT: Final = frozenset({"cache_control", "role", "type"})
-"""Extra fields that reach the provider, but not the model as text."""
+"""Extra fields that are sent to the provider but that the model does not see as text."""
 _LONG_TEXT: Final = 16_384
-"""Characters from which the count of a text is cached while its message is shortened."""
+"""From this many characters on, the count of a text is cached while its message is shortened."""
 
 
 class TokenCounter:
@@ -218,7 +218,7 @@ class TokenCounter:
 
     @property
     def is_additive(self) -> bool:
-        """True if a message costs the sum of its parts; a driver counts it as a whole, so its parts are not known."""
+        """True if a message costs the sum of its parts; False if only whole messages can be counted (by a driver)."""
         return type(self).count_message is TokenCounter.count_message
 
     def count_text(self, text: str) -> int:
@@ -307,8 +307,8 @@ class TokenCounter:
     def for_message(self, message: Message, tokens: int) -> TokenCounter:
         """Return a counter with the same results that counts no long text of `message` twice.
 
-        `tokens` is this counter's count of the whole message. Costs are additive, so what remains after the rest of
-        the message is the cost of its longest text, which therefore need not be counted again at all.
+        `tokens` is this counter's count of the whole message. Costs are additive, so `tokens` minus the cost of the
+        rest of the message is the cost of its longest text, which need not be counted again.
         """
         texts = [text for text in _texts_of(message.parts) if len(text) >= _LONG_TEXT]
         if not texts:
@@ -331,7 +331,7 @@ class TokenCounter:
 
 
 class _MemoizedTexts:
-    """A text counter that counts each of some long texts at most once."""
+    """A text counter that counts each of the given long texts at most once."""
 
     __slots__ = ("_count", "certainty", "counts", "name")
 
@@ -352,7 +352,7 @@ class _MemoizedTexts:
 
 
 def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
-    """Yield the texts of the parts that are counted as they are."""
+    """Yield the texts of the parts that are counted without changing them."""
     for part in parts:
         match part:
             case TextPart():
@@ -370,7 +370,7 @@ def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _is_guesswork(parts: Sequence[Part]) -> bool:
-    """Return True if the provider's count is unknown: media, thinking, parts not modelled, and several texts.
+    """Return True if the provider's count cannot be known: media, thinking, parts not modelled, or several texts.
 
     Two texts in a row may cost a token more or less than each alone, depending on how the provider joins them.
     """
@@ -392,13 +392,13 @@ def _is_guesswork(parts: Sequence[Part]) -> bool:
 
 
 def _model_fields(extra: str) -> dict[str, object]:
-    """Return the extra fields that reach the model: without empty ones and those meant for the provider."""
+    """Return the extra fields that the model sees: not empty, and not meant for the provider alone."""
     fields = thaw_object(extra)
     return {key: value for key, value in fields.items() if value and key not in _NOT_SENT}
 
 
 class UpperBoundCounter:
-    """The larger of the rule of thumb (`formula_tokens`) and o200k_base, for a model that is not named.
+    """Counts with the rule of thumb (`formula_tokens`) and o200k_base and takes the larger, for an unnamed model.
 
     The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
     JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.
@@ -413,7 +413,7 @@ class UpperBoundCounter:
         self._exact = Encoding("o200k_base")
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`, rather too many than too few."""
+        """Return the tokens of `text`; too many rather than too few."""
         return max(formula_tokens(text) - FORMULA_FRAMING, self._exact.count(text))
 
 
@@ -423,7 +423,7 @@ def cautious_counter() -> TokenCounter:
 
 
 def formula_message_tokens(message: Message) -> int:
-    """Return the rule of thumb for a whole message: its text and tool calls, and 4 for its structure."""
+    """Return the tokens of a whole message by the rule of thumb: its text and tool calls, and 4 for its structure."""
     if not message.parts:
         return 0
     calls = "".join(call.name + call.arguments for call in message.calls)
@@ -455,7 +455,7 @@ def shutdown_token_executor(*, wait: bool = True) -> None:
 
 
 def _reset_pool() -> None:
-    """Drop the pool after a fork: its threads do not survive, and a forked worker would wait for them for ever."""
+    """Drop the pool after a fork: its threads do not exist in the new process, which would wait for them for ever."""
     global _lock, _pool
     _lock, _pool = threading.Lock(), None
 

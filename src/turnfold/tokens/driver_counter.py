@@ -38,7 +38,7 @@ class ModelDriver(Protocol):
 
 
 class DriverCounter(TokenCounter):
-    """A counter that asks the driver for whole messages and falls back to `local` if the driver fails."""
+    """A counter that lets the driver count whole messages, and uses `local` if the driver fails."""
 
     __slots__ = ("_cache", "_driver", "_local")
 
@@ -55,7 +55,7 @@ class DriverCounter(TokenCounter):
         return self._cache
 
     def count_message(self, message: Message) -> int:
-        """Return the tokens of one message by the driver; by the local counter, with a warning, if that fails."""
+        """Return the driver's count of one message; if the driver fails, log a warning and use the local counter."""
         count = self._cache.get(message)
         if count is None:
             count = self._ask(message)
@@ -83,7 +83,7 @@ class DriverCounter(TokenCounter):
             self._cache.put(message, count)
 
     def certainty_of(self, message: Message) -> Certainty:
-        """Return ESTIMATE: a driver does not say how it counts, and the local counter may have replaced it."""
+        """Return ESTIMATE: how a driver counts is not known, and the local counter may have been used instead."""
         del message
         return Certainty.ESTIMATE
 

@@ -1,21 +1,21 @@
 """Estimate token counts without the model's tokenizer: the documented rule of thumb, and turnfold's own estimate.
 
 `formula_tokens` is the formula of the design document, kept because programs rely on its figures.
-`estimate_text` serves every model whose vocabulary is not public, and errs upward: a context a little
-emptier than it could be is cheap, a refused call is not.
+`estimate_text` is for every model whose vocabulary is not public. It is too high rather than too low,
+because a context that is a little too small costs less than a refused call.
 
-Without a profile it uses `ENVELOPE`, for an unknown model: above every vocabulary at hand, each class
-of text at the price of the most expensive one. Compared with o200k_base that is a third too much for
-English, a third to a half for code and JSON, four fifths for Chinese; a nearer profile (`MODERN`,
-`SINGLE_DIGITS`, `CL100K_LIKE`) fits if the family is known, and `calibrated` brings any of them down to
-what the provider reports. Only vocabularies of 32,000 entries can be more expensive still: Llama 2's, by
-6 % on Chinese and a quarter on single texts.
+Without a profile it uses `ENVELOPE`, for an unknown model: each class of text costs what it costs in the
+most expensive of the known vocabularies. Compared with o200k_base that is a third too much for English,
+a third to a half for code and JSON, four fifths for Chinese. If the family is known, a closer profile
+(`MODERN`, `SINGLE_DIGITS`, `CL100K_LIKE`) can be used, and `calibrated` corrects any of them by what the
+provider reports. Only vocabularies of 32,000 entries can be more expensive still: Llama 2's, by 6 % on
+Chinese and by a quarter on single texts.
 
 The estimate cuts a text where tokenizers cut it (words with their leading space, groups of digits,
-runs of signs, of blanks), so every piece is at least one token: that part is *sure*. What a piece
-costs beyond that is *doubtful* and priced by class. The answer is `sure + doubt + 1.05 * sqrt(doubt)`
-(1.3 in `CL100K_LIKE`, 1.2 in `ENVELOPE`), rounded up; the root is why the margin shrinks, relatively,
-as a text grows. `estimate_profile` holds what `ENVELOPE` has instead of the prices shown here.
+runs of signs, of blanks), so every piece is at least one token: that part is *sure*. The rest of a
+piece's cost is *doubtful* and estimated by class. The result is `sure + doubt + 1.05 * sqrt(doubt)`
+(1.3 in `CL100K_LIKE`, 1.2 in `ENVELOPE`), rounded up; because of the root, the margin becomes relatively
+smaller as a text grows. The prices of `ENVELOPE`, which are not shown here, are in `estimate_profile`.
 
 | class | tokens in `MODERN` | `CL100K_LIKE` |
 |---|---|---|
@@ -40,9 +40,9 @@ as a text grows. `estimate_profile` holds what `ENVELOPE` has instead of the pri
 A letter triple is strange unless frequent words contain it; the share of strange ones distinguishes
 names, foreign words and random keys from English without a dictionary. Listed Chinese words and characters
 are one token in every vocabulary examined, so only the rare ones are doubtful. `estimate_profile` says
-where the constants come from and on what they were fitted. The command `bench/fit_estimate.py` prints, for
-every class of message and every vocabulary, how often the estimate is too low and by how much it is too
-high. Known gaps: random letters of an alphabet other than Latin look like its words and are
+where the constants come from and on which texts they were fitted. The command `bench/fit_estimate.py`
+prints, for every class of message and every vocabulary, how often the estimate is too low and by how much
+it is too high. Known gaps: random letters of an alphabet other than Latin look like its words and are
 underestimated; so may be a sentence of a European language whose words look English (by a fifth at worst,
 compared with the vocabulary that knows that language least).
 """
@@ -90,7 +90,7 @@ _PIECES: Final = re.compile(
     rf"| ?[^\x00-\x7f{LATIN}\u4e00-\u9fff\s]+"
     r"|\s*[\r\n]+|\s+(?!\S)|[\s\S]"
 )
-"""Where tokenizers cut: the pre-tokenizer of o200k_base, in the syntax of `re`, split by script."""
+"""Matches the pieces into which tokenizers cut a text: the pre-tokenizer of o200k_base for `re`, split by script."""
 
 _LATIN_BEYOND_ASCII: Final = re.compile(f"[{LATIN}]")
 _EXTENDED_LATIN: Final = re.compile("[\u0100-\u017f]")
@@ -101,27 +101,27 @@ _TIGHT_SIGNS: Final = frozenset("_.(")
 _GLUED_SIGNS: Final = frozenset("-/:=#<\\;,[\u2019")
 
 _RULES: Final = re.compile(r"(.)\1\1")
-"""A horizontal rule inside other signs, as in a Markdown table, is a token of its own."""
+"""Matches a horizontal rule inside other signs, as in a Markdown table; it is a token of its own."""
 
 _SHORTEST_IN_DOUBT: Final = 3
-"""Two letters, signs or blanks are one token."""
+"""Shortest run of letters, signs or blanks that may cost more than one token."""
 _LONGEST_WORD: Final = 20
-"""Longer runs of letters are no words."""
+"""Longest run of letters that is taken for a word."""
 _LETTER_OF_NO_WORD: Final = 0.3
 _EXTENDED_LATIN_LETTER: Final = 0.3
 _MIXED_SIGNS: Final = 0.2
 _CHANGES_OF_CODE: Final = 4
-"""More changes of sign than this are noise, not code."""
+"""Most changes of sign in a run that looks like code; more are noise."""
 _REPEATS_A_TOKEN: Final = 16
 _REPEATED_RULE: Final = 0.1
 _LONG: Final = 1_000_000
 _FEW_PIECES: Final = 3
 _NEGLIGIBLE: Final = 0.4
-"""In a text of few pieces, so small a fraction is not rounded up: a frequent word stays one token."""
+"""In a text of few pieces, a fraction up to this is not rounded up, so that a frequent word stays one token."""
 
 
 def formula_tokens(text: str) -> int:
-    """Return the documented rule of thumb: 1.5 tokens per CJK character, a token per 4 other characters, plus 4.
+    """Count by the documented rule of thumb: 1.5 tokens per CJK character, one per 4 other characters, plus 4.
 
     It counts characters, never bytes: an emoji or a Cyrillic letter is one other character.
     """
@@ -130,7 +130,7 @@ def formula_tokens(text: str) -> int:
 
 
 def estimate_text(text: str, *, profile: EstimateProfile = ENVELOPE) -> int:
-    """Estimate the tokens of `text` for a model whose tokenizer is unknown; errs upward."""
+    """Estimate the tokens of `text` for a model whose tokenizer is unknown; too high rather than too low."""
     sure = 0
     doubt = 0.0
     # A list of the pieces of a long text would take ten times its memory.
@@ -147,7 +147,7 @@ def estimate_text(text: str, *, profile: EstimateProfile = ENVELOPE) -> int:
 
 
 class TextEstimator:
-    """The estimate as a text counter."""
+    """A text counter that uses `estimate_text`."""
 
     __slots__ = ("_profile", "name")
 
@@ -158,7 +158,7 @@ class TextEstimator:
         self._profile = profile
 
     def count(self, text: str) -> int:
-        """Return the estimated tokens of `text`, rather too many than too few."""
+        """Return the estimated tokens of `text`; too many rather than too few."""
         return estimate_text(text, profile=self._profile)
 
 
@@ -234,7 +234,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """Return how often a character of the run differs from the one before it, minus one; at least 0."""
+    """Count the characters of the run that differ from the one before them, minus one; at least 0."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 

@@ -1,39 +1,39 @@
 """The data of the token estimate: kinds of characters, frequent words and letters, and prices per profile.
 
 Kinds: vocabularies hold whole words of some scripts, syllables of others and only raw UTF-8 bytes of the
-rest, so a price follows the script, not the byte. `CharacterKind` names the groups that cost alike; a code
+rest, so prices are set per script. `CharacterKind` names the groups of characters that cost the same; a code
 point in none of them costs its UTF-8 length, which no byte-level tokenizer exceeds. `CJK` is used only by the
 documented rule of thumb.
 
-Frequent words: a tokenizer spends one token on what it has seen often and several on the rest, and on
-what is seen often the tokenizers of different makers agree. The tables hold that agreement and nothing of
-any one vocabulary. Seven were compared: o200k_base, llama3, qwen3, deepseek_v3, gemma3, glm4 and kimi_k2.
+Frequent words: a tokenizer uses one token for a frequent word and several for a rare one, and tokenizers of
+different makers agree on which are frequent. The tables hold only entries on which they agree. Seven
+vocabularies were compared: o200k_base, llama3, qwen3, deepseek_v3, gemma3, glm4 and kimi_k2.
 
 - A Chinese word is listed when all seven hold it as one token.
-- A Chinese character is listed when o200k_base, llama3 and three of the other five do: those made in
-  China leave out many traditional characters. `HAN_CORE` are those that cl100k_base holds as well.
+- A Chinese character is listed when o200k_base, llama3 and three of the other five hold it: vocabularies
+  made in China leave out many traditional characters. `HAN_CORE` are those that cl100k_base holds as well.
 - A letter triple is listed when it is among the 3,000 heaviest in the 26,562 space-led Latin words that
   all seven hold, a word weighing 1 / (10 + its place in the order of o200k_base); `^` and `$` are the
   ends of a word.
 
 `bench/fit_estimate.py --tables` derives the tables again and says whether this file agrees.
 
-Profiles: one set of prices per family of vocabularies. A price is an average of what tokenizers really did,
-taken at its upper end; the margin covers the rest.
+Profiles: one set of prices per family of vocabularies. A price is at the upper end of the averages measured
+with real tokenizers; the margin covers the rest.
 
 - Latin words: frequency lists of 23 languages in Latin script and random letters, against o200k_base;
   the rates are the cheapest for English at which hardly any language is under its true sum.
-- `script`: user-interface texts translated into about 100 languages; of each script an expensive language.
-  Kinds that are not words (emoji, symbols, rules) by encoding every character of the block.
-- Chinese: exact by construction for listed words and characters; the rare ones by encoding every
-  character of the unified block (2.06 tokens in o200k_base, 2.45 in cl100k_base).
+- `script`: user-interface texts translated into about 100 languages; for each script an expensive language
+  was used. Kinds that are not words (emoji, symbols, rules): every character of the block was encoded.
+- Chinese: exact by construction for listed words and characters; for the rare ones, every character of
+  the unified block was encoded (2.06 tokens in o200k_base, 2.45 in cl100k_base).
 - Signs and blanks: source code in Python, JavaScript, HTML, CSS and C, and JSON.
 - The margin, and the last digit of the word rates: 50,000 texts of 1 to 20,000 tokens in Chinese and
-  English, code and JSON (chats, tool calls and results, news, documentation), so that in hardly any
-  class 1 in 100 is under. There is no held-out half: all of them were used while choosing. On 11
-  classes of English and simplified Chinese text that were no part of the search, only checked
-  between its last steps, the sums were 10 to 22 % above the truth and 0.0 to 1.1 % of the texts under
-  it; single texts averaged up to 31 % above it where most were fragments of a dozen tokens.
+  English, code and JSON (chats, tool calls and results, news, documentation), chosen so that in hardly
+  any class the estimate of 1 text in 100 is too low. All texts were used for fitting; none was held out.
+  On 11 other classes of English and simplified Chinese text, which were only checked between the last
+  steps, the sums were 10 to 22 % above the true counts, and 0.0 to 1.1 % of the estimates were too low;
+  single estimates were up to 31 % too high on average in classes of fragments of about a dozen tokens.
 - `ENVELOPE`: the same texts, and translated user-interface texts in 24 languages, against the most expensive of the
   vocabularies in `ENCODINGS` for each text; blanks, signs and emoji by encoding runs and blocks of them.
 - `CLAUDE_3`, `CLAUDE_4_7`: the same texts against an independent reconstruction of Claude's counts.
@@ -87,7 +87,7 @@ CJK: Final = re.compile(
     "\U00020000-\U0003ffff"  # Han: extension B and later, compatibility supplement
     "]+"
 )
-"""Runs of CJK characters as the documented formula means them: everything East Asian text is written with.
+"""Matches runs of the characters that the documented formula counts as CJK: all that East Asian text is written with.
 
 Punctuation and full-width forms belong to it: an input method types them full-width, they take three
 bytes like an ideograph, and a tokenizer gives each a token of its own, which a quarter token would not
@@ -96,7 +96,7 @@ words and sentences, `turnfold.text.cjk`, are letters only.)"""
 
 
 class CharacterKind(IntEnum):
-    """Groups of characters that cost alike. Letters come first, because only they form words."""
+    """Groups of characters that cost the same. Letters come first, because only they form words."""
 
     RUSSIAN = 0
     CYRILLIC = 1
@@ -348,75 +348,75 @@ HANGUL_SYLLABLES: Final = frozenset(
         byte for row in range(0xB0, 0xC9) for cell in range(0xA1, 0xFF) for byte in (row, cell)
     ).decode("euc_kr")
 )
-"""The 2,350 syllables of KS X 1001: those Korean is written with, out of 11,172 that exist."""
+"""The 2,350 syllables of KS X 1001, which Korean is usually written with; 11,172 exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateProfile:
-    """What each class of text costs in a family of vocabularies, in tokens.
+    """Prices of each class of text in one family of vocabularies, in tokens.
 
-    Unless it says otherwise a price is what a piece costs beyond its first token.
+    A price is what a piece costs in addition to its first token, unless its comment says "the whole price".
     """
 
     name: str
     script: tuple[float, ...]
-    """A character of each `CharacterKind`, in its order; the whole price."""
+    """Price of a character of each `CharacterKind`, in its order; the whole price."""
     han_words: bool
-    """Frequent two-character Chinese words are one token."""
+    """True if frequent two-character Chinese words are one token."""
     han_core: float
     han_familiar: float
     han_rare: float
-    """A Chinese character outside such words; the whole price."""
+    """Price of a Chinese character outside such words: core, familiar or rare; the whole price."""
     hangul_rare: float
-    """A syllable that Korean hardly uses; the whole price."""
+    """Price of a syllable that is rare in Korean; the whole price."""
     accent: float
-    """Each letter past the second of a word with accents."""
+    """Price of each letter after the second of a word with accents."""
     accented_word: float = 0.0
-    """On top of it, once a word."""
+    """Additional price of a word with accents."""
     vietnamese: float = 0.0
-    """On top of it, each letter that only Vietnamese has."""
+    """Additional price of each letter that only Vietnamese has."""
     space_before_han: float = 0.6
-    """A space before a Chinese character, which it joins about as often as not."""
+    """Price of a space before a Chinese character; in about half of the cases both are one token."""
     digit: float = 0.0
-    """Each digit after the first of a group of three."""
+    """Price of each digit after the first of a group of three."""
     spaced_length: float = 0.015
-    """Each letter past the third of a word that follows a space."""
+    """Price of each letter after the third of a word that follows a space."""
     spaced_strange: float = 0.55
-    """Each letter after the first of such a word, times the root of its share of strange triples."""
+    """Price of each letter after the first of such a word, times the root of its share of strange triples."""
     foreign_ending: float = 0.0
-    """A word of four letters or more that ends in a, i, o or u, as few English words do."""
+    """Price of a word of four letters or more that ends in a, i, o or u, as few English words do."""
     contraction: float = 0.0
-    """What follows an apostrophe, as in `don't`."""
+    """Price of the letters after an apostrophe, as in `don't`."""
     bare_length: float = 0.08
-    """Each letter past the second of a word at a line start or behind a sign or digit."""
+    """Price of each letter after the second of a word that follows a line start, a sign or a digit."""
     bare_strange: float = 0.58
     title: float = 0.05
-    """Once, where a word has capitals at all."""
+    """Price of a word with at least one capital."""
     capital: float = 0.12
-    """Each capital after the first, where the triples are not strange."""
+    """Price of each capital after the first, if the triples are not strange."""
     tight_sign: float = 0.2
     glued_sign: float = 0.42
     loose_sign: float = 1.0
-    """A sign in front of a word: `_name`, `-name`, `@name`."""
+    """Prices of a sign before a word, by how often the sign is one token with the word: `_name`, `-name`, `@name`."""
     sign_change: float = 0.28
     sign_noise: float = 0.4
-    """Each change of sign in a run after its first; on top of it, each past the fifth."""
+    """Price of each change of sign in a run after the first; additional price of each change after the fifth."""
     sign_line_end: float = 0.0
-    """A line end behind signs, as in `{` at the end of a line."""
+    """Price of a line end after signs, as in `{` at the end of a line."""
     ruling_signs: str = "-=_*.#~%+/!:;"
-    """Signs of which sixteen in a row are one token; of others it is two."""
+    """Signs of which sixteen in a row are one token; of other signs, two in a row are one."""
     spaces_a_token: int = 64
     blanks_a_token: int = 16
-    """Of a run of spaces; of a run of tabs or line ends."""
+    """How many spaces in a run are one token; how many tabs or line ends are."""
     first_blank_change: float = 0.0
     blank_change: float = 0.3
-    """The first change of blank in a run, as of a space or a carriage return before a line end; each after it."""
+    """Price of the first change of blank in a run (a space before a line end); price of each further change."""
     blank_bytes: bool = False
     """True if a blank beyond ASCII costs its UTF-8 length."""
     word_start: float = 0.25
-    """Each word of a script other than Latin and Han."""
+    """Price of each word of a script other than Latin and Han."""
     spread: float = 1.05
-    """The margin: this times the square root of what is doubtful."""
+    """Factor of the margin, which is this times the square root of the doubtful tokens."""
 
     def __post_init__(self) -> None:
         if len(self.script) != len(CharacterKind):
@@ -468,10 +468,10 @@ MODERN: Final = EstimateProfile(
         }
     ),
 )
-"""Vocabularies of 130,000 entries and more, trained on many languages; the nearest where one is known to be such."""
+"""For vocabularies of 130,000 entries and more, trained on many languages."""
 
 SINGLE_DIGITS: Final = replace(MODERN, name="single-digits", digit=1.0)
-"""As `MODERN`, for families that give every digit a token of its own (Qwen, Gemma and Gemini)."""
+"""Like `MODERN`, for families in which every digit is a token of its own (Qwen, Gemma and Gemini)."""
 
 CL100K_LIKE: Final = EstimateProfile(
     name="cl100k-like",
@@ -506,7 +506,7 @@ CL100K_LIKE: Final = EstimateProfile(
         }
     ),
 )
-"""Vocabularies of about 100,000 entries with little Chinese: about 1.1 tokens a Chinese character."""
+"""For vocabularies of about 100,000 entries with little Chinese: about 1.1 tokens per Chinese character."""
 
 ENVELOPE: Final = replace(
     CL100K_LIKE,
@@ -546,12 +546,12 @@ ENVELOPE: Final = replace(
     blank_bytes=True,
     spread=1.2,
 )
-"""The dearest of all vocabularies in `ENCODINGS`, class by class: the default, for a model nobody knows.
+"""The highest price of all vocabularies in `ENCODINGS` for each class of text: the default, for an unknown model.
 
-Chinese, Korean and the scripts of smaller languages cost what they cost cl100k_base; digits one each, as in Qwen, Gemma
-and Mistral; signs, line ends and contractions as in Gemma, which joins none of them to a word; emoji as in Mistral,
-which knows only their bytes; words of other European languages as in Kimi. No single vocabulary is that dear, so the
-count is well above each of them; what a provider reports brings it down (see `calibration`)."""
+Chinese, Korean and the scripts of smaller languages cost as much as in cl100k_base; digits one token each, as in Qwen,
+Gemma and Mistral; signs, line ends and contractions as in Gemma, which joins none of them to a word; emoji as in
+Mistral, which has only their bytes; words of other European languages as in Kimi. No single vocabulary is that
+expensive, so the count is well above each of them; reports of a provider correct it (see `calibration`)."""
 
 CLAUDE_3: Final = replace(
     ENVELOPE,
@@ -576,7 +576,7 @@ CLAUDE_3: Final = replace(
     sign_line_end=0.8,
     spread=1.4,
 )
-"""Claude 3 to 4.6, whose vocabulary is not public: fitted to an independent reconstruction of its counts."""
+"""For Claude 3 to 4.6, whose vocabulary is not public: fitted to an independent reconstruction of its counts."""
 
 CLAUDE_4_7: Final = replace(
     CLAUDE_3,
@@ -592,7 +592,7 @@ CLAUDE_4_7: Final = replace(
     sign_line_end=1.4,
     spread=1.9,
 )
-"""Claude from Opus 4.7 and Sonnet 5 on: the same Chinese, but half as many tokens again for English and code."""
+"""For Claude from Opus 4.7 and Sonnet 5 on: Chinese costs the same, English and code about 50 % more tokens."""
 
 PROFILES: Final = (ENVELOPE, MODERN, SINGLE_DIGITS, CL100K_LIKE, CLAUDE_3, CLAUDE_4_7)
-"""All of them, so that a stored count can be traced to the one that made it."""
+"""All profiles, so that a stored count can be traced to the profile that made it."""

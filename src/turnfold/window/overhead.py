@@ -1,6 +1,6 @@
 """The overhead of a context: system, summary, tail, tool schemas and the opening of the reply.
 
-These are sent whatever the window is. Each section has a share of the budget and is shortened to it. Counts are cached
+These are sent with every window. Each section has a share of the budget and is shortened to it. Counts are cached
 with the transcript, because these parts stay the same call after call and a long system prompt is expensive to count.
 
 The fenced blocks of the tail are shortened inside their fences, so that every fence keeps both its marks and no text
@@ -46,7 +46,7 @@ __all__ = (
 PINNED = "pinned"
 """Label of the block that is never shortened."""
 _TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
-"""Trust by label: blocks of higher trust are shortened later. Labels not listed (notes, workspace) come first."""
+"""Trust by label: blocks with less trust are shortened first. Labels not listed (notes, workspace) have trust 0."""
 _ONE_TEXT = frozenset({"state", "workspace"})
 """Labels of blocks that hold one text, which may be cut anywhere."""
 _ITEMS = frozenset({"recalled", "findings", "rules"})
@@ -89,7 +89,7 @@ class _Prices:
         return self.measure(joined_blocks(blocks)) if blocks else 0
 
     def frame(self, block: Fenced) -> int:
-        """Return the most that the fence of a block can cost: its mark may cost a token per character."""
+        """Return the most tokens that the fence of a block can cost: its mark may cost one token per character."""
         mark = fence_mark("")
         spare = 2 * max(len(mark) - self.count(mark), 0)
         return self.count(f"\n\n{replace(block, text='')}") + spare
@@ -102,9 +102,10 @@ def shorten_blocks(
     count: Callable[[str], int],
     measure: Callable[[str], int],
 ) -> ShortenedBlocks:
-    """Shorten or drop blocks until `measure` of them as one text is at most `limit`.
+    """Shorten or drop blocks until their joined text costs at most `limit`, by `measure`.
 
-    `count` counts a text, `measure` a message that holds it. Raises `BudgetTooSmall` if the pins alone do not fit.
+    `count` returns the tokens of a text, `measure` those of a message that holds the text.
+    Raises `BudgetTooSmall` if the pins alone do not fit.
     """
     prices = _Prices(count, measure)
     pinned = [block for block in blocks if block.label == PINNED]
@@ -117,7 +118,7 @@ def shorten_blocks(
 
 
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
-    """Return the indexes of the blocks that may be shortened: least trusted first, then the last of them."""
+    """Return the indexes of the blocks that may be shortened, least trusted first; of equal trust, last first."""
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
         key=lambda at: (_TRUST.get(blocks[at].label, 0), -at),
@@ -153,7 +154,7 @@ def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int,
 
 
 def _caps(costs: dict[int, int], even: int, room: int) -> dict[int, int]:
-    """Return the tokens each block may keep: the first are shortened first, none below an even share."""
+    """Return the tokens each block may keep: blocks are shortened in the given order, none below an even share."""
     over = sum(costs.values()) - room
     caps: dict[int, int] = {}
     for at, cost in costs.items():
@@ -199,9 +200,9 @@ class Overhead:
     tools: int
     reply: int
     tokens: int
-    """All of the above together."""
+    """Tokens of all the fields above together."""
     fence: int
-    """The most that fencing a summary can cost."""
+    """Most tokens that the fence around a summary can cost."""
     shortened: tuple[str, ...]
     """A sentence for each message that was shortened to its share."""
 
@@ -395,7 +396,7 @@ def _within(
             allowed=share,
             parts={
                 f"framing of {len(messages)} {name} messages": framing,
-                f"their {len(costs)} parts in {SMALLEST_CAP} tokens at most": least,
+                f"their {len(costs)} parts, each cut to {SMALLEST_CAP} tokens": least,
             },
             remedy=f"They cannot be shortened to the {name} share: raise the budget, the share, or send fewer",
         )
@@ -457,12 +458,12 @@ def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
         needed=max(least, share + 1),
         allowed=share,
         parts={"the fence around the summary": max(least, share + 1)},
-        remedy="The summary share holds no summary: raise the budget or the share, or clear the summary",
+        remedy="The summary share is too small for a summary: raise the budget or the share, or clear the summary",
     )
 
 
 def _fence_cost(counter: TokenCounter) -> int:
-    """Return the most the fence can add to a summary: its mark depends on the text, up to a token per character."""
+    """Return the most tokens the fence can add to a summary: its mark varies and may cost one token per character."""
     mark = fence_mark("")
     spare = 2 * max(len(mark) - counter.count_text(mark), 0)
     return counter.count_message(summary_message("")) + spare

@@ -46,21 +46,21 @@ __all__ = (
 SMALLEST_CAP = 8
 """Tokens below which a shortened part is unreadable; a budget that needs less is too small."""
 READABLE = 64
-"""Tokens of a part below which the budget is filled instead of shortening the part further."""
+"""Smallest cap that leaves a part well readable; instead of a smaller one, the parts may fill the whole room."""
 
 _HEAD_SHARE = 2 / 3
 _WORTH_CUTTING = 32
-"""Tokens below which half of the room is too little for one of several items; the first then gets all of it."""
+"""Tokens that a cut item should keep. If half of the room is not more, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
-"""The beginning of a line that belongs to the item above it."""
+"""Matches at the beginning of a line that belongs to the item above it."""
 _HEADING = re.compile(r"# |\[turn ")
-"""The beginning of a heading, to which the items below it belong."""
+"""Matches at the beginning of a heading, to which the items below it belong."""
 _LABEL = re.compile(
     r"##? [^\n]*\n ?|(?:- )?(?:\[[^\]\n]{1,40}\]:? |[^\n:：]{1,160}(?::[\w.-]{1,80})?(?:: |：))|[^\n]*\n ?|- "
 )
-"""The label of an item (name, source, date): up to the first colon, or its first line if that is a heading."""
+"""Matches the label of an item (name, source, date): up to the first colon, or a first line that is a heading."""
 
 
 def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
@@ -82,7 +82,7 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
 
 
 def _fit(cut: Callable[[int], str], room: int, cap: int, count: Callable[[str], int]) -> str:
-    """Return `cut(room)`, with less room until it costs at most `cap` tokens; "" if nothing fits."""
+    """Return `cut(room)`; reduce `room` until the result costs at most `cap` tokens; "" if nothing fits."""
     while room > 0:
         shorter = cut(room)
         over = count(shorter) - cap
@@ -120,7 +120,7 @@ def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
 def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
     """Return the beginning of `text` in at most `cap` tokens, up to the end of a line, and a note; "" if none fits.
 
-    For a text of unknown structure: its beginning is the one part whose lines keep their meaning.
+    Used for texts of unknown structure, whose later lines may make no sense without the earlier ones.
     """
     total = count(text)
     if total <= cap:

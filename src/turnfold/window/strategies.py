@@ -2,11 +2,11 @@
 
 A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and the `Room` there is,
 and returns a `Choice`: from which span on to send, what to shorten, and the summary of the rest. It changes nothing.
-The choice is also stored as the starting point of the next call. `assemble` moves a choice that does not fit on until
-it does, so the context is always within budget and whole.
+The choice is also stored as the starting point of the next call. If a window does not fit, `assemble` moves its start
+forward, so the context is always within budget and no span is split.
 
-Nothing is cut while everything fits. Then the cut goes down to the low mark in one step, on to the next turn if enough
-remains, so that the beginning of the prompt stays the same for many calls.
+Nothing is cut while everything fits. When it no longer does, the window is cut to the low mark in one step, and to the
+start of the next turn if enough remains. So the beginning of the prompt stays the same for many calls.
 
 A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer
 a question it cannot see, and some providers refuse a conversation that begins with the assistant.
@@ -50,13 +50,13 @@ class Room(NamedTuple):
     summary: int = 0
     """Tokens the text of a summary may have."""
     aside: int = 0
-    """Tokens, part of `tokens` and `low`, that a summary longer than the present one may still take."""
+    """Tokens reserved for a longer summary than the present one; included in `tokens` and `low`."""
     messages: int = 0
     low_messages: int = 0
     bytes: int = 0
     low_bytes: int = 0
     snap: float = 0.5
-    """Share of the low mark that must remain for a cut to move on to the next turn."""
+    """A cut moves forward to the next turn only if at least this share of the low mark remains."""
 
 
 class _Use(NamedTuple):
@@ -211,7 +211,7 @@ class SpanView:
         yield from self.between(start, self.transcript.spans)
 
     def between(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield what the spans from `start` up to, not including, `stop` show, in order."""
+        """Yield the messages shown for the spans from `start` up to, not including, `stop`, in order."""
         for span in range(start, stop):
             for piece in self.transcript.pieces(span):
                 yield self.capped(piece)
@@ -307,11 +307,12 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
 def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
     """Keep the newest `messages` messages or `turns` turns, whole spans only, and never more than fits.
 
-    The window moves with every message, which a prompt cache cannot follow: prefer `oldest_first` where cost matters.
+    The window moves with every message, so the provider's prompt cache is rarely hit: prefer `oldest_first` if cost
+    matters.
     """
     if (messages > 0) == (turns > 0) or messages < 0 or turns < 0:
         raise InvalidOption(
-            f"sliding_window(messages={messages}, turns={turns}): give exactly one, positive"
+            f"sliding_window(messages={messages}, turns={turns}): give one of the two, as a positive number"
         )
 
     def slide(view: SpanView, room: Room) -> Choice:
@@ -333,11 +334,11 @@ def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
 
 
 def summarise(summarizer: Summarizer) -> Strategy:
-    """Cut like `oldest_first`, and replace what was cut by a summary.
+    """Cut like `oldest_first`, and replace the messages that were cut by a summary.
 
-    Each message is given to the summariser once, whole, together with the summary so far. If the budget's share for it
-    is too small for a readable summary, or the summariser returns none, what is cut is left out and the summary so far
-    stays.
+    Each message is given to the summariser once, whole, together with the summary so far. If the budget's summary
+    share is too small for a readable text, or the summariser returns none, the messages that were cut are left out and
+    the summary so far stays.
     """
 
     def fold(view: SpanView, room: Room) -> Choice:
@@ -352,7 +353,7 @@ def summarise(summarizer: Summarizer) -> Strategy:
         folded = [piece.message for span in spans for piece in view.transcript.pieces(span)]
         text = summarizer(folded, previous=view.summary, limit=room.summary)
         if not text.strip():
-            reason = "over budget: the summariser gave nothing"
+            reason = "over budget: the summariser returned no summary"
             return replace(view.choice(), start=start, reason=reason)
         return Choice(start, "over budget: folded into the summary", view.caps, text, start)
 
@@ -362,7 +363,7 @@ def summarise(summarizer: Summarizer) -> Strategy:
 def shrink_results(*, cap: int) -> Strategy:
     """When over budget, shorten tool results of earlier turns to `cap` tokens instead of leaving spans out.
 
-    All of them at once: every change inside the prompt invalidates the provider's cache after it, so it should be rare.
+    All are shortened at once, because each change inside the prompt invalidates the provider's cache from there on.
     """
     if cap < SMALLEST_CAP:
         raise InvalidOption(f"cap {cap} leaves nothing readable; use at least {SMALLEST_CAP}")

@@ -1,11 +1,11 @@
-"""Anthropic's Messages API: a system prompt beside the messages, results inside user messages, cache breakpoints.
+"""Anthropic's Messages API: a separate system prompt, tool results inside user messages, cache breakpoints.
 
-`records` reads its content blocks already; here they are written, with media in Anthropic's own shape, thinking only
-for the model that signed it, and other providers' blocks turned into something Claude accepts.
+`records` reads its content blocks. This module writes them: media in Anthropic's own form, thinking only for the model
+that signed it, and other providers' blocks converted to blocks that Claude accepts.
 
-The context arrives most stable first, so breakpoints at the ends of its sections (system, summary, window) let Claude
-read everything before them from its prompt cache. A fourth one follows a running tool loop, where the same prompt is
-sent again and again with a little more at its end.
+The most stable parts of a context come first, so breakpoints at the ends of its sections (system, summary, window) let
+Claude read everything before them from its prompt cache. A fourth one is put at the end of the prompt during a tool
+loop, in which each call repeats the previous prompt and adds a little.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ __all__ = (
 
 
 _KNOWN = frozenset({"cache_control", "caller", "citations", "context", "title", "toolset_name"})
-"""Fields Anthropic has beside a block: sent even when the origin of the block is unknown."""
+"""Further fields of Anthropic's blocks; they are sent even if the origin of the block is unknown."""
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
 def _write_blocks(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return every part of a message that can be sent, in order."""
+    """Return the blocks of a message for all parts that can be sent, in order."""
     parts = enumerate(message.parts)
     found = [_block(part, message, recipient, f"{path}.parts[{index}]") for index, part in parts]
     return [block for block in found if block is not None]
@@ -83,12 +83,12 @@ def _block(part: Part, message: Message, recipient: Recipient, path: str) -> Jso
         case ThinkingPart():
             if recipient.may_receive(part, message):
                 return write_block(part)
-            recipient.left_out(path, "a thought belongs to the model that had it", part.text)
+            recipient.left_out(path, "thinking is only sent to the model that wrote it", part.text)
             return None
         case ToolCall():
             found, sound = arguments_object(part.arguments)
             if not sound:
-                recipient.converted(path, "arguments that are no JSON object, put into one")
+                recipient.converted(path, "arguments that are not a JSON object, put into one")
             fields: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name}
             return {**fields, "input": found, **_extra_fields(part.extra, message, recipient, path)}
         case ToolResult():
@@ -175,7 +175,7 @@ def request(
     repair: bool = True,
     max_bytes: int | None = None,
 ) -> Request:
-    """Return the arguments of `client.messages.create`, without `max_tokens`, which is up to the caller.
+    """Return the arguments of `client.messages.create`, except `max_tokens`, which the caller adds.
 
     With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
     than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
@@ -199,7 +199,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one message or response to a `Message`: a dictionary or an SDK object."""
+    """Convert one message or response, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     if fields.get("type") == "message":
@@ -253,7 +253,9 @@ def _write_prompt(message: Message, recipient: Recipient, path: str) -> object:
 def _write_message(message: Message, recipient: Recipient, path: str) -> object:
     role = "user" if message.role == "tool" else message.role
     if role == "system" and not recipient.owns(message):
-        recipient.converted(path, "a system message inside the conversation, as a user message")
+        recipient.converted(
+            path, "a system message inside the conversation, sent as a user message"
+        )
         role = "user"
     return {"role": role, "content": bare_content(_write_blocks(message, recipient, path))}
 
@@ -268,7 +270,7 @@ def _write_all(
     for index, message in enumerate(messages):
         path = f"messages[{index + lead}]"
         if message.name is not None and message.role != "tool":
-            recipient.left_out(path, f"Anthropic knows no author's name: {message.name}")
+            recipient.left_out(path, f"Anthropic has no field for an author's name: {message.name}")
         if message.extra:
             recipient.extra_fields(message.extra, message=message, known=frozenset(), path=path)
         written = in_original_form(message, _write_message(message, recipient, path), recipient)
@@ -291,7 +293,7 @@ def _as_blocks(item: JsonObject) -> list[object]:
 
 
 def _breakpoints(context: Context | Sequence[Message], lead: int, length: int) -> list[int]:
-    """Return the messages after which the prompt is worth caching: the end of each section that stays unchanged."""
+    """Return the indexes of the messages to put breakpoints on: the last of each section that stays unchanged."""
     if not isinstance(context, Context):
         return [length - 1] if length > lead else []
     _, summary, window, tail = context.ends
@@ -316,7 +318,7 @@ def _mark(items: list[JsonObject], ends: list[tuple[int, int]], index: int) -> N
 
 
 def _mark_last(blocks: list[object], count: int) -> bool:
-    """Put a breakpoint on the last of the first `count` blocks that can have one."""
+    """Put a breakpoint on the last of the first `count` blocks that may have one; return False if none may."""
     for place in range(count - 1, -1, -1):
         block = object_of(blocks[place])
         if block is None or text_at(block, "type") in _UNCACHED:

@@ -48,7 +48,7 @@ _SOURCE_FIELDS = {
 
 
 def lint_anthropic(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Find every fault of a payload, the arguments around the messages included."""
+    """Add every fault of a payload to `faults`: of its messages and of the arguments around them."""
     if payload.items is None:
         faults.add("shape", "messages", "not a list")
         return
@@ -83,10 +83,10 @@ def _blocks(message: JsonObject | None, *kinds: str) -> list[JsonObject]:
 def _lint_message(message: JsonObject, path: str, faults: FaultCollector, *, last: bool) -> None:
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant", "system"):
-        faults.add("role", path, f"role {role!r}")
+        faults.add("role", path, f"the role {role!r} is not allowed")
     if isinstance(content, str):
         if content and not content.strip():
-            faults.add("blank-text", path, "nothing but white space")
+            faults.add("blank-text", path, "only white space")
         elif not content and not (last and role == "assistant"):
             faults.add("empty-content", path, "empty text")
         return
@@ -103,9 +103,9 @@ def _lint_message(message: JsonObject, path: str, faults: FaultCollector, *, las
         _block(block, role, where, faults)
         called = called or block.get("type") == "tool_use"
         if called and block.get("type") in _THOUGHTS:
-            faults.add("thinking-order", where, "a thought after a call")
+            faults.add("thinking-order", where, "thinking after a tool call")
     if role == "assistant" and blocks and (object_of(blocks[-1]) or {}).get("type") in _THOUGHTS:
-        faults.add("thinking-last", path, "the last block is a thought")
+        faults.add("thinking-last", path, "the last block is thinking")
 
 
 def _block(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
@@ -114,7 +114,7 @@ def _block(block: JsonObject, role: object, path: str, faults: FaultCollector) -
             if not isinstance(block.get("text"), str):
                 faults.add("shape", path, "a text block without text")
             elif not text_at(block, "text").strip():
-                faults.add("blank-text", path, "empty, or nothing but white space")
+                faults.add("blank-text", path, "empty, or only white space")
         case "thinking" | "redacted_thinking":
             _lint_thought(block, role, path, faults)
         case "tool_use":
@@ -131,30 +131,30 @@ def _block(block: JsonObject, role: object, path: str, faults: FaultCollector) -
 
 def _lint_thought(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "assistant":
-        faults.add("shape", path, f"a thought of the {role}")
+        faults.add("shape", path, f"thinking in a message of role {role!r}")
     needed = "signature" if block["type"] == "thinking" else "data"
     if not text_at(block, needed):
         faults.add("thinking-signed", path, f"no {needed}")
     if block["type"] == "thinking" and not isinstance(block.get("thinking"), str):
-        faults.add("shape", path, "a thought without words")
+        faults.add("shape", path, "a thinking block without text")
     if "cache_control" in block:
-        faults.add("cache-place", path, "a cache mark on a thought")
+        faults.add("cache-place", path, "a cache mark on a thinking block")
 
 
 def _lint_call(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "assistant":
-        faults.add("shape", path, f"a call by the {role}")
+        faults.add("shape", path, f"a tool call in a message of role {role!r}")
     if not _IDS.allows(block.get("id")):
-        faults.add("call-id", path, f"id {block.get('id')!r}")
+        faults.add("call-id", path, f"the id {block.get('id')!r} is not allowed")
     if _IDS.name.fullmatch(text_at(block, "name")) is None:
-        faults.add("call-name", path, f"name {block.get('name')!r}")
+        faults.add("call-name", path, f"the name {block.get('name')!r} is not allowed")
     if object_of(block.get("input")) is None:
-        faults.add("call-input", path, "input is no object")
+        faults.add("call-input", path, "input is not an object")
 
 
 def _lint_result(block: JsonObject, role: object, path: str, faults: FaultCollector) -> None:
     if role != "user":
-        faults.add("shape", path, f"a result from the {role}")
+        faults.add("shape", path, f"a tool result in a message of role {role!r}")
     content = block.get("content")
     if content is None or isinstance(content, str):
         return
@@ -166,7 +166,9 @@ def _lint_result(block: JsonObject, role: object, path: str, faults: FaultCollec
 def _source(block: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _has_source(block):
         kind = object_at(block, "source").get("type")
-        faults.add("media-source", path, f"source of type {kind!r}")
+        faults.add(
+            "media-source", path, f"a source of type {kind!r} is not allowed, or lacks a field"
+        )
 
 
 def _has_source(block: JsonObject) -> bool:
@@ -184,9 +186,9 @@ def _place(
     if role != "system":
         return
     if before is None or before.get("role") != "user":
-        faults.add("system-place", path, "a system message stands only behind a user message")
+        faults.add("system-place", path, "a system message must follow a user message")
     if any(block.get("type") != "text" for block in _blocks(message)):
-        faults.add("shape", path, "a system message holds text only")
+        faults.add("shape", path, "a system message may only hold text")
 
 
 def _calls(
@@ -195,7 +197,7 @@ def _calls(
     answered = [text_at(block, "tool_use_id") for block in _blocks(after, "tool_result")]
     for block in _blocks(message, "tool_use"):
         if text_at(block, "id") not in answered:
-            faults.add("call-answered", path, f"no result for {block.get('id')!r} behind it")
+            faults.add("call-answered", path, f"no result for {block.get('id')!r} follows")
 
 
 def _results(
@@ -211,7 +213,7 @@ def _results(
         seen.add(call_id)
     kinds = [block.get("type") for block in _blocks(message)]
     if "tool_result" in kinds[kinds.count("tool_result") :]:
-        faults.add("results-first", path, "something stands before a result")
+        faults.add("results-first", path, "other content comes before a tool result")
 
 
 def _system(system: object, faults: FaultCollector) -> None:
@@ -226,17 +228,21 @@ def _system(system: object, faults: FaultCollector) -> None:
         if block.get("type") != "text" or not isinstance(block.get("text"), str):
             faults.add("shape", f"system[{index}]", "not a text block")
         elif not text_at(block, "text").strip():
-            faults.add("blank-text", f"system[{index}]", "empty, or nothing but white space")
+            faults.add("blank-text", f"system[{index}]", "empty, or only white space")
 
 
 def _arguments(payload: OpenedPayload, messages: list[JsonObject], faults: FaultCollector) -> None:
     marks = sum(1 for _ in _cache_marked_blocks(payload.fields, messages))
     if marks > _MOST_CACHE_MARKS:
-        faults.add("cache-marks", "messages", f"{marks} cache marks, at most {_MOST_CACHE_MARKS}")
+        faults.add(
+            "cache-marks",
+            "messages",
+            f"{marks} cache marks; at most {_MOST_CACHE_MARKS} are allowed",
+        )
     if object_at(payload.fields, "thinking").get("type") == "enabled" and _loop_lacks_thinking(
         messages
     ):
-        faults.add("thinking-first", "thinking", "the running turn does not begin with a thought")
+        faults.add("thinking-first", "thinking", "the current turn does not begin with thinking")
 
 
 def _cache_marked_blocks(fields: JsonObject, messages: list[JsonObject]) -> Iterator[JsonObject]:
@@ -256,7 +262,7 @@ def _marked(values: list[object]) -> Iterator[JsonObject]:
 
 
 def _loop_lacks_thinking(messages: list[JsonObject]) -> bool:
-    """Return True if the prompt ends inside a tool loop whose last step has no thought before its call."""
+    """Return True if the prompt ends inside a tool loop whose last step does not begin with thinking."""
     if not messages or not _blocks(messages[-1], "tool_result"):
         return False
     asked = next((each for each in reversed(messages) if each.get("role") == "assistant"), None)
@@ -301,7 +307,7 @@ def repair_anthropic(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
     _repair_system(fields, notes)
     if object_at(fields, "thinking").get("type") == "enabled" and _loop_lacks_thinking(messages):
         fields["thinking"] = {"type": "disabled"}
-        notes.converted("thinking", "off: the running turn does not begin with a thought")
+        notes.converted("thinking", "switched off: the current turn does not begin with thinking")
     return _repair_marks(fields, notes)
 
 
@@ -313,7 +319,7 @@ def _read(item: object, index: int, notes: ChangeNotes) -> list[WireTurn]:
         return []
     role = message.get("role")
     if role not in ("user", "assistant", "system"):
-        notes.converted(path, f"the role {role!r}, as the user's")
+        notes.converted(path, f"the role {role!r}, sent as user")
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list_of(content)
     speaker = Speaker(str(role)) if role in ("assistant", "system") else Speaker.USER
@@ -329,21 +335,21 @@ def _read(item: object, index: int, notes: ChangeNotes) -> list[WireTurn]:
     if speaker is Speaker.ASSISTANT:
         others = _ordered(others, notes)
     if results and others and atoms[: len(results)] != results:
-        notes.moved(path, "its results, to its beginning")
+        notes.moved(path, "the tool results, to the beginning of the message")
     return split_turns(speaker, others, results, home=index, path=path)
 
 
 def _ordered(atoms: list[Atom], notes: ChangeNotes) -> list[Atom]:
-    """Return the atoms with all thoughts before the calls, and no thought at the end."""
+    """Return the atoms with all thinking before the tool calls, and no thinking at the end."""
     first = next((i for i, atom in enumerate(atoms) if atom.kind is AtomKind.CALL), len(atoms))
     late = [atom for atom in atoms[first:] if atom.value.get("type") in _THOUGHTS]
     if late:
-        notes.moved(late[0].path, "a thought, to before the calls")
+        notes.moved(late[0].path, "thinking, to before the tool calls")
         rest = [atom for atom in atoms[first:] if atom.value.get("type") not in _THOUGHTS]
         atoms = [*atoms[:first], *late, *rest]
     while atoms and atoms[-1].value.get("type") in _THOUGHTS:
         last = atoms.pop()
-        notes.left_out(last.path, "a thought nothing follows", text_at(last.value, "thinking"))
+        notes.left_out(last.path, "thinking that nothing follows", text_at(last.value, "thinking"))
     return atoms
 
 
@@ -357,10 +363,10 @@ def _atom(value: object, speaker: Speaker, path: str, notes: ChangeNotes) -> Ato
         text = block.get("text")
         if isinstance(text, str) and text.strip():
             return Atom(AtomKind.SAID, block, path)
-        notes.left_out(path, "a text block without words", shown(block))
+        notes.left_out(path, "a text block without text", shown(block))
         return None
     if speaker is Speaker.SYSTEM:
-        return _as_text(block, "a system message holds text only", path, notes)
+        return _as_text(block, "a system message may only hold text", path, notes)
     if kind in _THOUGHTS:
         return _thought(block, speaker, path, notes)
     if kind == "tool_use":
@@ -370,7 +376,7 @@ def _atom(value: object, speaker: Speaker, path: str, notes: ChangeNotes) -> Ato
             AtomKind.RESULT, _result(block, path, notes), path, text_at(block, "tool_use_id")
         )
     if kind in ("image", "document") and not _has_source(block):
-        notes.left_out(path, f"{kind} without what it shows", shown(block))
+        notes.left_out(path, f"{kind} without its data", shown(block))
         return None
     return Atom(AtomKind.SAID, block, path)
 
@@ -386,24 +392,26 @@ def _thought(block: JsonObject, speaker: Speaker, path: str, notes: ChangeNotes)
     signed = text_at(block, "data" if redacted else "signature")
     worded = redacted or isinstance(block.get("thinking"), str)
     if speaker is not Speaker.ASSISTANT or not signed or not worded:
-        notes.left_out(path, "a thought that is not signed, or not the assistant's", shown(block))
+        notes.left_out(
+            path, "thinking that is not signed, or not in an assistant message", shown(block)
+        )
         return None
     if "cache_control" in block:
-        notes.left_out(path, "a cache mark on a thought")
+        notes.left_out(path, "a cache mark on a thinking block")
         block = {key: block[key] for key in block if key != "cache_control"}
     return Atom(AtomKind.SAID, block, path)
 
 
 def _call(block: JsonObject, speaker: Speaker, path: str, notes: ChangeNotes) -> Atom | None:
     if speaker is not Speaker.ASSISTANT:
-        return _as_text(block, f"a call by the {speaker}", path, notes)
+        return _as_text(block, f"a tool call in a message of the {speaker}", path, notes)
     name, given = text_at(block, "name"), block.get("input")
     fixed = {**block, "id": text_at(block, "id"), "name": sendable_name(name, _DIALECT.ids, 128)}
     if fixed["name"] != block.get("name"):
-        notes.converted(path, f"the name {block.get('name')!r}, which cannot be sent")
+        notes.converted(path, f"the name {block.get('name')!r}, which the provider refuses")
     if object_of(given) is None:
         fixed["input"] = as_object(given) or {}
-        notes.converted(path, "input that is no object, put into one")
+        notes.converted(path, "input that is not an object, put into one")
     return Atom(AtomKind.CALL, block if fixed == block else fixed, path, text_at(block, "id"))
 
 
@@ -412,13 +420,13 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
     fixed = block
     if not isinstance(block.get("tool_use_id"), str):
         fixed = {**block, "tool_use_id": ""}
-        notes.converted(path, "a result that names no call")
+        notes.converted(path, "a tool result without the id of its call")
     if content is None or isinstance(content, str):
         return fixed
     inner = list_of(content)
     if inner is not None and all(text_at(object_of(each) or {}, "type") for each in inner):
         return fixed
-    notes.converted(path, "content that is no list of blocks, as text")
+    notes.converted(path, "content that is not a list of blocks, as text")
     return {**fixed, "content": shown(content)}
 
 
@@ -442,11 +450,11 @@ def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> 
             notes.converted(group[0].path, "a system message that follows no user message")
             message = {**message, "role": "user"}
         if message["role"] == "assistant" and before is None:
-            notes.added(group[0].path, "a user message before the assistant's first")
+            notes.added(group[0].path, "a user message before the first assistant message")
             messages.append({"role": "user", "content": NOT_SHOWN})
         messages.append(message)
     if not messages:
-        notes.added("messages", "a message, where there was none")
+        notes.added("messages", "a message, because there was none")
         messages.append({"role": "user", "content": NOT_SHOWN})
     return messages
 
@@ -481,12 +489,14 @@ def _repair_system(fields: JsonObject, notes: ChangeNotes) -> None:
 
 
 def _repair_marks(fields: JsonObject, notes: ChangeNotes) -> JsonObject:
-    """Keep at most four cache marks: the last ones, which cover the most."""
+    """Keep at most four cache marks: the last ones, because they cover the longest part of the prompt."""
     messages = [object_of(message) or {} for message in list_at(fields, "messages")]
     extra = list(_cache_marked_blocks(fields, messages))[:-_MOST_CACHE_MARKS]
     if not extra:
         return fields
-    notes.left_out("messages", f"{len(extra)} cache marks more than {_MOST_CACHE_MARKS}")
+    notes.left_out(
+        "messages", f"the {len(extra)} cache marks above the limit of {_MOST_CACHE_MARKS}"
+    )
     unwanted = {id(block) for block in extra}
     return {key: _unmarked(value, unwanted) for key, value in fields.items()}
 

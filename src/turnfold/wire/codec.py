@@ -1,26 +1,26 @@
-"""The parts all four formats share: residues of wire messages, who may receive a part, and texts for other providers.
+"""Code shared by all four formats: residues of wire messages, who may receive a part, and texts for other providers.
 
-A reader takes what it understands out of a provider's message. Writing the result again and comparing it with the
-original finds whatever was not understood, so that losing nothing does not depend on having thought of every field.
-Only the difference (content as text or as a list of one block, an id beside a call, an unmodelled field) is stored, as
-a residue, so the original can be restored to the last field without storing everything twice.
+A reader converts the fields it knows of a provider's message to parts. The parts are then written again and compared
+with the original, which finds every field that the reader does not know. Only the difference (content as text or as a
+list of one block, an id of a call, an unmodelled field) is stored, as a residue. So the original can be restored
+completely without storing everything twice.
 
 A residue is an object with one or more of:
 
     {"=": value}            written as this value instead
     {"text": true}          written as the bare text of the only block
-    {"wrap": {fields}}      written as a list of one block with these fields beside its text
+    {"wrap": {fields}}      written as a list of one block that has these fields and the text
     {"at": {key: residue}}  differs under these keys, or at these indexes of a list
     {"add": {key: value}}   has these fields too
     {"del": [keys]}         lacks these fields
 
-A signature, an encrypted thought or a provider's own block means something only to the provider and the model that
-wrote it; anywhere else it is refused, or worse, believed. One rule for all formats: the same provider and the same
-model get it back as it came; where the model was never named, or is not named now, the provider alone decides.
+Signatures, encrypted thinking and a provider's own blocks are valid only for the provider and the model that wrote
+them. One rule for all formats: they are sent back unchanged to the same provider and the same model. If one of the two
+models is unknown, it is enough that the provider is the same.
 
-Text is never lost for being in an unusual block: documents, search results, compaction summaries, code and its output
-become text. What is not text (an image for a model without vision, a file kept at another provider) is replaced by a
-short note, so that the model knows something was there.
+Text in blocks that other providers do not accept is kept: documents, search results, compaction summaries, code and its
+output become text. Other content that cannot be sent (an image for a model without vision, a file kept at another
+provider) is replaced by a short note, so that the model knows that something was there.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ RESTORE_FAULTS: Final = (
     StopIteration,
     RecursionError,
 )
-"""Errors that a framework or Python raises over a stored form that turnfold did not write."""
+"""Errors that a framework or Python raises for a stored form that turnfold did not write."""
 
 
 def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
@@ -101,12 +101,12 @@ def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
     return InvalidRecord(
         f"the original form of a message, stored with it, is not valid for {framework}: {reason}",
         path="origin.form",
-        remedy="It was damaged or forged; the parts of the message can still be read with session.history()",
+        remedy="It is damaged or forged. Read the parts of the message with session.history(), or restore a backup",
     )
 
 
 def difference(base: object, raw: object) -> JsonObject:
-    """Return the residue that turns `base` into `raw`; empty when they are the same."""
+    """Return the residue with which `restored` makes `raw` from `base`; empty if they are equal."""
     if _same(base, raw):
         return {}
     if isinstance(raw, str) and _only_text(base) == raw:
@@ -127,7 +127,7 @@ def difference(base: object, raw: object) -> JsonObject:
 
 
 def restored(base: object, residue: JsonObject) -> object:
-    """Return the value that `residue` was taken from; ValueError when it does not fit `base`."""
+    """Apply a residue to `base` and return the original value; raises ValueError if the residue does not fit `base`."""
     if not residue:
         return base
     if "=" in residue:
@@ -135,7 +135,7 @@ def restored(base: object, residue: JsonObject) -> object:
     if "text" in residue:
         text = _only_text(base)
         if text is None:
-            raise ValueError("no single text to unwrap")
+            raise ValueError("the residue needs a list of one text block")
         return text
     if "wrap" in residue:
         return [{**object_at(residue, "wrap"), "text": base}]
@@ -144,10 +144,10 @@ def restored(base: object, residue: JsonObject) -> object:
         return _restored_list(mine, object_at(residue, "at"))
     ours = object_of(base)
     if ours is None:
-        raise ValueError("neither list nor object")
+        raise ValueError("the residue needs a list or an object")
     inner = object_at(residue, "at")
     if not inner.keys() <= ours.keys():
-        raise ValueError("a field is not there")
+        raise ValueError("the residue names a field that the object does not have")
     gone = list_at(residue, "del")
     kept = {
         key: restored(value, object_at(inner, key)) if key in inner else value
@@ -172,13 +172,13 @@ def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
     for key in inner:
         index = int(key)
         if index >= len(result):
-            raise ValueError("an element is not there")
+            raise ValueError("the residue names an index that the list does not have")
         result[index] = restored(result[index], object_at(inner, key))
     return result
 
 
 def _same(one: object, other: object) -> bool:
-    """Return True if equal as JSON: Python takes 1, 1.0 and True for the same."""
+    """Return True if both are equal as JSON, where 1, 1.0 and true differ; in Python they are equal."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -196,21 +196,21 @@ def _only_block(value: object) -> JsonObject:
 
 
 def _only_text(value: object) -> object:
-    """Return the text of the only block in a list, or in the parts of an object."""
+    """Return the text of the only block in a list, or in the `parts` of an object; None if there is none."""
     fields = object_of(value)
     return _only_block(fields.get("parts") if fields is not None else value).get("text")
 
 
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{3,8})$")
 _SHAPE = frozenset({"type"})
-"""Fields for the form of a block, not its content."""
+"""Fields that describe the form of a block, not its content."""
 _ANTHROPIC_BLOCKS = re.compile(
     r"document|search_result|compaction|container_upload|server_tool_use|mcp_tool_use|tool_reference|\w+_tool_result"
 )
 
 
 def same_model(one: str, other: str) -> bool:
-    """Return True if two names are the same model; an alias equals its dated snapshot, no name is any model."""
+    """Return True if two names may be one model: an alias equals its dated snapshot, an empty name any name."""
     one, other = _bare(one), _bare(other)
     if not one or not other or one == other:
         return True
@@ -231,10 +231,10 @@ class Recipient(ChangeNotes):
         self.provider = provider
         self.model = model
         self._own = own
-        """True if every message counts as its own: a message that was just read is written again for comparison."""
+        """True if all messages are treated as this provider's and model's own; used to compare a message just read."""
 
     def owns(self, message: Message) -> bool:
-        """Return True if the message was written by this provider and model, or for this provider."""
+        """Return True if the message was read from this provider's format and its model, if known, is this model."""
         origin = message.origin
         return self._own or (
             origin is not None
@@ -243,7 +243,7 @@ class Recipient(ChangeNotes):
         )
 
     def may_receive(self, part: ThinkingPart | OpaquePart, message: Message) -> bool:
-        """Return True if a signed or unmodelled part may be sent."""
+        """Return True if a signed or unmodelled part may be sent to this provider and model."""
         if self._own:
             return True
         origin = message.origin
@@ -252,29 +252,29 @@ class Recipient(ChangeNotes):
         return provider == self.provider and same_model(model, self.model)
 
     def foreign_text(self, block: JsonObject, path: str) -> str:
-        """Return the text of another provider's block and note the conversion; empty where it has none."""
+        """Return the text of another provider's block and record the conversion; empty if the block has no text."""
         text = block_text(block)
         if text:
             self.converted(path, f"a {block.get('type')} block of another provider, as text")
         else:
-            self.left_out(path, f"a {block.get('type')} block only its own provider understands")
+            self.left_out(path, f"a {block.get('type')} block that only its own provider accepts")
         return text
 
     def media_note(self, part: ImagePart | AudioPart | FilePart, why: str, path: str) -> str:
         """Return the note in place of media that cannot be sent, and record the conversion."""
-        self.converted(path, f"not sent, a note stands for it: {why}")
+        self.converted(path, f"not sent, replaced by a note: {why}")
         return media_note(part, why)
 
     def has_no_owner(self, part: OpaquePart, message: Message) -> bool:
-        """Return True if no provider is known for the block, and it does not look like one in particular."""
+        """Return True if the provider of the block is unknown and cannot be guessed from its type."""
         return not part.provider and message.origin is None and not _guess_provider(part)
 
     def extra_fields(
         self, extra: str, *, message: Message, known: frozenset[str] | None, path: str
     ) -> JsonObject:
-        """Return the unmodelled fields that may be sent; of a message without origin, only `known` ones (None: all).
+        """Return the unmodelled fields that may be sent; if the message has no origin, those in `known` (None: all).
 
-        A field that is null, false or empty says nothing, and is not noted as left out.
+        A field that is null, false or empty is left out without a note.
         """
         fields = thaw_object(extra)
         if not fields or self.owns(message):
@@ -284,12 +284,12 @@ class Recipient(ChangeNotes):
         kept = fields if known is None else {key: fields[key] for key in fields if key in known}
         dropped = sorted(key for key in fields.keys() - kept.keys() - _SHAPE if fields[key])
         if dropped:
-            self.left_out(path, f"{self.provider} does not know the fields {', '.join(dropped)}")
+            self.left_out(path, f"{self.provider} does not accept the fields {', '.join(dropped)}")
         return kept
 
 
 def _guess_provider(part: ThinkingPart | OpaquePart) -> str:
-    """Guess the provider of a block: signed thoughts and a few block types are Anthropic's alone."""
+    """Guess the provider of a block: only Anthropic has signed thinking and a few of the block types."""
     if isinstance(part, ThinkingPart):
         return "anthropic"
     kind = text_at(thaw_object(part.json), "type")
@@ -299,7 +299,7 @@ def _guess_provider(part: ThinkingPart | OpaquePart) -> str:
 
 
 def _response_model(message: Message) -> str:
-    """Return the model named in a response that was kept whole."""
+    """Return the model that wrote the message, if its unmodelled fields name it; else empty."""
     return text_at(thaw_object(message.extra), "model")
 
 
@@ -307,7 +307,7 @@ Write = Callable[[Message, Recipient, str], object]
 
 
 def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Part, ...]:
-    """Return the parts, with provider and model set on thinking and opaque parts, which only that model can read."""
+    """Return the parts with provider and model set on thinking and opaque parts, which only that model accepts."""
     return tuple(
         msgspec.structs.replace(part, provider=provider, model=model)
         if isinstance(part, ThinkingPart | OpaquePart)
@@ -319,7 +319,7 @@ def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Par
 def with_origin(
     message: Message, raw: object, write: Write, *, origin: Origin, envelope: JsonObject
 ) -> Message:
-    """Return the message with the residue of how `raw` was written; `write` writes it as usual."""
+    """Return the message with its residue: the difference between `raw` and what `write` writes for the message."""
     base = write(message, Recipient(origin.provider, origin.model, own=True), "")
     form = freeze_object(difference(base, raw), path="origin.form")
     whole = freeze_object(envelope, path="origin.envelope")
@@ -327,7 +327,7 @@ def with_origin(
 
 
 def with_form(message: Message, form: JsonObject) -> Message:
-    """Return the message with another residue."""
+    """Return the message with its residue replaced by `form`."""
     if message.origin is None:
         return message
     text = freeze_object(form, path="origin.form")
@@ -335,7 +335,7 @@ def with_form(message: Message, form: JsonObject) -> Message:
 
 
 def in_original_form(message: Message, base: object, recipient: Recipient) -> object:
-    """Return what was written for the message in its original form, if the recipient may have it."""
+    """Restore the original form of a message from `base`; return `base` if the message came from elsewhere."""
     origin = message.origin
     if origin is None or not origin.form or not recipient.owns(message):
         return base
@@ -346,20 +346,20 @@ def in_original_form(message: Message, base: object, recipient: Recipient) -> ob
 
 
 def bare_content(blocks: list[JsonObject]) -> object:
-    """Return the blocks as a `content` field: the bare text where a single plain text is all there is."""
+    """Return the blocks as a `content` field: a string if there is only one plain text block, else the list."""
     if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
         return blocks[0]["text"]
     return blocks
 
 
 def leading_system(messages: Sequence[Message]) -> int:
-    """Return how many system messages stand before the conversation."""
+    """Return how many system messages are at the beginning."""
     others = (index for index, message in enumerate(messages) if message.role != "system")
     return next(others, len(messages))
 
 
 def as_object(given: object) -> JsonObject | None:
-    """Return tool arguments of an unknown form as an object: parsed if possible, else wrapped; None for None."""
+    """Return tool arguments as an object: parsed if they are JSON text of one, else wrapped in one; None for None."""
     if isinstance(given, str):
         found, sound = arguments_object(given)
         if sound and given:
@@ -368,7 +368,7 @@ def as_object(given: object) -> JsonObject | None:
 
 
 def as_items(history: object, *keys: str) -> list[object]:
-    """Return the messages in a history: a list of them, or the arguments or the response that hold one."""
+    """Return the list of messages of a history: the history itself, or the list in a call's arguments or a response."""
     if isinstance(history, list | tuple):
         elements = enumerate(cast("Sequence[object]", history))
         return [plain(item, f"[{index}]") for index, item in elements]
@@ -382,7 +382,7 @@ def as_items(history: object, *keys: str) -> list[object]:
 
 
 def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
-    """Return the messages of a context, or the messages themselves."""
+    """Return the messages of a context, or the given list; raises `InvalidRecord` for an item that is no `Message`."""
     messages = context.messages if isinstance(context, Context) else context
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Message):
@@ -429,7 +429,7 @@ def media_note(part: ImagePart | AudioPart | FilePart, why: str) -> str:
 
 
 def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
-    """Return arguments as the object some providers ask for, and True if the text was one already, or empty."""
+    """Parse tool arguments to an object; return it, and True if the text was empty or the JSON of an object."""
     if not arguments:
         return {}, True
     try:
@@ -441,7 +441,7 @@ def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
 
 
 def block_text(block: JsonObject) -> str:
-    """Return the text in a block that no other provider knows; empty when there is none to be shown."""
+    """Return the text in a block that only its own provider accepts; empty if it has none."""
     match text_at(block, "type"):
         case "refusal":
             return text_at(block, "refusal")
@@ -476,7 +476,7 @@ def _document_text(source: JsonObject) -> object:
 
 
 def _output_text(item: JsonObject) -> str:
-    """Return what a shell, a patch or a program answered; a screenshot has no text."""
+    """Return the output of a shell, a patch or a program as text; a screenshot has none."""
     said: list[str] = []
     for key in ("output", "result"):
         given = item.get(key)

@@ -1,7 +1,7 @@
-"""Google's Gemini API: contents made of parts, a system instruction beside them, signatures on calls.
+"""Google's Gemini API: contents made of parts, a separate system instruction, signatures on tool calls.
 
-Newer Gemini models refuse a call of the current turn without the signature they put on it. A call that another model
-made has none; for such histories Google documents a placeholder, which repair adds and lists like every change.
+Newer Gemini models refuse a tool call of the current turn without the signature they gave it. A call that another model
+made has none; for such histories Google documents a placeholder, which `repair` adds and lists like every change.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def request(
     for index, message in enumerate(messages[lead:], start=lead):
         path = f"messages[{index}]"
         if message.name is not None and message.role != "tool":
-            recipient.left_out(path, f"Gemini knows no author's name: {message.name}")
+            recipient.left_out(path, f"Gemini has no field for an author's name: {message.name}")
         if message.extra:
             recipient.extra_fields(message.extra, message=message, known=frozenset(), path=path)
         names |= {call.id: call.name for call in message.calls}
@@ -99,7 +99,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one content or response to a `Message`: a dictionary or an SDK object."""
+    """Convert one content or response, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     candidates = list_at(fields, "candidates")
@@ -163,7 +163,7 @@ def _role(fields: JsonObject, raw: list[object]) -> str:
 
 
 def _names(raw: list[object]) -> dict[str, str]:
-    """Return the functions that results with an id of their own answer."""
+    """Return the function name of each tool result that has an id, by id."""
     found = (function_response(object_of(part) or {}) or {} for part in raw)
     return {text_at(each, "id"): text_at(each, "name") for each in found if text_at(each, "id")}
 
@@ -200,6 +200,8 @@ def _write_message(
     message: Message, recipient: Recipient, path: str, names: dict[str, str]
 ) -> object:
     if message.role == "system":
-        recipient.converted(path, "a system message inside the conversation, as a user message")
+        recipient.converted(
+            path, "a system message inside the conversation, sent as a user message"
+        )
     role = "model" if message.role == "assistant" else "user"
     return {"role": role, "parts": write_parts(message, recipient, path, names)}

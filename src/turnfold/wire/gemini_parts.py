@@ -1,8 +1,8 @@
 """Convert Gemini's parts to parts of records and back.
 
-A part there is an object with one deciding key (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
-signature beside it. Keys come in camelCase from the HTTP API and in snake_case from the SDK; both are read, camelCase
-is written. Calls often have no id: name and place give them an id that is the same every time the history is read.
+A Gemini part is an object with one key for its data (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
+signature. Keys are in camelCase in the HTTP API and in snake_case in the SDK; both are read, camelCase is written.
+Calls often have no id; they get one from name and position, which is the same every time the history is read.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _DECIDING_KEYS = ("functionCall", "functionResponse", "inlineData", "fileData", 
 
 
 def camel(fields: JsonObject) -> JsonObject:
-    """Return the fields under the names of the HTTP API."""
+    """Return the fields with their keys in camelCase, as in the HTTP API."""
     return {_CAMEL.get(key, key): value for key, value in fields.items()}
 
 
 def recased(content: JsonObject, *, snake: bool) -> JsonObject:
-    """Return a content with the keys of its parts, and of what they hold, in one case; nothing deeper is changed."""
+    """Return a content with the keys of its parts and of their values in snake_case or camelCase; deeper keys stay."""
     names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
 
     def renamed(value: object) -> object:
@@ -81,12 +81,12 @@ def recased(content: JsonObject, *, snake: bool) -> JsonObject:
 
 
 def function_call(part: JsonObject) -> JsonObject | None:
-    """Return the call in a part, if it is one."""
+    """Return the tool call in a part; None if there is none."""
     return object_of(part.get("functionCall", part.get("function_call")))
 
 
 def function_response(part: JsonObject) -> JsonObject | None:
-    """Return the result in a part, if it is one."""
+    """Return the tool result in a part; None if there is none."""
     return object_of(part.get("functionResponse", part.get("function_response")))
 
 
@@ -97,7 +97,7 @@ def read_parts(raw: list[object]) -> list[Part]:
 
 
 def generated_id(name: str, nth: int) -> str:
-    """Return the id of a call that came without one: its name, and its number among the calls of that name."""
+    """Return an id for a call that has none: its name, and its number among the calls of that name."""
     return f"{name}-{nth}"
 
 
@@ -171,7 +171,7 @@ def _opaque(part: JsonObject) -> OpaquePart:
 def write_parts(
     message: Message, recipient: Recipient, path: str, names: dict[str, str]
 ) -> list[JsonObject]:
-    """Return every part of a message that can be sent; `names` maps the id of a call to its function."""
+    """Return the Gemini parts of a message, as far as they can be sent; `names` maps call ids to function names."""
     seen: Counter[str] = Counter()
     found: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -189,7 +189,7 @@ def write_parts(
 
 
 def _name_in(call_id: str) -> str:
-    """Return the function name in a generated id, for a result whose call is not in sight."""
+    """Return the function name in a generated id, for a result whose call is not known."""
     return call_id.rpartition("-")[0] or call_id or "unknown"
 
 
@@ -214,7 +214,7 @@ def _write_call(
 ) -> JsonObject:
     found, sound = arguments_object(part.arguments)
     if not sound:
-        recipient.converted(path, "arguments that are no JSON object, put into one")
+        recipient.converted(path, "arguments that are not a JSON object, put into one")
     call = _identified({"name": part.name, "args": found}, part.id, part.name, seen)
     return {"functionCall": call, **_extra_fields(part.extra, message, recipient, path)}
 
@@ -244,7 +244,9 @@ def _write_content(
             return {"text": part.text, **_extra_fields(part.extra, message, recipient, path)}
         case ThinkingPart():
             if not recipient.may_receive(part, message):
-                recipient.left_out(path, "a thought belongs to the model that had it", part.text)
+                recipient.left_out(
+                    path, "thinking is only sent to the model that wrote it", part.text
+                )
                 return None
             signed: JsonObject = {SIGNATURE: part.signature} if part.signature else {}
             return {"text": part.text, "thought": True, **signed}
@@ -257,7 +259,7 @@ def _write_content(
             text = recipient.foreign_text(block, path)
             return {"text": text} if text else None
         case ToolCall() | ToolResult():
-            raise TypeError(f"{type(part).__name__} is not content")
+            raise TypeError(f"a {type(part).__name__} cannot be written as content")
         case _:
             assert_never(part)
 

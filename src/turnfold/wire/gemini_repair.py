@@ -52,7 +52,7 @@ _STRICT = re.compile(r"gemini-(\d+)")
 
 
 def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Find every fault of a payload."""
+    """Add every fault of a payload to `faults`."""
     if isinstance(payload.fields.get("contents"), str):
         return
     if payload.items is None:
@@ -71,7 +71,11 @@ def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
         faults.add("first-role", "contents[0]", "the first content is the model's")
     if _needs_signatures(payload.fields):
         for index, place in _unsigned(contents):
-            faults.add("signature", f"contents[{index}].parts[{place}]", "a call without it")
+            faults.add(
+                "signature",
+                f"contents[{index}].parts[{place}]",
+                "a tool call without its signature",
+            )
 
 
 def _needs_signatures(fields: JsonObject) -> bool:
@@ -81,7 +85,7 @@ def _needs_signatures(fields: JsonObject) -> bool:
 
 
 def _unsigned(contents: list[JsonObject]) -> list[tuple[int, int]]:
-    """Return the calls of the current turn that need a signature and have none: the first of each step."""
+    """Return the places of unsigned calls that need a signature: the first call of each step of the current turn."""
     start = 0
     for index, content in enumerate(contents):
         parts = _parts(content)
@@ -102,10 +106,10 @@ def _parts(content: JsonObject) -> list[JsonObject]:
 
 def _content(content: JsonObject, path: str, faults: FaultCollector) -> None:
     if content.get("role") not in (None, "user", "model"):
-        faults.add("role", path, f"role {content.get('role')!r}")
+        faults.add("role", path, f"the role {content.get('role')!r} is not allowed")
     parts = list_of(content.get("parts"))
     if parts is None:
-        faults.add("shape", path, "parts is no list")
+        faults.add("shape", path, "parts is not a list")
         return
     if not parts:
         faults.add("empty-content", path, "no parts")
@@ -116,28 +120,32 @@ def _content(content: JsonObject, path: str, faults: FaultCollector) -> None:
 def _part(part: JsonObject, path: str, faults: FaultCollector) -> None:
     data = [key for key in part if key in _DATA_FIELDS and part[key] is not None]
     if len(data) != 1:
-        faults.add("part-data", path, f"fields of data: {', '.join(data) or 'none'}")
+        faults.add(
+            "part-data",
+            path,
+            f"a part must have one data field; it has {', '.join(data) or 'none'}",
+        )
         return
     value = part[data[0]]
     if data[0] == "text":
         if not isinstance(value, str):
-            faults.add("shape", path, "text that is no text")
+            faults.add("shape", path, "the text field is not text")
     elif object_of(value) is None:
-        faults.add("shape", path, f"{data[0]} is no object")
+        faults.add("shape", path, f"{data[0]} is not an object")
     elif data[0] in ("functionCall", "functionResponse"):
         _function(object_of(value) or {}, data[0], path, faults)
     elif (key := _MEDIA_FIELDS.get(data[0])) and not text_at(camel(object_of(value) or {}), key):
-        faults.add("media-source", path, f"{data[0]} without what it shows")
+        faults.add("media-source", path, f"{data[0]} without its data")
 
 
 def _function(fields: JsonObject, kind: str, path: str, faults: FaultCollector) -> None:
     if _IDS.name.fullmatch(text_at(fields, "name")) is None:
-        faults.add("call-name", path, f"name {fields.get('name')!r}")
+        faults.add("call-name", path, f"the name {fields.get('name')!r} is not allowed")
     if kind == "functionResponse":
         if object_of(fields.get("response")) is None:
-            faults.add("result-object", path, "response is no object")
+            faults.add("result-object", path, "response is not an object")
     elif fields.get("args") is not None and object_of(fields["args"]) is None:
-        faults.add("call-input", path, "args is no object")
+        faults.add("call-input", path, "args is not an object")
 
 
 def _pairing(
@@ -147,24 +155,30 @@ def _pairing(
     answers = _names(content, "functionResponse")
     if calls:
         if content.get("role") != "model":
-            faults.add("call-place", path, "a call that is not the model's")
+            faults.add("call-place", path, "a tool call in a content that is not the model's")
         if before.get("role") == "model":
-            faults.add("call-place", path, "a call behind another content of the model")
+            faults.add(
+                "call-place", path, "a tool call directly after another content of the model"
+            )
         if not _match(calls, _names(after, "functionResponse")):
             faults.add(
-                "call-answered", path, f"{len(calls)} calls, not as many results behind them"
+                "call-answered", path, f"the {len(calls)} calls have no matching results after them"
             )
     if answers:
         if content.get("role") == "model":
-            faults.add("result-called", path, "a result from the model")
+            faults.add("result-called", path, "a tool result in a content of the model")
         if not _match(_names(before, "functionCall"), answers):
-            faults.add("result-called", path, f"{len(answers)} results without as many calls")
+            faults.add(
+                "result-called",
+                path,
+                f"the {len(answers)} results have no matching calls before them",
+            )
         if any("text" in part for part in _parts(content)):
-            faults.add("result-alone", path, "text beside results")
+            faults.add("result-alone", path, "text together with tool results")
 
 
 def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool:
-    """Return True if each call has its result: by name, and by id where every one has an id."""
+    """Return True if each call has its result, matched by name, and also by id if all of them have ids."""
     named = sorted(name for name, _ in calls) == sorted(name for name, _ in answers)
     if not named or not all(found for _, found in (*calls, *answers)):
         return named
@@ -172,13 +186,13 @@ def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool
 
 
 def _names(content: JsonObject, kind: str) -> list[tuple[str, str]]:
-    """Return the name, and the id where there is one, of each call or result."""
+    """Return name and id of each call or result; the id is empty if it has none."""
     found = [object_at(part, kind) for part in map(camel, _parts(content)) if kind in part]
     return [(text_at(each, "name"), text_at(each, "id")) for each in found]
 
 
 UNSIGNED = "skip_thought_signature_validator"
-"""The signature Google documents for calls that another model made."""
+"""The placeholder signature that Google documents for calls made by another model."""
 _CALL, _RESPONSE = "functionCall", "functionResponse"
 
 
@@ -216,7 +230,7 @@ class _Reader:
     def __init__(self, notes: ChangeNotes) -> None:
         self._notes = notes
         self._open: list[Atom] = []
-        """Unanswered calls of the last content that made any."""
+        """Unanswered calls of the last content that has calls."""
         self._step = 0
 
     def read(self, value: object, index: int) -> list[WireTurn]:
@@ -227,7 +241,7 @@ class _Reader:
             return []
         role = content.get("role")
         if role not in (None, "user", "model"):
-            self._notes.converted(path, f"the role {role!r}, as the user's")
+            self._notes.converted(path, f"the role {role!r}, sent as user")
         raw = list_of(content.get("parts"))
         speaker = Speaker.ASSISTANT if role == "model" else Speaker.USER
         atoms = [
@@ -245,7 +259,7 @@ class _Reader:
         for result in results:
             self._match(result)
         if results and any("text" in atom.value for atom in others):
-            self._notes.moved(path, "what is said beside results, into a content of its own")
+            self._notes.moved(path, "text together with tool results, into a separate content")
         return split_turns(speaker, others, results, home=index, path=path)
 
     def _atoms(self, value: object, speaker: Speaker, path: str) -> list[Atom]:
@@ -253,12 +267,14 @@ class _Reader:
         fields = camel(part)
         data = [key for key in fields if key in _DATA_FIELDS and fields[key] is not None]
         if len(data) > 1:
-            self._notes.converted(path, f"{len(data)} parts in one: {', '.join(data)}")
+            self._notes.converted(
+                path, f"one part with {len(data)} data fields, split: {', '.join(data)}"
+            )
             others = {key: fields[key] for key in fields if key not in _DATA_FIELDS}
             split = [{**(others if key == data[0] else {}), key: fields[key]} for key in data]
             return [atom for each in split for atom in self._atoms(each, speaker, path)]
         if not data:
-            self._notes.left_out(path, "a part that holds nothing", shown(value))
+            self._notes.left_out(path, "a part without data", shown(value))
             return []
         atom = self._atom(part, fields, data[0], speaker, path)
         return [] if atom is None else [atom]
@@ -270,17 +286,17 @@ class _Reader:
         if kind == "text":
             if isinstance(value, str):
                 return Atom(AtomKind.SAID, part, path)
-            self._notes.converted(path, "text that is no text")
+            self._notes.converted(path, "the text field is not text")
             return Atom(AtomKind.SAID, {**part, "text": shown(value)}, path)
         inner = object_of(value)
         if inner is None:
-            self._notes.left_out(path, f"{kind} that is no object", shown(value))
+            self._notes.left_out(path, f"{kind} that is not an object", shown(value))
             return None
         if kind in _MEDIA_FIELDS and not text_at(camel(inner), _MEDIA_FIELDS[kind]):
-            self._notes.left_out(path, f"{kind} without what it shows", shown(part))
+            self._notes.left_out(path, f"{kind} without its data", shown(part))
             return None
         if kind == _CALL and speaker is not Speaker.ASSISTANT:
-            self._notes.converted(path, "a call that is not the model's, as text")
+            self._notes.converted(path, "a tool call in a content that is not the model's, as text")
             return _DIALECT.said("\n".join(texts_in(inner)) or "call", path)
         if kind not in (_CALL, _RESPONSE):
             return Atom(AtomKind.SAID, part, path)
@@ -291,25 +307,27 @@ class _Reader:
         return Atom(atom_kind, whole, path, call_id or self._unnamed(name, path), name)
 
     def _unnamed(self, name: str, path: str) -> str:
-        """Return an id for a call without one: no other atom has it, and no caller ever sees it."""
+        """Return an id for a call without one; it is unique in the payload and used only inside this module."""
         return f"{generated_id(name, self._step)} {path}"
 
     def _function(self, inner: JsonObject, kind: str, path: str) -> JsonObject:
         fixed = {**inner, "name": sendable_name(text_at(inner, "name"), _DIALECT.ids, 128)}
         if fixed["name"] != inner.get("name"):
-            self._notes.converted(path, f"the name {inner.get('name')!r}, which cannot be sent")
+            self._notes.converted(
+                path, f"the name {inner.get('name')!r}, which the provider refuses"
+            )
         key = "args" if kind == _CALL else "response"
         given = inner.get(key)
         if object_of(given) is None and (kind == _RESPONSE or given is not None):
             fixed[key] = as_object(given) if kind == _CALL else {"output": given}
-            self._notes.converted(path, f"{key} that is no object, put into one")
+            self._notes.converted(path, f"{key} that is not an object, put into one")
         if "id" in inner and inner["id"] is not None and not isinstance(inner["id"], str):
             del fixed["id"]
-            self._notes.left_out(path, "an id that is no text", shown(inner["id"]))
+            self._notes.left_out(path, "an id that is not text", shown(inner["id"]))
         return fixed
 
     def _match(self, result: Atom) -> None:
-        """Give a result the id of the call it answers: the one it names by id, else the first of its name."""
+        """Give a result the id of the call it answers: the call with the same id, else the first with the same name."""
         fields = object_at(camel(result.value), _RESPONSE)
         given = text_at(fields, "id")
         mine = [call for call in self._open if given and _own_id(call) == given]
@@ -322,7 +340,9 @@ class _Reader:
         self._open = [each for each in self._open if each is not found]
         result.id = found.id
         if result.name != found.name:
-            self._notes.converted(result.path, f"the name {result.name!r}, as that of its call")
+            self._notes.converted(
+                result.path, f"the name {result.name!r}, replaced by the name in its call"
+            )
             result.name = found.name
             result.value = {**camel(result.value), _RESPONSE: {**fields, "name": found.name}}
 
@@ -348,7 +368,10 @@ def repair_gemini(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
             parts = [*parts[:place], signed, *parts[place + 1 :]]
             contents[index] = {**contents[index], "parts": parts}
             path = f"contents[{index}].parts[{place}]"
-            notes.added(path, "the documented stand-in for the signature of a call made elsewhere")
+            notes.added(
+                path,
+                "the placeholder that Google documents for the signature of another model's call",
+            )
     return {**payload.fields, "contents": contents}
 
 
@@ -362,7 +385,7 @@ def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> 
         same_message = bool(homes) and homes[-1] == turn.home >= 0 and role == "user"
         texts = any("text" in atom.value for atom in turn.atoms)
         if contents and contents[-1]["role"] == role == "model" and calls:
-            notes.moved(turn.path, "a call, into the content of the model before it")
+            notes.moved(turn.path, "a tool call, into the previous content of the model")
             while len(contents) > 1 and contents[-2]["role"] == "model":
                 parts = [*list_at(contents.pop(), "parts"), *parts]
                 homes.pop()
@@ -371,14 +394,14 @@ def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> 
             contents[-1] = _with_parts(contents[-1], parts)
         else:
             if not contents and role == "model":
-                notes.added(turn.path, "a user content before the model's first")
+                notes.added(turn.path, "a user content before the first content of the model")
                 contents.append({"role": "user", "parts": [{"text": NOT_SHOWN}]})
                 homes.append(-1)
             raw = (object_of(items[turn.home]) or {}) if turn.home >= 0 else {}
             contents.append({**raw, "role": role, "parts": parts})
             homes.append(turn.home)
     if not contents:
-        notes.added("contents", "a content, where there was none")
+        notes.added("contents", "a content, because there was none")
         contents.append({"role": "user", "parts": [{"text": NOT_SHOWN}]})
     return contents
 

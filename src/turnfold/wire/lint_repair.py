@@ -1,8 +1,8 @@
-"""Lint and repair payloads of any of the four providers, and guess whose format a history is in.
+"""Lint and repair payloads of any of the four providers, and guess which provider's format a history has.
 
-Conversations break in the middle: a tool that never answered, a message edited by hand, an id another provider made.
-The provider refuses all of it from then on. Repair changes only what a rule forbids, and nothing at all where no rule
-does; text that can be sent nowhere is listed as lost, never dropped silently.
+A conversation can become invalid: a tool never answered, a message was edited by hand, an id came from another
+provider. From then on the provider refuses every call. Repair changes only parts that break a rule; text that cannot be
+sent anywhere is listed as lost, never dropped silently.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _REPAIRS = {
 
 
 class Repaired(NamedTuple):
-    """A payload without faults, and what was changed for it."""
+    """A payload without faults, and the changes that were made."""
 
     payload: object
-    """The given payload itself if it has no faults."""
+    """The repaired payload; the given object itself if it had no faults."""
     changes: tuple[Change, ...]
 
 
@@ -83,7 +83,7 @@ def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) ->
 
 
 def guess_provider(payload: object) -> str:
-    """Guess the provider of a payload by what only that provider writes; OpenAI's chat format if nothing is found."""
+    """Guess the provider of a payload by fields that only one provider uses; OpenAI's chat format if there are none."""
     if (fields := object_of(payload)) is not None:
         if "contents" in fields:
             return "gemini"

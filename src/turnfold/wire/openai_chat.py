@@ -1,8 +1,8 @@
-"""OpenAI's Chat Completions API, and the many servers that speak it.
+"""OpenAI's Chat Completions API, and the many servers compatible with it.
 
-Its messages are the nearest to turnfold's own. What it lacks decides the conversions: one result per tool message,
-text only outside user messages, no thinking. Unmodelled fields (`reasoning_content` of a local server, say) go back as
-they came, because these servers differ in exactly such fields.
+Its messages are the most similar to turnfold's own. Conversions are needed for three limits: a tool message has one
+result, only user messages may hold media, and thinking is not accepted. Unmodelled fields (for example
+`reasoning_content` of a local server) are sent back unchanged, because compatible servers differ in such fields.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one message or completion to a `Message`: a dictionary or an SDK object."""
+    """Convert one message or completion, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     choices = list_at(fields, "choices")
@@ -120,7 +120,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def _without_retired_calls(raw: JsonObject) -> JsonObject:
-    """Return the message with retired and custom calls written as function calls."""
+    """Return the message with calls of the retired and the custom form written as function calls."""
     fields = dict(raw)
     if fields.get("role") == "function":
         fields["role"] = "tool"
@@ -150,7 +150,7 @@ def _as_function_call(call: JsonObject) -> JsonObject:
 
 
 def _write_message(message: Message, recipient: Recipient, path: str) -> object:
-    """Return the wire messages of one message: more than one where it holds several results."""
+    """Return the wire messages of one message: several if it holds several tool results."""
     extra_fields = recipient.extra_fields(message.extra, message=message, known=None, path=path)
     if message.role == "tool":
         return _write_results(message, extra_fields, recipient, path)
@@ -198,7 +198,9 @@ def _write_results(
         )
         content = _content([block for block in inner if block is not None])
         if part.is_error:
-            recipient.converted(where, "a failed result: there is no mark for it, its text stands")
+            recipient.converted(
+                where, "a failed tool result: only its text is sent, there is no field for it"
+            )
         recipient.extra_fields(part.extra, message=message, known=frozenset(), path=where)
         named: JsonObject = {} if message.name is None else {"name": message.name}
         items.append({"role": "tool", "content": content, **named, "tool_call_id": part.call_id})
@@ -228,12 +230,12 @@ def _block(
                 return {"type": "text", "text": recipient.media_note(part, why, path)}
             return _media(part, message, recipient, path)
         case ThinkingPart():
-            recipient.left_out(path, "Chat Completions takes no thoughts back", part.text)
+            recipient.left_out(path, "Chat Completions accepts no thinking", part.text)
             return None
         case OpaquePart():
             return _opaque(part, message, recipient, path)
         case _:
-            raise TypeError(f"{type(part).__name__} is not content")
+            raise TypeError(f"a {type(part).__name__} cannot be written as content")
 
 
 def _media(
@@ -246,7 +248,7 @@ def _media(
 def _unsendable(
     part: ImagePart | AudioPart | FilePart, message: Message, *, allow_media: bool
 ) -> str:
-    """Return why an image, audio or file cannot be sent; empty when it can."""
+    """Return why an image, audio or file cannot be sent; empty if it can."""
     if not allow_media:
         return "only user messages may hold it"
     url = "" if isinstance(part, AudioPart) else part.url

@@ -38,14 +38,14 @@ _OTHER_FORMATS = frozenset(
     "tool_use tool_result thinking redacted_thinking image document input_text output_text input_image "
     "input_file".split()
 )
-"""Blocks of other providers. Any further type may be one that a compatible server knows."""
+"""Block types of other providers. A type that is not listed may belong to a compatible server, so it is accepted."""
 _IDS = id_rule("openai_chat")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _MEDIA = {"image_url": ("url",), "input_audio": ("data", "format")}
 
 
 def lint_openai_chat(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Find every fault of a payload."""
+    """Add every fault of a payload to `faults`."""
     if payload.items is None:
         faults.add("shape", "messages", "not a list")
         return
@@ -70,7 +70,7 @@ def lint_openai_chat(payload: OpenedPayload, faults: FaultCollector) -> None:
         _unanswered(waiting, asked, faults)
         waiting, asked = _called(message), path
         if len(set(waiting)) < len(waiting):
-            faults.add("call-unique", path, "two calls with one id")
+            faults.add("call-unique", path, "two calls have the same id")
     _unanswered(waiting, asked, faults)
 
 
@@ -83,23 +83,23 @@ def _called(message: JsonObject) -> list[str]:
 
 def _unanswered(waiting: list[str], path: str, faults: FaultCollector) -> None:
     for call_id in waiting:
-        faults.add("call-answered", path, f"no result for {call_id!r} behind it")
+        faults.add("call-answered", path, f"no result for {call_id!r} follows")
 
 
 def _message(message: JsonObject, path: str, faults: FaultCollector) -> None:
     role = message.get("role")
     if role not in _ROLES:
-        faults.add("role", path, f"role {role!r}")
+        faults.add("role", path, f"the role {role!r} is not allowed")
     name = message.get("name")
     if name is not None and (not isinstance(name, str) or _AUTHOR.fullmatch(name) is None):
-        faults.add("name", path, f"name {name!r}")
+        faults.add("name", path, f"the name {name!r} is not allowed")
     if role == "function" and not text_at(message, "name"):
-        faults.add("name", path, "the result of a function without its name")
+        faults.add("name", path, "a function message without the function's name")
     _content(message, path, faults)
     if message.get("tool_calls") is not None:
         calls = list_of(message["tool_calls"])
         if role != "assistant" or calls is None:
-            faults.add("shape", path, "tool_calls is the assistant's, and a list")
+            faults.add("shape", path, "tool_calls must be a list, in an assistant message")
         elif not calls:
             faults.add("empty-calls", path, "an empty list of calls")
         for index, call in enumerate(calls or []):
@@ -111,7 +111,7 @@ def _content(message: JsonObject, path: str, faults: FaultCollector) -> None:
     if content is None:
         said = ("tool_calls", "function_call", "refusal", "audio")
         if role != "assistant" or not any(message.get(key) for key in said):
-            faults.add("empty-content", path, "nothing is said")
+            faults.add("empty-content", path, "no content and no tool calls")
         return
     if isinstance(content, str):
         return
@@ -129,18 +129,20 @@ def _lint_block(block: JsonObject, role: object, path: str, faults: FaultCollect
     kind = text_at(block, "type")
     if kind in ("text", "refusal"):
         if not isinstance(block.get(kind), str) or (kind == "refusal" and role != "assistant"):
-            faults.add("shape", path, f"a {kind} block without text, or not the assistant's")
+            faults.add(
+                "shape", path, f"a {kind} block without text, or not in an assistant message"
+            )
     elif kind in ("image_url", "input_audio", "file"):
         if role != "user":
             faults.add("media-place", path, f"{kind} in a message of the {role}")
         _source(block, kind, path, faults)
     elif not kind or kind in _OTHER_FORMATS:
-        faults.add("shape", path, f"a block of type {block.get('type')!r}")
+        faults.add("shape", path, f"a block of type {block.get('type')!r} is not allowed")
 
 
 def _source(block: JsonObject, kind: str, path: str, faults: FaultCollector) -> None:
     if not _has_source(block, kind):
-        faults.add("media-source", path, f"{kind} without what it shows")
+        faults.add("media-source", path, f"{kind} without its data")
 
 
 def _has_source(block: JsonObject, kind: str) -> bool:
@@ -152,16 +154,16 @@ def _has_source(block: JsonObject, kind: str) -> bool:
 
 def _lint_call(call: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _IDS.allows(call.get("id")):
-        faults.add("call-id", path, f"id {call.get('id')!r}")
+        faults.add("call-id", path, f"the id {call.get('id')!r} is not allowed")
     kind = call.get("type")
     if kind not in ("function", "custom"):
-        faults.add("shape", path, f"a call of type {kind!r}")
+        faults.add("shape", path, f"a call of type {kind!r} is not allowed")
         return
     inner = object_at(call, str(kind))
     if _IDS.name.fullmatch(text_at(inner, "name")) is None:
-        faults.add("call-name", path, f"name {inner.get('name')!r}")
+        faults.add("call-name", path, f"the name {inner.get('name')!r} is not allowed")
     if not isinstance(inner.get("input" if kind == "custom" else "arguments"), str):
-        faults.add("call-input", path, "arguments are no text")
+        faults.add("call-input", path, "arguments are not text")
 
 
 _SPEAKERS = {
@@ -212,7 +214,7 @@ def repair_openai_chat(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject
             turns.append(_read(message, index, path, notes))
     messages = [message for turn in pair(turns, _DIALECT, notes) for message in _written(turn)]
     if not messages:
-        notes.added("messages", "a message, where there was none")
+        notes.added("messages", "a message, because there was none")
         messages = [_DIALECT.said(NOT_SHOWN, "").value]
     return {**payload.fields, "messages": messages}
 
@@ -222,7 +224,7 @@ def _read(raw: JsonObject, index: int, path: str, notes: ChangeNotes) -> WireTur
     role = message.get("role")
     speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
     if speaker is None or (role == "function" and not text_at(message, "name")):
-        notes.converted(path, f"the role {role!r}, as the user's")
+        notes.converted(path, f"the role {role!r}, sent as user")
         message, speaker = {**message, "role": "user"}, Speaker.USER
     calls = _calls(message, speaker, path, notes)
     message = {key: message[key] for key in message if key != "tool_calls" or not message[key]}
@@ -250,7 +252,9 @@ def _calls(message: JsonObject, speaker: Speaker, path: str, notes: ChangeNotes)
         return []
     calls = list_of(given)
     if calls is None or speaker is not Speaker.ASSISTANT:
-        notes.left_out(path, "calls that are no list, or not the assistant's", shown(given))
+        notes.left_out(
+            path, "tool calls that are not a list, or not in an assistant message", shown(given)
+        )
         return []
     found = (_call(call, f"{path}.tool_calls[{at}]", notes) for at, call in enumerate(calls))
     return [atom for atom in found if atom is not None]
@@ -266,10 +270,10 @@ def _call(value: object, path: str, notes: ChangeNotes) -> Atom | None:
     key = "input" if kind == "custom" else "arguments"
     fixed = {**inner, "name": sendable_name(text_at(inner, "name"), _DIALECT.ids)}
     if fixed["name"] != inner.get("name"):
-        notes.converted(path, f"the name {inner.get('name')!r}, which cannot be sent")
+        notes.converted(path, f"the name {inner.get('name')!r}, which the provider refuses")
     if not isinstance(inner.get(key), str):
         fixed[key] = "{}" if inner.get(key) is None else shown(inner[key])
-        notes.converted(path, "arguments that are no text, as text")
+        notes.converted(path, "arguments that are not text, as text")
     call_id = text_at(call, "id")
     return Atom(AtomKind.CALL, {**call, "id": call_id, kind: fixed}, path, call_id)
 
@@ -316,7 +320,7 @@ def _block(
     if has_source and message.get("role") == "user":
         return block
     if has_source:
-        notes.left_out(path, f"{kind} where only text may stand", shown(block))
+        notes.left_out(path, f"{kind} in a message that may only hold text", shown(block))
         return {"type": "text", "text": f"[{kind} not shown: only user messages may hold it]"}
     notes.left_out(path, f"a block of type {kind!r} that cannot be sent", shown(value))
     return None

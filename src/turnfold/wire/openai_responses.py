@@ -1,7 +1,7 @@
-"""OpenAI's Responses API, used without server-side state: everything is in `input`.
+"""OpenAI's Responses API, used without server-side state: the whole conversation is in `input`.
 
-Reasoning, compaction and every other item goes back verbatim to the model it came from. To another model it does not,
-nor do the ids, because an item with an id is refused when the reasoning it refers to is missing.
+Reasoning, compaction and all other items are sent back unchanged to the model they came from. Another model gets none
+of them and no ids of items, because an item with an id is refused if the reasoning it refers to is missing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def request(
         if not recipient.owns(message):
             restated |= {call.id for call in message.calls}
         if message.name is not None and message.role != "tool":
-            recipient.left_out(path, f"the Responses API knows no author's name: {message.name}")
+            recipient.left_out(
+                path, f"the Responses API has no field for an author's name: {message.name}"
+            )
         base = _write_message(message, recipient, path)
         items += list_of(in_original_form(message, base, recipient)) or []
     kwargs: JsonObject = {"model": model} if model else {}
@@ -86,7 +88,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one item, or a whole response, to a `Message`: a dictionary or an SDK object."""
+    """Convert one item or a whole response, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     output = list_of(fields.get("output"))
     if output is None or is_output(fields):
@@ -114,7 +116,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def _runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
-    """Yield items that make one message: a run of what the model produced, or a single other item."""
+    """Yield the items of each message: a sequence of items that the model produced, or one other item."""
     run: list[JsonObject] = []
     for item in items:
         if is_produced(item):
@@ -154,7 +156,7 @@ def _role(items: list[JsonObject], served: set[str]) -> str:
 
 
 def _leading(messages: Sequence[Message]) -> int:
-    """Return how many messages become instructions: leading system messages that did not come as items."""
+    """Return how many messages become instructions: the leading system messages that were not read from items."""
     for index, message in enumerate(messages):
         origin = message.origin or Origin("")
         item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS
@@ -164,7 +166,7 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return the message, with its results in plain form if their calls were written so: the two must match."""
+    """Return the message without the original form of its results if their calls lost theirs: both must match."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)
@@ -175,7 +177,7 @@ def _write_instructions(messages: Sequence[Message], recipient: Recipient) -> st
         for place, part in enumerate(message.parts):
             if not isinstance(part, TextPart):
                 path = f"messages[{index}].parts[{place}]"
-                recipient.left_out(path, "instructions are text and nothing else")
+                recipient.left_out(path, "instructions may only hold text")
     return "\n\n".join(message.text for message in messages)
 
 

@@ -1,9 +1,9 @@
 """Convert items of OpenAI's Responses API to parts and back.
 
-The Responses API has no messages with content and calls but one flat list: messages, reasoning, calls, outputs and
-some thirty other kinds of item. What the model produced between two inputs belongs together, so a run of its items is
-one assistant message here; a call made to the caller (a function, a shell, a computer) and its output are a tool call
-and its result, so that no window ever shows one without the other. Any other item is kept whole.
+The Responses API has one flat list of items: messages, reasoning, calls, outputs and some thirty other kinds. All items
+that the model produced between two inputs become one assistant message. A call that the caller must answer (a function,
+a shell, a computer) and its output become a tool call and its result, so that no window shows one without the other.
+Any other item is kept whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = (
 
 PROVIDER = "openai_responses"
 _CONTENT_ONLY = frozenset({"refusal"})
-"""Unmodelled blocks that stand inside a message; every other one is an item of its own."""
+"""Types of unmodelled blocks that belong inside a message; all other unmodelled blocks are items."""
 
 
 def speaker(item: JsonObject) -> str:
@@ -51,7 +51,7 @@ def speaker(item: JsonObject) -> str:
 
 
 def called_id(item: JsonObject) -> str:
-    """Return the id of the call an item makes; empty for an item that is not a call to the caller."""
+    """Return the id of the call an item makes; empty for an item that is not a call for the caller to answer."""
     kind = text_at(item, "type")
     return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
 
@@ -70,12 +70,12 @@ def is_output(item: JsonObject) -> bool:
 
 
 def is_produced(item: JsonObject) -> bool:
-    """Return True if the item belongs to what the model produced."""
+    """Return True if the model produced the item."""
     return speaker(item) in ("", "assistant") and not is_output(item)
 
 
 def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
-    """Return the parts of one item; `whole` keeps a call whose output came with it as one piece."""
+    """Return the parts of one item; with `whole`, a call or an output becomes one opaque part."""
     if speaker(item):
         return _read_content(item.get("content"))
     if item.get("type") == "reasoning":
@@ -198,7 +198,9 @@ def _write_output(
     part: ToolResult, message: Message, recipient: Recipient, path: str
 ) -> JsonObject:
     if part.is_error:
-        recipient.converted(path, "a failed result: there is no mark for it, its text stands")
+        recipient.converted(
+            path, "a failed tool result: only its text is sent, there is no field for it"
+        )
     recipient.extra_fields(part.extra, message=message, known=frozenset(), path=path)
     only = part.content[0] if len(part.content) == 1 else None
     if isinstance(only, OpaquePart) and recipient.owns(message):
@@ -214,7 +216,7 @@ def _write_thought(
     part: ThinkingPart, message: Message, recipient: Recipient, path: str
 ) -> list[JsonObject]:
     if not recipient.may_receive(part, message):
-        recipient.left_out(path, "a thought belongs to the model that had it", part.text)
+        recipient.left_out(path, "thinking is only sent to the model that wrote it", part.text)
         return []
     summary = [{"type": "summary_text", "text": part.text}] if part.text else []
     item: JsonObject = {"type": "reasoning", "summary": summary}
@@ -239,10 +241,10 @@ def _block(part: Part, message: Message, recipient: Recipient, path: str) -> Jso
             text = recipient.foreign_text(block, path)
             return _text_block(text, message) if text else None
         case ThinkingPart():
-            recipient.left_out(path, "a thought where only content can stand", part.text)
+            recipient.left_out(path, "thinking in a message that cannot hold it", part.text)
             return None
         case ToolCall() | ToolResult():
-            raise TypeError(f"{type(part).__name__} is not content")
+            raise TypeError(f"a {type(part).__name__} cannot be written as content")
         case _:
             assert_never(part)
 

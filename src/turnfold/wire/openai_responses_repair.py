@@ -23,14 +23,14 @@ __all__ = (
 
 
 _ID_PREFIXES = {"function_call": "fc", "reasoning": "rs"}
-"""Prefixes of the ids of items: an id of another kind is refused."""
+"""Type of an item -> prefix of its id; OpenAI refuses an id with another prefix."""
 _MEDIA = ("image_url", "file_id", "file_data", "file_url")
 _IDS = id_rule("openai_responses")
 _ROLES = ("user", "assistant", "system", "developer")
 
 
 def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Find every fault of a payload."""
+    """Add every fault of a payload to `faults`."""
     if isinstance(payload.fields.get("input"), str):
         return
     if payload.items is None:
@@ -42,12 +42,16 @@ def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> Non
     for index, item in enumerate(items):
         _item(item, f"input[{index}]", faults)
         if item.get("type") == "reasoning" and not _followed(items[index + 1 :]):
-            faults.add("reasoning-followed", f"input[{index}]", "nothing it led to follows")
+            faults.add(
+                "reasoning-followed",
+                f"input[{index}]",
+                "no output of the model follows the reasoning",
+            )
     _pairs(items, faults)
 
 
 def _followed(rest: list[JsonObject]) -> bool:
-    """Return True if what comes next was produced by the model."""
+    """Return True if the next item was produced by the model."""
     return bool(rest) and speaker(rest[0]) in ("", "assistant") and not answered_call(rest[0])
 
 
@@ -74,7 +78,7 @@ def _item(item: JsonObject, path: str, faults: FaultCollector) -> None:
 def _lint_message(item: JsonObject, path: str, faults: FaultCollector) -> None:
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        faults.add("role", path, f"role {role!r}")
+        faults.add("role", path, f"the role {role!r} is not allowed")
     if isinstance(content, str):
         return
     blocks = list_of(content)
@@ -95,28 +99,28 @@ def _lint_block(
     if not kind:
         faults.add("shape", path, "a block without a type")
     elif by_assistant != (kind in ("output_text", "refusal")):
-        faults.add("content-type", path, f"{kind} in a message of this role")
+        faults.add("content-type", path, f"{kind} is not allowed in a message of this role")
     elif kind in ("input_text", "output_text") and not isinstance(block.get("text"), str):
         faults.add("shape", path, "a text block without text")
     elif kind in ("input_image", "input_file") and not any(text_at(block, key) for key in _MEDIA):
-        faults.add("media-source", path, f"{kind} without what it shows")
+        faults.add("media-source", path, f"{kind} without its data")
 
 
 def _lint_call(item: JsonObject, path: str, faults: FaultCollector) -> None:
     if not _IDS.allows(item.get("call_id")):
-        faults.add("call-id", path, f"call_id {item.get('call_id')!r}")
+        faults.add("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
     if _IDS.name.fullmatch(text_at(item, "name")) is None:
-        faults.add("call-name", path, f"name {item.get('name')!r}")
+        faults.add("call-name", path, f"the name {item.get('name')!r} is not allowed")
     key = "input" if item.get("type") == "custom_tool_call" else "arguments"
     if not isinstance(item.get(key), str):
-        faults.add("call-input", path, f"{key} is no text")
+        faults.add("call-input", path, f"{key} is not text")
 
 
 def _lint_output(item: JsonObject, path: str, faults: FaultCollector) -> None:
     if not isinstance(item.get("output"), str) and list_of(item.get("output")) is None:
         faults.add("shape", path, "output is neither text nor a list")
     if not _IDS.allows(item.get("call_id")):
-        faults.add("call-id", path, f"call_id {item.get('call_id')!r}")
+        faults.add("call-id", path, f"the call_id {item.get('call_id')!r} is not allowed")
 
 
 def _pairs(items: list[JsonObject], faults: FaultCollector) -> None:
@@ -141,7 +145,7 @@ def _pairs(items: list[JsonObject], faults: FaultCollector) -> None:
 
 
 _ANSWERABLE = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Calls that can be given a result in text, and the field that holds their arguments."""
+"""Types of calls that can be answered with a text, and the field that holds their arguments."""
 
 
 class _Responses:
@@ -184,7 +188,7 @@ def repair_openai_responses(payload: OpenedPayload, notes: ChangeNotes) -> JsonO
     paired = pair(turns, _DIALECT, notes)
     items = _without_idle_reasoning([atom for turn in paired for atom in turn.atoms], notes)
     if not items:
-        notes.added("input", "a message, where there was none")
+        notes.added("input", "a message, because there was none")
         items = [_DIALECT.said(NOT_SHOWN, "").value]
     return {**payload.fields, "input": items}
 
@@ -212,7 +216,7 @@ def _atom(value: object, path: str, answered: set[str], notes: ChangeNotes) -> A
             return None
         return Atom(AtomKind.CALL, item, path, called_id(item))
     if kind == "reasoning" and list_of(item.get("summary")) is None:
-        notes.left_out(path, "a summary that is no list", shown(item.get("summary")))
+        notes.left_out(path, "a summary that is not a list", shown(item.get("summary")))
         item = {**item, "summary": list[object]()}
     return Atom(AtomKind.SAID, item, path)
 
@@ -232,10 +236,10 @@ def _call(item: JsonObject, kind: str, path: str, notes: ChangeNotes) -> Atom:
     call_id = text_at(item, "call_id")
     fixed = {**item, "call_id": call_id, "name": sendable_name(text_at(item, "name"), _DIALECT.ids)}
     if fixed["name"] != item.get("name"):
-        notes.converted(path, f"the name {item.get('name')!r}, which cannot be sent")
+        notes.converted(path, f"the name {item.get('name')!r}, which the provider refuses")
     if not isinstance(item.get(key), str):
         fixed[key] = "{}" if item.get(key) is None else shown(item[key])
-        notes.converted(path, f"{key} that is no text, as text")
+        notes.converted(path, f"{key} that is not text, as text")
     return Atom(AtomKind.CALL, fixed, path, call_id)
 
 
@@ -250,7 +254,7 @@ def _output(item: JsonObject, path: str, notes: ChangeNotes) -> Atom:
 
 def _message(item: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
     if text_at(item, "role") not in _ROLES:
-        notes.converted(path, f"the role {item.get('role')!r}, as the user's")
+        notes.converted(path, f"the role {item.get('role')!r}, sent as user")
         item = {**item, "role": "user"}
     content = item.get("content")
     if isinstance(content, str):
@@ -293,12 +297,12 @@ def _block(
     if refusal:
         notes.converted(path, f"{kind}, as {wanted}")
         return {"type": wanted, "text": refusal}
-    notes.left_out(path, f"a block of type {kind!r} that cannot stand here", shown(value))
+    notes.left_out(path, f"a block of type {kind!r} that this message cannot hold", shown(value))
     return None
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the items without reasoning that led to nothing."""
+    """Return the items without reasoning that no other output of the model follows."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value

@@ -1,15 +1,16 @@
 """A provider request: its arguments, the changes made for the provider, its JSON body and its size limit.
 
-A conversation may have been held with another provider or model. Whatever cannot be sent as it was said is converted or
-left out by a rule, and every such case is listed, so that a receipt (context report) can show it.
+A conversation may have been held with another provider or model. Parts that cannot be sent unchanged are converted or
+left out by a rule, and every such change is listed, so that a receipt (context report) can show it.
 
-The body of a long context is serialized on every call. Built as one text and then encoded, it would exist three times
-at once; written in pieces, the extra memory is that of one piece. The pieces joined are exactly the compact JSON that
-`json.dumps` makes, so signatures, sizes and caches see the same bytes.
+The body of a long context is serialized on every call. Built as one text and then encoded, it would be in memory three
+times; written in pieces, it needs the memory of one more piece. Joined, the pieces are exactly the compact JSON of
+`json.dumps`, so signatures, sizes and caches see the same bytes.
 
-A budget's `max_bytes` limits the body of the request, which only the wire format knows: framing, tool schemas, blocks
-that one provider writes longer than another. The window is cut by the messages' own JSON, which is near it and needs no
-provider; the result is written for the provider, measured, and rebuilt smaller by what it was over.
+A budget's `max_bytes` limits the body of the request. Its size depends on the wire format: framing, tool schemas,
+blocks that one provider writes longer than another. So the window is first cut by the size of the messages as JSON,
+which is close and needs no provider. The context is then written for the provider and measured. If it is too large, it
+is rebuilt smaller by the excess.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ __all__ = (
 
 
 _MAX_REASONS = 32
-"""Reasons a receipt names one by one, so that a thousand odd blocks do not make a receipt of a thousand lines."""
+"""Most reasons that a receipt lists one by one; further ones are counted together."""
 
 
 class Action(StrEnum):
-    """What was done to a part."""
+    """Ways in which a part is changed."""
 
     CONVERTED = "converted"
     """Sent in another form."""
@@ -54,18 +55,18 @@ class Action(StrEnum):
     MOVED = "moved"
     """Sent at another place."""
     ADDED = "added"
-    """Not in the original: added because the provider requires something."""
+    """Not in the original; added because the provider requires it."""
 
 
 class Change(NamedTuple):
-    """One thing that is not sent as it was said."""
+    """One part that is not sent as it was recorded, and why."""
 
     path: str
-    """Where: `messages[3].parts[0]` of the messages given, or `messages[3].content[0]` of a repaired payload."""
+    """Place of the part: `messages[3].parts[0]` of the messages, or `messages[3].content[0]` of a repaired payload."""
     action: Action
     reason: str
     lost: str = ""
-    """The text that is not sent because of it."""
+    """The text that is not sent because of this change."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.action}: {self.reason}"
@@ -79,7 +80,7 @@ class Request:
     kwargs: JsonObject
     """Keyword arguments of the official SDK's call, as plain JSON values."""
     changes: tuple[Change, ...]
-    """Every part that had to be converted or left out for this provider and model."""
+    """Every change that was made for this provider and model."""
 
 
 def by_rule(changes: Sequence[Change]) -> tuple[Changed, ...]:
@@ -100,7 +101,7 @@ def by_rule(changes: Sequence[Change]) -> tuple[Changed, ...]:
 
 
 class ChangeNotes:
-    """Collects changes while something is written."""
+    """Collects the changes made while a request is written or a payload repaired."""
 
     __slots__ = ("changes",)
 
@@ -108,19 +109,19 @@ class ChangeNotes:
         self.changes: list[Change] = []
 
     def converted(self, path: str, reason: str) -> None:
-        """Note something that is sent in another form."""
+        """Record a part that is sent in another form."""
         self.changes.append(Change(path, Action.CONVERTED, reason))
 
     def left_out(self, path: str, reason: str, lost: str = "") -> None:
-        """Note something that is not sent."""
+        """Record a part that is not sent."""
         self.changes.append(Change(path, Action.LEFT_OUT, reason, lost))
 
     def moved(self, path: str, reason: str) -> None:
-        """Note something that is sent at another place."""
+        """Record a part that is sent at another place."""
         self.changes.append(Change(path, Action.MOVED, reason))
 
     def added(self, path: str, reason: str) -> None:
-        """Note something that was added for the provider."""
+        """Record a part that was added for the provider."""
         self.changes.append(Change(path, Action.ADDED, reason))
 
 
@@ -131,12 +132,12 @@ _SLICE = 4096
 def chunks(payload: object, *, size: int = 65536) -> Iterator[bytes]:
     """Return the compact JSON of `payload`, UTF-8, in pieces of `size` bytes; the last may be shorter."""
     if size < 1:
-        raise InvalidOption(f"size is {size}: a piece holds at least one byte")
+        raise InvalidOption(f"size={size} must be at least 1 byte")
     return _in_pieces(_encoded(payload), size)
 
 
 def body_bytes(payload: object) -> int:
-    """Return how many bytes the compact JSON of `payload` has, without building it."""
+    """Return the size of the compact JSON of `payload` in bytes, without building it."""
     return sum(map(len, _encoded(payload)))
 
 
@@ -187,7 +188,7 @@ def _members(fields: Mapping[object, object], path: str, depth: int) -> Iterator
 
 
 def _text(text: str, path: str) -> Iterator[str]:
-    """Yield a text in quotes. Escapes are made character by character, so a text may be cut between any two."""
+    """Yield a text as JSON, in pieces. JSON escapes each character on its own, so a text may be cut between any two."""
     try:
         if len(text) <= _SLICE:
             yield _checked(json.dumps(text, ensure_ascii=False))
@@ -216,7 +217,7 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""Times a context is made smaller by exactly the excess bytes; after that, by at least a quarter."""
+"""How often a context is made smaller by exactly the excess bytes; after that, by at least a quarter."""
 
 
 @runtime_checkable
@@ -230,7 +231,10 @@ class WireFormat(Protocol):
         tools: Sequence[Mapping[str, object]] = (),
         max_bytes: int | None = None,
     ) -> Request:
-        """Return the arguments of the provider's call. A body above `max_bytes` (None: the budget's) is refused."""
+        """Return the arguments of the provider's call; raises `BudgetTooSmall` if they exceed `max_bytes`.
+
+        If `max_bytes` is None, the limit of the context's own budget applies.
+        """
         ...
 
 
@@ -255,9 +259,9 @@ def fitted(
     tools: Sequence[Mapping[str, object]] = (),
     rebuild: Callable[[Budget], Context],
 ) -> Context:
-    """Return the context, or a smaller one, whose body is within the budget's `max_bytes`; sets `wired`.
+    """Return the context if its body is within the budget's `max_bytes`, else one rebuilt smaller; sets `wired`.
 
-    `rebuild` makes the same context under a smaller budget.
+    `rebuild` builds the same context with a smaller budget.
     """
     budget, moved = context.budget, context.moved
     limit = budget.max_bytes
@@ -265,9 +269,7 @@ def fitted(
     size = body_bytes(request.kwargs) if limit else 0
     rebuilt, held_to = 0, 0
     while size > limit:
-        remedy = (
-            "What is left cannot be left out or shortened: raise max_bytes, or send fewer tools"
-        )
+        remedy = "The rest cannot be left out or shortened: raise max_bytes, or send fewer tools"
         too_large = _too_large(request, size, limit, remedy=remedy)
         step = _SizeStep(budget, size - limit, rebuilt, too_large)
         context, held_to = _smaller(context, step, rebuild)
@@ -291,7 +293,7 @@ class _SizeStep(NamedTuple):
 def _smaller(
     context: Context, step: _SizeStep, rebuild: Callable[[Budget], Context]
 ) -> tuple[Context, int]:
-    """Return a context with fewer bytes of messages, and the limit in bytes that it was built with."""
+    """Rebuild the context with fewer bytes of messages; return it and the byte limit that it was built with."""
     present = sum(map(message_bytes, context.messages)) + 1
     least = 1
     target = present - step.over

@@ -1,8 +1,8 @@
 """The rules of each provider that `lint` checks and `repair` restores, each with its source.
 
-Providers publish part of what they refuse; the rest is known from the errors people report. A rule without a source is
-an opinion, so every fault names the document or the thread behind its rule. Rules that only some models have (a prompt
-that ends with the assistant's words, say) are not here: a payload cannot be judged by them without asking the model.
+Providers document only some of their rules; the others are known from errors that people reported. So every fault names
+the document or the thread that its rule comes from. Rules of single models (for example about a prompt that ends with
+an assistant message) are not here, because a payload alone does not show whether they apply.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Fault(NamedTuple):
 
     rule: str
     path: str
-    """Where, in the payload: `messages[3].content[0]`."""
+    """Place in the payload: `messages[3].content[0]`."""
     detail: str
     reference: str
     """The document or thread the rule is known from."""
@@ -183,17 +183,17 @@ def id_rule(provider: str) -> IdRule:
 
 
 class OpenedPayload(NamedTuple):
-    """A payload taken apart: its conversation and the arguments around it."""
+    """A payload split into its conversation and the other arguments of the call."""
 
     items: list[object] | None
-    """None when the conversation is not a list."""
+    """The conversation; None if it is not a list."""
     fields: JsonObject
     bare: bool
-    """True if the payload was the list alone."""
+    """True if the payload was only the list of messages, without other arguments."""
 
 
 def open_payload(payload: object, provider: str) -> OpenedPayload:
-    """Return the conversation in a payload: the arguments of a call, or the list alone."""
+    """Split a payload, which is the arguments of a call or only its list of messages."""
     if provider not in KEYS:
         names = ", ".join(sorted(KEYS))
         raise InvalidOption(f"unknown provider {provider!r}: use one of {names}")

@@ -1,8 +1,8 @@
-"""Convert whatever a tool returned to one text that a model can be shown.
+"""Convert the return value of a tool to one text for the model.
 
-A tool is foreign code: it may return what has no text (cycles, lone surrogates, objects that cannot be printed). None
-of that may end a run or leave a call without a result, in turnfold's own agent or under another framework, so what
-cannot be written becomes a text that begins with "error: " and gives the reason.
+A tool is foreign code: it may return values that cannot be written as text (cycles, lone surrogates, objects that
+cannot be printed). Such a value must not end a run or leave a call without a result, in turnfold's own agent or in
+another framework. It becomes a text that begins with "error: " and gives the reason.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ENDING: Final = (KeyboardInterrupt, SystemExit)
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The result of one tool call, as it is logged."""
+    """The result of one tool call, as it is stored in the log."""
 
     text: str
     failed: bool = False
 
 
 def outcome_of(found: object) -> ToolOutcome:
-    """Return what a tool returned as text: a string as it is, anything else as JSON or as `str()` writes it."""
+    """Convert a tool's return value to text: a string stays, other values become JSON or, if that fails, `str()`."""
     try:
         text = _text(found)
     except ENDING:
@@ -91,6 +91,6 @@ def _text(found: object) -> str:
 
 
 def _type_name(value: object) -> str:
-    """Return the name of a value's type, read past whatever a metaclass says."""
+    """Return the real name of a value's type, even if its metaclass reports another one."""
     name = cast("object", type.__dict__["__name__"].__get__(type(value)))
     return encodable(str.__str__(cast("str", name)))

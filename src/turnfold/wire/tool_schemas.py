@@ -1,7 +1,7 @@
-"""Convert tool schemas from the form they were written in to the form a provider asks for.
+"""Convert tool schemas from any provider's form to the form that one provider requires.
 
-Every provider describes a function by name, description and JSON Schema, under different keys. A tool that is not a
-function (a provider's own search, shell or browser) goes only to its own provider.
+Every provider describes a function by name, description and JSON Schema, but under different keys. A tool that is not a
+function (a provider's own search, shell or browser) is sent only to its own provider.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Function:
 def write_tools(
     tools: Sequence[Mapping[str, object]], provider: Provider, notes: ChangeNotes
 ) -> list[JsonObject]:
-    """Return the schemas as `provider` writes them."""
+    """Return the tool schemas in the form of `provider`."""
     written: list[JsonObject] = []
     declarations: list[JsonObject] = []
     for index, given in enumerate(tools):
@@ -128,7 +128,7 @@ def _about(function: _Function) -> JsonObject:
 
 
 def _lower_types(schema: object) -> object:
-    """Return a schema with lower-case types: Gemini's are in capitals."""
+    """Return a schema with its types in lower case; Gemini writes them in capitals."""
     fields = object_of(schema)
     if fields is not None:
         return {

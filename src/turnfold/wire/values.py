@@ -1,12 +1,12 @@
-"""Read JSON values of unknown origin safely, and carry values that JSON in UTF-8 cannot.
+"""Read JSON values of unknown origin safely, and store values that JSON in UTF-8 cannot express.
 
-Histories and responses come as dictionaries or as objects of three SDKs, and payloads to be linted may hold anything at
-all. Everything in this package reads such values through these few functions.
+Histories and responses are dictionaries or objects of three SDKs, and payloads to be linted may hold any values. All
+modules of this package read such values with these functions.
 
 A framework's message may hold NaN, infinities or lone surrogates: log probabilities are infinite, a tool reads bytes of
-another encoding, a model is cut off in the middle of an emoji. None of that is a reason to stop a run, or to keep less
-than was said. The record of such a message has the same content in characters that every store and provider takes; the
-message itself is kept beside it, byte for byte.
+another encoding, a model is cut off in the middle of an emoji. Such values must not stop a run, and nothing may be
+lost. The record of such a message has the content in characters that every store and provider accepts; the original
+message is stored with it unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def text_at(fields: JsonObject, key: str) -> str:
 
 
 def texts_in(value: object) -> list[str]:
-    """Return every text inside a value, keys left out."""
+    """Return all texts inside a value, at any depth, without keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def texts_in(value: object) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """Return a value as text, to report what was left out."""
+    """Return a value as text, for the report of a change."""
     return value if isinstance(value, str) else freeze(value, path="")
 
 
@@ -107,7 +107,7 @@ def plain(value: object, path: str = "", depth: int = 0) -> object:
 
 
 def plain_object(value: object, path: str = "") -> JsonObject:
-    """Return `plain` of a value that must be an object."""
+    """Convert a value with `plain`; raises `InvalidRecord` if it is not an object."""
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(
@@ -117,7 +117,7 @@ def plain_object(value: object, path: str = "") -> JsonObject:
 
 
 def _dumped(value: object, path: str) -> Mapping[str, object]:
-    """Return a Pydantic model as the provider sent it: the fields that were set, under the provider's names."""
+    """Return the fields of a Pydantic model as the provider sent them: only those set, with their original names."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         try:
@@ -134,7 +134,7 @@ _NAMES: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def with_numbers(written: object, given: object) -> object:
-    """Return a value as pydantic writes it for JSON, but with the numbers for which it writes null."""
+    """Return `written` with each null that pydantic wrote for a NaN or infinity replaced by the number in `given`."""
     match written, given:
         case None, float():
             return given
@@ -155,7 +155,7 @@ def with_numbers(written: object, given: object) -> object:
 
 
 def writable(value: object) -> object:
-    """Return the value with what JSON cannot carry replaced: non-finite numbers by name, lone surrogates escaped."""
+    """Return the value as JSON can express it: non-finite numbers become names, lone surrogates are escaped."""
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
@@ -177,6 +177,6 @@ def packed(value: object) -> str:
 
 
 def unpacked(text: str) -> dict[str, object]:
-    """Return the object that was packed."""
+    """Restore an object from the text made by `packed`."""
     written = b64decode(text).decode("utf-8", "surrogatepass")
     return cast("dict[str, object]", json.loads(written))

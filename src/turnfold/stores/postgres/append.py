@@ -5,8 +5,8 @@ is unchanged: head, entries, index and commit in one round trip. The statement n
 cached head, so a stale cache does no harm: if the conversation has changed, lost writes in a failover, or has the
 client ids, nothing is written, and the append is repeated under the row's lock in two round trips.
 
-The tool of a tool result is known from its call, which is mostly one that this store has just written, and cached too.
-Costs of another token counter are recounted, a page at a time, before they are used.
+The index needs the tool name of a tool result, which is in its call. This store has usually just written the call, so
+recent calls are cached too. Costs of another token counter are recounted, a page at a time, before they are used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Value = TypeVar("_Value")
 
 
 class RecentCache(Generic[_Value]):
-    """A value for each of the conversations written last. Safe across threads."""
+    """A cache with one value for each of the conversations written last. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -204,7 +204,7 @@ class PostgresAppends:
         return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head, before=before)
 
     async def _known_calls(self, place: ConversationKey, batch: Batch) -> _Calls:
-        """Return the tool calls that results in the batch may belong to."""
+        """Return the known tool calls that the batch's tool results may belong to."""
         known = self._calls.get(place) or {}
         messages = [entry.message for entry in batch.entries]
         if not ToolNames(calls=known).needs_earlier(messages):

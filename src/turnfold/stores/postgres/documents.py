@@ -100,7 +100,7 @@ def to_checkpoint(record: object, checksum: object, mark: LogMark) -> Checkpoint
 
 
 def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Select a document's version, the highest version of any dropped one, and whether this one is searchable."""
+    """Select a document's version, the highest version of any dropped document, and whether this one is searchable."""
     return Statement(
         f"SELECT coalesce((SELECT version FROM turnfold_document WHERE {_THIS}), 0), "
         f"coalesce((SELECT dropped FROM turnfold_conversation WHERE {HERE}), 0), "
@@ -146,7 +146,7 @@ def put_documents(place: ConversationKey, documents: Sequence[Document]) -> Stat
 def replace_document(
     place: ConversationKey, document: Document, *, searchable: bool
 ) -> list[Statement]:
-    """Insert or replace a document, also in the index; `searchable`: the existing one is in the index."""
+    """Insert or replace a document and its index row; `searchable` is True if the existing one is in the index."""
     unindex = sql.unindex_text(place, document.kind, document.key) if searchable else []
     return [
         *unindex,
@@ -156,7 +156,7 @@ def replace_document(
 
 
 def drop_document(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Delete a document; its version is remembered, so that no later document gets it."""
+    """Delete a document, and store its version, so that no later document gets the same version."""
     return Statement(
         f"WITH gone AS (DELETE FROM turnfold_document WHERE {_THIS} RETURNING version) "
         "UPDATE turnfold_conversation SET dropped = greatest(dropped, (SELECT version FROM gone)) "

@@ -1,18 +1,18 @@
 """The tables of a PostgreSQL store, as an append-only list of named migrations, and the view `ai_message`.
 
 Every key begins with the tenant, and every unique key contains tenant and conversation, so the tables can be
-distributed by hash over partitions or machines. Names in keys are written by `key_of` (see rows.py); the full form of
-the few names that are too long for a key has a column of its own. Bodies and summaries are bytes, because PostgreSQL
-text cannot contain every character that a message may have.
+distributed by hash over partitions or machines. Names in keys are written by `key_of` (see statements.py); a name that
+is too long for a key is stored in full in another column. Bodies and summaries are bytes, because PostgreSQL text
+cannot contain every character that a message may have.
 
-Row-level security is the second barrier between tenants: whatever a query omits, the server shows a transaction only
-the rows of the tenant it has named, even to the owner of the tables. A condition that might leak something of a row
-(such as the array operators of the search index) is evaluated only after the policy has admitted the row, and so cannot
-use an index. Therefore the search terms are part of that table's policy: a transaction names its terms, as it names its
-tenant, and sees only rows that contain one.
+Row-level security is the second barrier between tenants: even if a query forgets its condition, the server shows a
+transaction only the rows of the tenant it has set, also to the owner of the tables. PostgreSQL evaluates operators that
+might leak something of a row (such as the array operators of the search index) only after the policy has admitted the
+row, so they cannot use an index. Therefore the search terms are part of that table's policy: a transaction sets its
+terms, as it sets its tenant, and sees only rows that contain one of them.
 
-A process of an earlier release may be running while a migration is applied. If it must stop, the step renames a column
-that its statements use: they fail, and its callers get `UnsafeStore`.
+A process of an earlier release may be running while a migration is applied. If that process must stop, the migration
+renames a column that its statements use: they fail, and its callers get `UnsafeStore`.
 
 The view `ai_message` shows the log as the table that earlier tools query: one row per turn, one per checkpoint. A
 turn's row has the user's text as `query` and the assistant's last text as `answer`. A checkpoint's row has `query =
@@ -20,11 +20,11 @@ turn's row has the user's text as `query` and the assistant's last text as `answ
 user types that marker, the row is still a turn's, with `create_by = 'user'` and a `message_id` of the form
 `conversation#seq`.
 
-The documented queries order by `create_time` and read "what came after the checkpoint" from it, so it always increases,
-whatever the clock did: two microseconds are added per entry, and a checkpoint comes right after the last turn that it
-covers wholly. `update_time` is the clock's own. The view shows the tenant of the session (`SET turnfold.tenant =
-'name'`) and is subject to row-level security like the tables. JSON in PostgreSQL cannot contain a NUL character; the
-view shows U+FFFD instead.
+The documented queries order by `create_time` and compare it to find what came after a checkpoint. So it always
+increases, even if the clock went back: two microseconds are added per entry, and a checkpoint comes right after the
+last turn that it covers completely. `update_time` is the time of the clock. The view shows the tenant of the session
+(`SET turnfold.tenant = 'name'`) and is subject to row-level security like the tables. JSON in PostgreSQL cannot contain
+a NUL character; the view shows U+FFFD instead.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ async def migrate(link: Link) -> None:
 
 
 async def _applied(link: Link) -> list[str]:
-    """Return the applied migrations, which must be the first of those this release knows."""
+    """Return the applied migrations; raise `UnsafeStore` unless they are the first ones of this release's list."""
     [found] = await link.ask(Statement("SELECT name FROM turnfold_migration ORDER BY name"))
     applied = [str(name) for (name,) in found]
     known = [name for name, _ in MIGRATIONS]

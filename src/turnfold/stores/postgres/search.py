@@ -1,11 +1,12 @@
-"""Search in the PostgreSQL store, and rebuilding of an index that was made by other rules.
+"""Search in the PostgreSQL store, and rebuild of an index that was made by other rules.
 
-A search usually takes one round trip. Only if more places match than can be ranked does a second one select among them,
-in the order that all backends share (`rank` in `turnfold.search`).
+A place is an entry, or the text of a checkpoint or document. A search usually takes one round trip. Only if more places
+match than can be ranked, a second one selects among them, in the order that all backends use (`rank` in
+`turnfold.search`).
 
-Each conversation records the rules its index was made by. A search first rebuilds what it asks about, its conversation
-or its tenant, so no result mixes two sets of rules. It does so in steps, each a transaction that records the progress:
-a killed process loses nothing, and writers of the conversation wait for one step at most.
+Each conversation records the version of the rules that made its index. A search first rebuilds older indexes of the
+conversation or tenant that it searches, so no result mixes two sets of rules. It does so in steps, each a transaction
+that records the progress: a killed process loses nothing, and writers of the conversation wait for one step at most.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ async def search(
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """The statements of a search."""
+    """Makes the statements of a search."""
 
     place: ConversationKey
     terms: tuple[str, ...]
@@ -162,7 +163,7 @@ class SearchQuery:
         return Statement(f"WITH chosen AS ({chosen}) {_TEXTS}", tuple(values))
 
     def best_places(self, rarities: Mapping[str, int], most: int) -> Statement:
-        """Select the places to rank out of very many: those with the rarest terms, and among equals the newest."""
+        """Select the places to rank if very many match: those with the rarest terms, and among equals the newest."""
         where, values = self._where(tuple(rarities))
         values += [list(rarities.values()), most]
         weight = (
@@ -216,7 +217,7 @@ class SearchQuery:
 
 
 def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candidate]:
-    """Yield places with the terms they contain."""
+    """Yield each place that was found, with the terms it contains."""
     for row in found:
         name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
         entry, (text, text_sum, record, record_sum) = row[4:13], row[13:]
@@ -287,7 +288,7 @@ async def _step(link: Link, place: ConversationKey) -> None:
 
 
 def _index_rows(place: ConversationKey, rows: Sequence[Row], *, after: int) -> list[Statement]:
-    """Index the rows after a seq; those before it are needed for the tool calls of tool results."""
+    """Index the rows after a seq; earlier rows are passed too, because they hold the tool calls of tool results."""
     earlier = [decode_message(row.body) for row in rows if row.seq <= after]
     tools = ToolNames(after=after, earlier=lambda: earlier)
     new = [row for row in rows if row.seq > after]

@@ -3,12 +3,13 @@
 Every statement names the tenant, and the conversation if there is one. Positions in the log are found by binary search
 along the primary key inside the server, so that a read takes one round trip and touches few rows outside its result.
 
-An index row has a limited size. A name that is too long for four of them to fit is replaced in keys by its beginning
-and a digest, and stored in full in another column.
+An index row has a limited size and may hold four names. A name that is too long for that is replaced in keys by its
+beginning and a digest, and stored in full in another column.
 
-In the search index, terms carry a digest of their tenant, so that no search walks another tenant's places. With them
-are stored digests of what filters ask for, with a sign that no term has, and a mark of the conversation. A transaction
-sees only rows that contain a term it has named (see schema.py); the mark lets a deletion see the rows it must remove.
+In the search index, terms carry a digest of their tenant, so that a search reads only its own tenant's rows. An index
+row also holds digests of the values that filters compare, marked by a character that no term has, and a mark of the
+conversation. A transaction sees only rows that contain a term it has set (see schema.py); the mark lets a deletion see
+the rows it must remove.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ __all__ = (
 
 
 LONGEST_KEY = 600
-"""Bytes of a name in a key: four of them fit an index row."""
+"""Most bytes of a name in a key: four such names fit into an index row."""
 
 
 def key_of(name: str) -> str:
@@ -80,7 +81,7 @@ def key_of(name: str) -> str:
 
 
 def long_form(name: str) -> str | None:
-    """Return the name if it differs from its key, else None."""
+    """Return the name if it is too long to be its own key, else None."""
     return None if key_of(name) == name else name
 
 
@@ -124,19 +125,19 @@ class IndexedText(NamedTuple):
 
 
 def scoped(place: ConversationKey, terms: Iterable[str]) -> list[str]:
-    """Return terms as they are indexed."""
+    """Return terms in the form stored in the index."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:{term}" for term in terms]
 
 
 def scoped_marks(place: ConversationKey, marks: Iterable[str]) -> list[str]:
-    """Return filter marks as they are indexed."""
+    """Return filter marks in the form stored in the index."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:@{blake2b(mark.encode(), digest_size=10).hexdigest()}" for mark in marks]
 
 
 def index_text(place: ConversationKey, found: Findable) -> str:
-    """Return all indexed terms and marks of a place, separated by spaces."""
+    """Return all terms and marks to index for an entry or text, separated by spaces."""
     terms = sorted(distinct_terms(found.text))
     marks = scoped_marks(place, sorted(found.marks))
     return " ".join((_conversation_mark(place), *scoped(place, terms), *marks))
@@ -300,7 +301,7 @@ def save_head(place: ConversationKey, head: Head, *, before: State, now: int) ->
 
 
 def mark_deleted(place: ConversationKey, generation: int, *, now: int) -> Statement:
-    """Clear a conversation's row and mark it as deleted; `generation` is that of the deletion."""
+    """Clear a conversation's row and mark it as deleted; `generation` is its new generation."""
     return Statement(
         "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', beside = 0, "
         f"revision = $3, epoch = $4, updated = $5, deleted = true WHERE {HERE}",
@@ -318,7 +319,7 @@ def list_conversations(tenant: str, after: str, limit: int) -> Statement:
 
 
 def to_info(row: Sequence[object]) -> ConversationInfo:
-    """Return a line of a listing from its row: name, created, updated, head columns."""
+    """Return the `ConversationInfo` of a row: name, created, updated, head columns."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:]), created, updated)
 
@@ -438,14 +439,14 @@ def entry_epoch(place: ConversationKey, seq: int) -> Statement:
 
 
 def rows_of_turn(place: ConversationKey, turn: int) -> Statement:
-    """Select the entries of one turn: turns grow with seq, so its bounds are found by binary search."""
+    """Select the entries of one turn; turn numbers grow with seq, so its bounds are found by binary search."""
     edges = f"{_binary_search('first', 'turn >= $3')}, {_binary_search('stop', 'turn > $3')}"
     where = "seq >= (SELECT max(low) FROM first) AND seq < (SELECT max(low) FROM stop) ORDER BY seq"
     return _select_rows(where, (*place.keys, turn), edges)
 
 
 def rows_of_tail(place: ConversationKey, tokens: int, messages: int) -> Statement:
-    """Select the newest entries that cost at most `tokens` together and are at most `messages`, unless that is 0."""
+    """Select the newest entries that cost at most `tokens` together, at most `messages` of them (0: no limit)."""
     edge = _binary_search("first", "running - tokens >= (SELECT tokens FROM head) - $3")
     # With both bounds the planner sees that the range is small.
     where = (
@@ -495,5 +496,5 @@ def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]
 
 
 def of_conversation(action: str, table: str, place: ConversationKey) -> Statement:
-    """Return a statement over all rows of a conversation in a table."""
+    """Return a statement that applies `action` to all rows of a conversation in a table."""
     return Statement(f"{action} FROM {table} WHERE {HERE}", place.keys)

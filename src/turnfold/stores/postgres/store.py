@@ -1,6 +1,6 @@
-"""The durable store at scale: PostgreSQL, one transaction per method, one round trip while nobody else writes.
+"""The PostgreSQL store, durable and for many processes: one transaction per method, usually one round trip.
 
-Writers of a conversation take turns at its row, which also holds its head; see append.py for the round trips.
+Writers of a conversation lock its row, which also holds its head; see append.py for the round trips.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = ("PostgresStore",)
 
 _log = logging.getLogger(__name__)
 _RISKS = ("fsync", "full_page_writes")
-"""Settings of the whole server, which a transaction cannot change for itself."""
+"""Settings of the whole server that can lose data if they are off, and that a transaction cannot change."""
 _FACTS = """
 SELECT current_setting('server_version'), current_user::text, current_database()::text,
        (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),

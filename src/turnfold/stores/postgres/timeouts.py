@@ -40,7 +40,7 @@ __all__ = (
 
 _Result = TypeVar("_Result")
 _SHORTEST_CONNECT = 2
-"""The minimum of libpq, in seconds."""
+"""Shortest time limit for connecting that libpq allows, in seconds."""
 _LONGEST_GRACE = 5.0
 """Seconds that the server gets to report a time-out itself."""
 _DRAIN = 10.0
@@ -129,7 +129,7 @@ def _limit_silence(gen: PQGen[_Result], connection: _Limited) -> Generator[Any, 
     """Run the driver's steps, and raise `NoAnswer` in them if nothing is received for too long.
 
     The driver sends 0 after each interval in which nothing came, and None when it starts to wait for the end of a
-    cancelled statement. Steps that clean up after `NoAnswer` wait again, and get no more time then.
+    cancelled statement. After `NoAnswer` the driver's clean-up steps may wait again; they get no more time.
     """
     limit = connection.longest_silence
     if limit is None:
@@ -212,7 +212,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def is_idle(connection: Connection) -> bool:
-    """Return True if nothing was received on an idle connection: a server that closes it sends something."""
+    """Return True if an idle connection is still usable: nothing was received (a server that closes it sends data)."""
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.pgconn.socket, selectors.EVENT_READ)
@@ -222,7 +222,7 @@ def is_idle(connection: Connection) -> bool:
 
 
 def reason_of(error: psycopg.Error, limits: TimeLimits) -> str:
-    """Return the cause of an error, without the row it concerns; for a time limit, with the option that sets it."""
+    """Return the cause of an error without content of rows; if it is a time limit, with the option that sets it."""
     text = (
         error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     )

@@ -59,7 +59,7 @@ _OTHER_SCHEMA = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.NotNullViolation,
 )
-"""Errors of the server for statements that were made for other tables."""
+"""Errors of the server for statements that do not fit its tables, because another release changed them."""
 _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -86,7 +86,7 @@ class Statement(NamedTuple):
 
 
 class Link(Protocol):
-    """One transaction, as seen by the work in it."""
+    """One transaction: executes the statements of the work that runs in it."""
 
     async def ask(self, *statements: Statement) -> list[Rows]:
         """Execute statements in one round trip; return the rows of each."""
@@ -316,7 +316,7 @@ class PostgresEngine:
         """Raise an error if the engine was closed, or opened in another process."""
         self._process.check()
         if self.closed:
-            raise StoreUnavailable("the store has been closed")
+            raise StoreUnavailable("the store has been closed; open it again")
 
     def close(self) -> None:
         """Close idle connections now and others when they are returned; do nothing in a forked process."""
@@ -397,7 +397,7 @@ async def _roll_back(transaction: _Transaction[Any], connection: Connection) -> 
 
 
 def _limit(setting: str, seconds: float | None) -> str:
-    """Return a time limit as part of a statement; empty for the server's own."""
+    """Return the SQL that sets a time limit; empty if the server's own limit applies."""
     return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 

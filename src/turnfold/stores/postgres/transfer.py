@@ -1,7 +1,7 @@
 """Capture and restore of whole conversations in a PostgreSQL store: one transaction each, one batch per round trip.
 
-Documents are captured in the order of their real names. Keys of very long names sort differently, so the server sorts
-once, and a cursor reads the result.
+Documents are captured in the order of their full names. The keys of very long names are in another order, so the server
+sorts by full name once, and a cursor reads the result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Redis cache in front of a durable store: the same results with fewer rows read.
 
-Writes go to the durable store and are acknowledged by it alone. Reads of the newest entries, of documents and of
+Writes go to the durable store, and only it acknowledges them. Reads of the newest entries, of documents and of
 checkpoints first read the head there, one lookup by key, and use a cached value only if it was read under exactly that
-head. So nothing has to be invalidated, and a Redis that is dead, slow, emptied, damaged or stale changes how long a
-read takes, not its result. The head itself, and everything that Redis cannot prove, comes from the durable store.
+head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a read takes longer, but its
+result is the same. The head itself, and every value whose cached copy cannot be verified, come from the durable store.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CHECKPOINTS = b"checkpoints"
 _MAX_NEW = 256
 """A cached window that is more entries behind than this is not extended."""
 _OLDEST_FILL = 10.0
-"""Seconds after which a value that was read is not cached any more: the tombstone of a deletion lasts longer."""
+"""A value that was read longer ago than this many seconds is not cached: a deletion's tombstone must outlast it."""
 
 
 class CachedStore:
@@ -324,13 +324,13 @@ class CachedStore:
     async def _has_own_costs(
         self, scope: Scope, conversation: str, head: Head, started: float
     ) -> bool:
-        """Return True if the costs under `head` were made by the durable store's counter, after it has read a tail."""
+        """Return True if the durable store's counter made the costs under `head` and the read began recently."""
         if self._counter is None and await self._unchanged(scope, conversation, head, started):
             self._counter = head.counter
         return head.counter == self._counter and self._monotonic() - started <= _OLDEST_FILL
 
     async def _unchanged(self, scope: Scope, conversation: str, head: Head, started: float) -> bool:
-        """Return True if the head is still the same, and what was read is recent enough to be cached."""
+        """Return True if the head is still the same, and the read began recently enough to cache its result."""
         same = is_fresh(head, await self._inner.head(scope, conversation))
         recent = self._monotonic() - started <= _OLDEST_FILL
         self._cache.counts.unfit += not (same and recent)

@@ -1,10 +1,10 @@
-"""Access to Redis or Valkey with a circuit breaker: every call soon returns a response or None, and never raises.
+"""Access to Redis or Valkey with a circuit breaker: every call returns a response or None within a time limit.
 
 The first failure opens the breaker: no calls are made for a while, which doubles with each failed probe up to a limit.
-Then a single caller is let through to probe. An outage is logged when it begins and when it ends, never per call, and
+Then one caller may make a call, as a probe. An outage is logged when it begins and when it ends, never per call, and
 never with content.
 
-This is the only place that knows whether calls block or are awaited, and whether there is one server or a cluster. Each
+Only this module knows whether calls block or are awaited, and whether there is one server or a cluster. Each
 conversation is one hash under one key, so a call never needs two nodes of a cluster. Scripts are atomic: a value is
 stored only if nothing newer is there, and a deleted conversation leaves a tombstone that rejects late values.
 
@@ -39,7 +39,7 @@ _FIRST_PAUSE = 0.1
 
 
 class Breaker:
-    """A circuit breaker: closed, all calls are made; open, none; probing, one that decides. Safe across threads."""
+    """A circuit breaker: closed, all calls are made; open, none; probing, one, whose result decides. Thread-safe."""
 
     def __init__(self, *, longest_pause: float, clock: Callable[[], float]) -> None:
         self._longest_pause = longest_pause
@@ -247,7 +247,7 @@ class RedisEngine:
         return answer
 
     async def _call(self, *arguments: _Argument) -> object:
-        """Return the response, None without one, or as a value an error that concerns only this key or script."""
+        """Return the response or None; an error that concerns only this key or script is returned, not raised."""
         self._process.check()
         if self._closed or not self._enter():
             return None
@@ -382,7 +382,7 @@ class _LoopClient:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Close the client when running calls have ended: a later one would open it again."""
+        """Close the client after the running calls have ended, because a call would open it again."""
         await self._idle.wait()
         if self._starting is not None:
             await asyncio.wait([self._starting])
@@ -407,7 +407,7 @@ async def _close_at_end(driver: _AsyncClient) -> AsyncGenerator[None, None]:
 
 
 def _concerns_key_only(error: ResponseError) -> bool:
-    """Return True if the error is about this key or script, and the server is well."""
+    """Return True if the error is about this key or script only, and the server works."""
     return isinstance(error, NoScriptError) or str(error).startswith("WRONGTYPE")
 
 

@@ -1,14 +1,14 @@
 """The cached values: their shapes, when they may be used, and how they are sealed and stored in Redis.
 
-Every value carries the head it was read under, and is used only if the durable store has exactly that head now: seq,
-checkpoint, generation with its epoch, and the costs with their counter. A window of an older head is never a result,
-but its entries are still those of the log, because a log only grows: entries read now are appended to it, starting with
-the newest it has, which must be the same in both. After a restored backup or a failover a log has not only grown; there
-an entry has the same seq and perhaps the same text, but another epoch.
+Every value contains the head it was read under, and is used only if the durable store has exactly that head now: seq,
+checkpoint, generation with its epoch, and the costs with their counter. A cached window of an older head can be
+extended, because a log only grows: the entries from its newest one on are read, and the first of them must equal that
+newest entry. This fails after a restored backup or a failover, where an entry may have the same seq and text but
+another epoch.
 
 A value is sealed with a secret, a document of the durable store, created by the first process that needs it. Bytes that
 were damaged, forged, moved from another key or written by another store are rejected, also if two stores share a Redis
-or a store was created anew under an old name.
+or a new store has the name of an old one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = (
 SECRET_BYTES = 32
 _SEAL_BYTES = 16
 _FORMAT = b"2"
-"""Part of every seal: a release with other shapes cannot open these."""
+"""Version of the values' format, part of every seal: a release with another format cannot open them."""
 _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 
@@ -65,7 +65,7 @@ class CachedWindow(msgspec.Struct, frozen=True, array_like=True):
 
     head: Head
     budget: int
-    """The row before the first does not fit this many tokens; -1 if unknown."""
+    """Token budget for which these rows are the complete tail; -1 if unknown."""
     rows: tuple[Row, ...]
 
 
@@ -95,12 +95,12 @@ def session_key(scope: Scope, conversation: str, *, default_tenant: str) -> str:
 
 
 def document_field(kind: str, key: str) -> bytes:
-    """Return the field of a document; the length separates kind and key, whatever they contain."""
+    """Return the hash field of a document; the length of the kind in it separates kind and key unambiguously."""
     return f"document:{len(kind)}:{kind}:{key}".encode("utf-8", "surrogatepass")
 
 
 def is_fresh(cached: Head, now: Head) -> bool:
-    """Return True if a value read under one head is valid under the other."""
+    """Return True if a value read under the head `cached` is valid under the head `now`."""
     return cached == now
 
 
@@ -176,7 +176,7 @@ def tail_of(window: CachedWindow, *, tokens: int, messages: int) -> Sequence[Row
 
 
 def extend_window(window: CachedWindow, head: Head, newer: Sequence[Entry]) -> CachedWindow | None:
-    """Return the window under a later head, or None; `newer` are the log's entries from the window's newest on."""
+    """Extend a window to a later head; None if that fails. `newer`: the log's entries from the window's newest on."""
     rows = tuple(entry_row(entry) for entry in newer)
     if not rows or not window.rows or rows[0] != window.rows[-1] or not _ends_at(head, rows[-1]):
         return None
@@ -211,15 +211,15 @@ class Counts:
 
     hits: int = 0
     joined: int = 0
-    """Served from an older window and newer entries."""
+    """Reads served from an older cached window and newer entries of the store."""
     misses: int = 0
     fills: int = 0
     refused: int = 0
-    """Not cached: a newer value was there, or Redis did not respond."""
+    """Values not cached because a newer value was cached, or Redis did not respond."""
     unfit: int = 0
-    """Not cached: too large, read too long ago, or changed while it was read."""
+    """Values not cached because they are too large, were read too long ago, or changed meanwhile."""
     rubbish: int = 0
-    """Found, but its seal did not verify."""
+    """Cached values that were rejected because their seal did not verify."""
 
 
 class SealedValues:
@@ -245,7 +245,7 @@ class SealedValues:
 
     @property
     def is_available(self) -> bool:
-        """True if Redis responded to the last call: otherwise preparing a value for it is wasted."""
+        """True if Redis responded to the last call; otherwise no value needs to be prepared for it."""
         return self.engine.breaker.state == "closed"
 
     async def get(

@@ -1,4 +1,4 @@
-"""The SQLite backend: the store itself is `turnfold.stores.SqliteStore`, and nothing here is imported from outside."""
+"""The SQLite backend. Other packages use it as `turnfold.stores.SqliteStore` and import nothing from here."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """SQLite connections: the writer, which runs a group of jobs in one transaction, and the pool of readers.
 
-Jobs of one kind are executed together. If that fails, each runs again in a savepoint of its own, like all others that
-share a transaction. (A savepoint copies every page that changes in it.)
+Jobs of one kind are executed together, without savepoints, because a savepoint copies every page that changes in it. If
+that fails, each job runs again in its own savepoint, like jobs of different kinds that share a transaction.
 
 Short reads of an event loop are grouped, because a thread switch for each costs many times more than the read. If no
 thread is starting, a caller starts one; it executes all reads queued by then on one snapshot, wakes each event loop
 once, and checks the queue again. There are at most two threads: with one, all callers would wait for a page from a slow
-disk, and more only contend with the event loop. Long reads do not belong here.
+disk, and more would only compete with the event loop. Long reads are not grouped.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Writer:
         self._durable: bool | None = True  # True if commits wait for the sync; None: unknown
         self._version = -1
         self.invalidations = 0
-        """Incremented by each rollback, and by each commit of another connection: cached heads are then no longer
-        valid."""
+        """Incremented by each rollback, and by each commit of another connection: cached heads are no longer valid
+        then."""
 
     def _begin(self) -> None:
         if self._writer.in_transaction:  # left open by an earlier failure
@@ -81,7 +81,7 @@ class Writer:
             self._run_alone(job)
 
     def _run_together(self, jobs: list[Job], *, only: bool) -> bool:
-        """Run the first jobs of a transaction; return False if they were rolled back and must run alone."""
+        """Run the first jobs of a transaction together; return False if they were undone and must run one by one."""
         if not jobs:
             return True
         kind = jobs[0].kind
@@ -133,7 +133,7 @@ _MAX_THREADS = 2
 class Readers:
     """A pool of read-only connections, one per concurrent read.
 
-    There is no lock: an interrupt between any two instructions loses at most one idle connection.
+    It uses no lock, so that an interrupt at any instruction loses at most one idle connection.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -217,7 +217,7 @@ class GroupedReads:
     def _run_group(self, group: Sequence[Job]) -> None:
         """Run all reads of a group.
 
-        After a failed one the rest continue on a new snapshot, because its connection is closed.
+        After a failed read, its connection is closed, and the other reads continue on a new snapshot.
         """
         left = deque(group)
         begun = False

@@ -1,4 +1,4 @@
-"""Checkpoints and documents of the SQLite store: each change is part of one job, and so atomic."""
+"""Checkpoints and documents of the SQLite store; each change is part of one job, so it is atomic."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def drop_document(
     expect: int | None,
     clock: Callable[[], int],
 ) -> bool:
-    """Delete a document; its version is remembered, so that no later document gets it."""
+    """Delete a document, and store its version, so that no later document gets the same version."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     version = sql.document_version(connection, record.key, *place)
     check_version(expect, version, *place)

@@ -1,14 +1,14 @@
 """The SQLite engine: write-ahead log, full sync, one writer at a time, group commit.
 
 `synchronous=NORMAL`, the usual advice, does not sync at commit, so a power failure can lose an acknowledged turn. FULL
-syncs, and sharing one commit among all waiting callers makes it cheap. The settings are read back after they are set; a
-file that does not accept them is not opened. Only a group that consists of notes alone, which need not survive a power
-failure, commits without waiting for the sync; the next synced commit carries them along.
+syncs; all waiting callers share one commit, so this is cheap. The settings are read back after they are set; a file
+that does not accept them is not opened. Only a group that consists of notes alone, which need not survive a power
+failure, commits without waiting for the sync; the next synced commit writes them to disk too.
 
 Jobs are queued. A caller that finds the writer free becomes the leader: it begins a transaction, runs every waiting
 job, commits once, and only then notifies each caller. A blocking caller leads in its own thread until it has its own
 result, which saves a thread switch; for an asynchronous caller a thread of the engine leads, so cancelling the caller
-cannot tear a write.
+cannot interrupt a write.
 
 A blocking leader can be interrupted (Ctrl-C, `signal.alarm`) between any two instructions. So a caller holds no lock,
 and the progress of a leader is kept in three attributes that each change by one atomic call: `_jobs` (waiting),
@@ -115,13 +115,13 @@ class SqliteEngine(Writer):
         return await self._submit(kind, item)
 
     def write_here(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, but block the calling thread, which must have no event loop; any engine allows this."""
+        """Like `write`, but block the calling thread, which must have no event loop; works with every engine."""
         self._check_open()
         kind = cast("JobKind[Callable[[Connection], Result], Result]", SINGLE)
         return self._submit_here(kind, work)
 
     def read_here(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `read`, but run `work` in the calling thread, which must have no event loop; any engine allows this."""
+        """Like `read`, but run `work` in the calling thread, which must have no event loop; works with every engine."""
         self._check_open()
         return self._read(work)
 
@@ -131,7 +131,7 @@ class SqliteEngine(Writer):
             job = Job(cast("JobKind[object, object]", kind), item, waiter)
             with self._queue_lock:
                 if self._ended:
-                    raise StoreUnavailable("the store has been closed")
+                    raise StoreUnavailable("the store has been closed; open it again")
                 self._jobs.append(job)
                 self._start_leader()
             return cast("Result", await waiter)
@@ -170,9 +170,9 @@ class SqliteEngine(Writer):
         return self._closed
 
     def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
-        """Run `work` on the writer before anyone else uses it; it manages its own transaction.
+        """Run `work` on the writer before any job uses it; `work` manages its own transaction.
 
-        Work with `unless_busy` is optional and skipped if another program is writing.
+        With `unless_busy`, the work is optional: it is skipped if another program is writing.
         """
         driver = cast("apsw.Connection", self._writer)
         try:
@@ -194,7 +194,7 @@ class SqliteEngine(Writer):
             raise
 
     def check_log(self) -> None:
-        """Raise `UnsafeStore` if the file's log is missing; from now on the first write is recorded in the file."""
+        """Raise `UnsafeStore` if the file's log is missing; afterwards the first write is recorded in the file."""
         if not self._file.in_memory:
             self.prepare(self._check_log)
 
@@ -286,7 +286,7 @@ class SqliteEngine(Writer):
                 return
 
     def _lead(self, own: Job | None = None, *, check_lost: bool = False) -> None:
-        """Serve the queue unless another caller does; a blocking caller stops as soon as it has its `own` result."""
+        """Lead, unless another caller does: run the queued jobs. A blocking caller stops when its `own` job is done."""
         # The queue is checked again after a turn: a job queued during it started no leader.
         while self._jobs or self._group:
             if own is not None and own.notified:
@@ -319,7 +319,7 @@ class SqliteEngine(Writer):
                     self._start_leader()
 
     def _serve(self) -> None:
-        """Serve the jobs at the head of the queue."""
+        """Run the jobs at the head of the queue."""
         self._recover()
         if self._ended:
             self._reject_all()
@@ -383,7 +383,7 @@ class SqliteEngine(Writer):
             self._group.append(self._jobs[0])
             self._jobs.popleft()
         for job in self._group:
-            job.failure = StoreUnavailable("the store has been closed")
+            job.failure = StoreUnavailable("the store has been closed; open it again")
         self._decided.append(None)
         self._notify_group()
 
@@ -455,7 +455,7 @@ class SqliteEngine(Writer):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailable("the store has been closed")
+            raise StoreUnavailable("the store has been closed; open it again")
         if self._file.fault is not None:
             raise self._file.fault
 

@@ -1,4 +1,4 @@
-"""Deletion of conversations from the SQLite store, long ones in steps between which other writers can work.
+"""Deletion of conversations from the SQLite store; long ones in steps, between which other writers can work.
 
 A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: its name is
 given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. Then its
@@ -7,8 +7,8 @@ under the tenant "". While there is such a row, a deletion is unfinished, and th
 
 Most of the time goes into the search index. FTS5 can remove a place from its lists at once ("secure-delete"), which
 takes 0.7 ms for an entry of 35 terms, or mark it as deleted, which costs almost nothing, and drop it when lists are
-merged. Merging the whole index takes a few microseconds for each place in it. So few places are removed at once, and
-many are marked and then merged away, in steps as well.
+merged. Merging the whole index takes a few microseconds for each place in it. So a few places are removed at once; many
+are marked and then dropped by merging, in steps as well. (A place is an entry or text in the index.)
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = (
 MOST_ROWS = 500
 """Rows deleted in one transaction."""
 _MOST_SECURE = 100
-"""The same, if each is removed from the lists of the index at once."""
+"""Rows deleted in one transaction if each is removed from the lists of the index at once."""
 _MOST_BYTES = 8 << 20
 _MERGED_PAGES = 64
 """Pages of the index merged in one transaction."""
 _MERGE_RATIO = 200
-"""Merging is used if more than one place in so many is removed: removing one costs as much as merging that many."""
+"""Merging is used if more than one place in this many is removed: removing one costs as much as merging so many."""
 _STEPS_AT_OPENING = 4
 _DELETED_TENANT = ""
 _SECURE, _MERGE, _MERGING = "", "merge", "merging"
@@ -61,11 +61,11 @@ class _Erasing(NamedTuple):
     """The newest entry that is in the index."""
     indexed_by: str
     mode: str
-    """How its places are removed from the index."""
+    """The way its places are removed from the index: at once, or by merging."""
 
 
 def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:
-    """Delete a conversation, or hide it: then `is_erasing` is true until `erase_some` has removed the rest."""
+    """Delete a short conversation, or hide a long one; then `is_erasing` is true until `erase_some` has removed it."""
     record = sql.find_conversation(connection, tenant, name, writing=False)
     entries = record.head.seq
     counts = doc_sql.counts(connection, record.key)

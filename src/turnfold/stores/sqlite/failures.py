@@ -1,4 +1,4 @@
-"""Errors for SQLite failures: they say whether anything was written and what to do, and never show stored bytes."""
+"""Errors for SQLite failures. Each says whether anything was written and what to do; none shows stored content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAMAGE = (UnicodeDecodeError, OverflowError)
 _OTHER_SCHEMA = (
     "no such column", "no such table", "has no column named", "NOT NULL constraint failed",
 )  # fmt: skip
-"""Messages of SQLite for statements that were made for other tables."""
+"""Messages of SQLite for statements that do not fit its tables, because another release changed them."""
 
 
 def _schema_error(error: BaseException) -> UnsafeStore | None:
@@ -62,7 +62,7 @@ def interrupted_error() -> StoreUnavailable:
 
 
 def damage_error(error: Exception) -> StoreError:
-    """Return the error for data that no store writes."""
+    """Return the error for data that turnfold cannot have written."""
     # Without the text of the error: that of a decoder shows the bytes.
     return StoreError(
         f"the file contains data that no store wrote ({type(error).__name__}): restore it from a backup"
@@ -70,7 +70,7 @@ def damage_error(error: Exception) -> StoreError:
 
 
 def caller_error(error: Exception) -> Exception:
-    """Return the error of one job as its caller should see it."""
+    """Return the error to raise for one job that failed."""
     if isinstance(error, DAMAGE):
         return damage_error(error)
     is_callers = isinstance(error, StoreError | ValueError | LookupError)

@@ -1,8 +1,8 @@
-"""Opening a SQLite file safely: whose file it is, whether its log is missing, whether it was replaced while in use.
+"""Open a SQLite file safely: check which program owns it, whether its log is missing, and whether it was replaced.
 
 Another program's file must be refused unchanged, and even the setting that makes a file safe, the write-ahead log, is
 written into its header. So the owner is checked before anything is written. A file is first read without locks, which
-leaves nothing beside it; only if that is inconclusive is it read like any database. This costs as much as opening, so a
+creates no other files; only if that is inconclusive, it is read like any database. This takes as long as opening, so a
 store marks its header (`application_id`): if the mark is there, the connection that will be used checks the owner,
 before it sets anything.
 
@@ -68,9 +68,9 @@ class Connect(Protocol):
 
 
 def check_file_owner(path: str, connect: Connect) -> bool:
-    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty one has no owner.
+    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty file has no owner.
 
-    Return False if only the mark of a store was checked: the caller then calls `check_owner` on its connection.
+    Return False if only the mark of a store was checked; then the caller must call `check_owner` on its connection.
     """
     file = Path(path)
     if not file.is_file() or not file.stat().st_size:
@@ -107,7 +107,7 @@ def _has_mark(file: Path) -> bool:
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Return the reason to refuse the file, and True if that is certain: the file may be in the middle of a write."""
+    """Return the reason to refuse the file, and True if that is certain; it is not if the file is being written."""
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
             reason = _foreign_reason(connection)
@@ -167,7 +167,7 @@ _HEADER = 100
 _VERSION_AT = slice(60, 64)
 """Position of the `user_version` in the header."""
 _FIRST_WRITE_SECONDS = 1.0
-"""How long the first write of another process is waited for before its log is considered missing."""
+"""Seconds to wait for the first write of another process before its log is considered missing."""
 
 
 class FirstWrite:
@@ -178,7 +178,7 @@ class FirstWrite:
         self._begun = False
 
     def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
-        """Raise `UnsafeStore` if the log is missing; `had_log`: there was one when the file was opened."""
+        """Raise `UnsafeStore` if the log is missing; `had_log` is True if there was one when the file was opened."""
         header = _header(connection)
         if not is_marked(header):  # just created: the tables are in the log only
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -222,7 +222,7 @@ def _header(connection: Connection) -> bytes:
 
 
 def _is_empty(connection: Connection) -> bool:
-    """Return True if there never was a conversation; a deleted one leaves its row."""
+    """Return True if the file never had a conversation; a deleted conversation leaves its row."""
     return connection.execute("SELECT 1 FROM conversation LIMIT 1").fetchone() is None
 
 
@@ -238,7 +238,7 @@ _SETTINGS: dict[str, tuple[str, object]] = {
     "mmap_size": ("0", 0),
 }
 _BACKUP_PAGES = 1024
-"""Pages a backup copies before it lets others work."""
+"""Pages that a backup copies before it lets other jobs run."""
 _COUNTER_AT = slice(24, 28)
 """Position of the change counter in the header."""
 _FRESH = 0.02
@@ -258,7 +258,7 @@ def _stat(path: bytes) -> os.stat_result | None:
 def copy_into(target: str, source: Connection) -> None:
     """Copy a snapshot of a database into a new file, while it is in use."""
     if Path(target).exists():
-        raise InvalidOption(f"{target} exists: a backup never overwrites")
+        raise InvalidOption(f"{target} exists, and a backup overwrites no file: give another path")
     copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
     try:
         # Pinned to one snapshot: otherwise every commit of others would restart the copy.
@@ -272,7 +272,7 @@ def copy_into(target: str, source: Connection) -> None:
 
 
 def file_address(path: str | Path) -> str:
-    """Return the absolute path: it has no special meaning for SQLite, and stays valid if the directory changes."""
+    """Return the absolute path: SQLite never takes it for a special name, and it survives a change of directory."""
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
             f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"
@@ -299,7 +299,7 @@ class SqliteFile:
         )
         self._own = self.in_memory  # True once the file is known not to be another program's
         self.fault: UnsafeStore | None = None
-        """Why the file is no longer used: it is not the one that was opened. The store must be opened anew."""
+        """Error if the file is no longer the one that was opened; then the store must be opened again. Else None."""
         self.had_log = False
         """True if there was a log with content when the file was opened."""
         self._name, self._log = os.fsencode(path), b""
@@ -333,7 +333,7 @@ class SqliteFile:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (jitter)
 
     def check(self, connection: Connection) -> UnsafeStore | None:
-        """Return the `fault` of the file, checked at most a few milliseconds ago; for reads, and for notes."""
+        """Return the `fault` of the file, from a check at most a few milliseconds old; used for reads and notes."""
         if self._identity is None or time.monotonic() < self._fresh:
             return self.fault
         return self.check_now(connection)
@@ -414,7 +414,7 @@ class SqliteFile:
         )
 
     def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
-        """Remember the file of the first connection, or compare a later one's; return False to open it again."""
+        """Remember the file of the first connection, or compare that of a later one; return False to open it again."""
         found = _stat(self._name)
         if self._identity is not None:
             self._compare(found)

@@ -1,20 +1,20 @@
 """The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
 
-Entries, and the texts of checkpoints and documents (table `beside`), are indexed when somebody searches, not when they
-are written. A search indexes what it asks about and no more: its conversation, or its scope. Each step is a commit, so
-a killed process continues where it was, and writers never wait for more than a step. If very much is waiting (an
-imported log, or one that was never searched), a search indexes some of it and answers; later searches and a background
-thread, which rests half of the time, index the rest.
+A place is an entry, or a text of a checkpoint or document (table `beside`). Places are indexed by the next search, not
+when they are written. A search indexes only the conversation or scope that it searches. Each step is a commit, so after
+a kill the next process continues at the last step, and writers never wait for more than one step. If very many places
+wait (an imported log, or one that was never searched), a search indexes some of them and answers; later searches and a
+background thread, which sleeps half of the time, index the rest.
 
-The index stores digests instead of words, because deletion must be complete: where one of its pages ends and the next
-begins, FTS5 keeps the beginning of a term for as long as the page lasts, whoever the term belonged to. A few letters of
-a digest reveal nothing. A digest is made of the term and its tenant, so the list of a term holds one tenant's places
-only. A second table holds the number of places per term, so that a search need not walk a list to know it.
+The index stores digests instead of words, because deletion must be complete, and FTS5 may keep the beginning of a
+deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
+tenant, so the list of a term holds only one tenant's places. A second table holds the number of places per term, so
+that a search need not read a list to count it.
 
 To remove a place, FTS5 must be given its terms again, and only the same rules make the same terms. So each conversation
-records the rules it was indexed by. An index made by other rules is retired as a whole when the file is opened (or when
-a place must be removed whose terms cannot be made again): searches fill a new one in steps, and the old one is removed
-in steps as well.
+records the version of the rules it was indexed by. An index made by other rules is retired as a whole when the file is
+opened (or when a place must be removed whose terms cannot be made again): searches fill a new index in steps, and the
+old one is removed in steps as well.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 7
-"""With a hundred million different terms, one in a billion searches would count another term's places as well."""
+"""Bytes of a digest: with a hundred million terms, one in a billion searches would also count another term's places."""
 _ALL = ""
-"""The total number of places is stored under this term, which no text has."""
+"""The term under which the total number of places is stored; no text has it."""
 _MIXED = "mixed"
 MANY_WAITING = 20_000
-"""Up to this many waiting entries, a search indexes all of them before it answers."""
+"""If at most this many entries wait, a search indexes all of them before it answers."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
-"""Steps of removing a retired index when the file is opened: enough to remove the index of a new file."""
+"""Steps of removing a retired index that are done when the file is opened; enough for the index of a new file."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 JOIN_TEXTS = """
 LEFT JOIN document ON document.conversation = beside.conversation
@@ -87,11 +87,11 @@ _TEXTS = (
 )
 
 _Place: TypeAlias = tuple[int, Findable | None]
-"""The number of a place, and its searchable text; None if that cannot be read."""
+"""The id of a place, and its searchable text; None if the text cannot be read."""
 
 
 class IndexTables(NamedTuple):
-    """The names of the tables of an index."""
+    """The table names of one index."""
 
     postings: str
     """FTS5 table: under each term, the places that contain it."""
@@ -100,14 +100,14 @@ class IndexTables(NamedTuple):
 
 
 class TermDigests:
-    """The terms of a tenant as stored in the index."""
+    """Makes the digests of one tenant's terms, as stored in the index."""
 
     def __init__(self, tenant: str) -> None:
         self._key = blake2b(tenant.encode(), digest_size=32).digest()
         self._known: dict[str, str] = {}
 
     def of(self, term: str) -> str:
-        """Return the digest of a term or mark: letters and digits, so nothing of it can be query syntax."""
+        """Return the digest of a term or mark: only letters and digits, so it cannot contain query syntax."""
         return self._known.get(term) or self._known.setdefault(term, _digest(term, self._key))
 
     def number(self, term: str) -> int:
@@ -189,7 +189,7 @@ class _IndexWriter:
 
 
 def prepare_index(connection: Connection) -> None:
-    """Start a new index if there is none made by the current rules; manages its own transaction."""
+    """Start a new index unless the current rules made the live one; manages its own transaction."""
     if _is_current(connection):
         return  # without waiting for another writer
     connection.execute("BEGIN IMMEDIATE")
@@ -252,14 +252,14 @@ def index_warnings(connection: Connection) -> tuple[str, ...]:
     warnings: list[str] = []
     if waiting > MANY_WAITING:
         warnings.append(
-            f"{waiting} entries wait to be indexed: until then searches cover what is indexed and the newest of the "
-            "others; reindex() does it now"
+            f"{waiting} entries wait to be indexed: until then searches cover the indexed entries and the newest of "
+            "the others; reindex() indexes all of them now"
         )
     if _oldest_retired(connection) is not None:
         stale = sql.scalar(connection, "SELECT count(*) FROM conversation WHERE unindexed")
         warnings.append(
             f"the search index was made by other rules and is being rebuilt: {stale} conversations wait for their "
-            "first search; reindex() does it now"
+            "first search; reindex() rebuilds it now"
         )
     return tuple(warnings)
 
@@ -366,7 +366,7 @@ def index_some(connection: Connection, tenant: str, conversation: str | None, *,
 def _entries(
     connection: Connection, key: int, *, after: int = 0, limit: int = -1, upto: int = sql.LAST_SEQ
 ) -> Iterator[_Place]:
-    """Yield entries with their searchable text; a damaged one has none."""
+    """Yield entries with their searchable text; None for a damaged entry."""
     raw = sql.raw_rows(connection, key, after=after, upto=upto, limit=limit)
     for seq, _, found in findable_entries(connection, key, raw, after=after):
         if found is None:
@@ -382,7 +382,7 @@ def _entries(
 def findable_entries(
     connection: Connection, key: int, raw: Iterable[tuple[object, ...]], *, after: int
 ) -> Iterator[tuple[int, Row | None, Findable | None]]:
-    """Yield seq, row and searchable text of the entries that follow `after`; None, None for a damaged one."""
+    """Yield seq, row and searchable text of the entries after `after`; row and text are None for a damaged one."""
 
     def earlier() -> list[Message | None]:
         before = sql.raw_rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
@@ -480,7 +480,7 @@ def _remove(
     *,
     merged: bool = False,
 ) -> None:
-    """Remove places at once; with `merged`, mark them as deleted until their lists are merged."""
+    """Remove places from the index; with `merged`, only mark them as deleted until `merge_some` drops them."""
     if not places:
         return
     made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
@@ -515,7 +515,7 @@ def places(connection: Connection) -> int:
 
 
 def merge_some(connection: Connection, pages: int, *, begin: bool) -> bool:
-    """Merge some pages of the index, which drops deleted places for good; return True if there was anything to do."""
+    """Merge some pages of the index, which really removes deleted places; return True if there was anything to do."""
     table = live_index(connection).postings
     if begin:
         _configure(connection, table, "usermerge", 2)
@@ -540,9 +540,9 @@ _STEP = 2000
 """Places indexed in one transaction."""
 _LONG = MANY_WAITING
 _AT_ONCE = 2 * _STEP
-"""Places that a search indexes before it answers, if more than `_LONG` wait."""
+"""Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""
 _BACKGROUND_STEP = 250
-"""Places indexed in one transaction in the background, for which writers have to wait."""
+"""Places indexed in one transaction of the background thread; writers wait until it ends."""
 
 
 class IndexBackfill:
@@ -557,7 +557,7 @@ class IndexBackfill:
         self._worker: threading.Thread | None = None
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index entries written since the last search, or some of many; return the number that still waits.
+        """Index the entries written since the last search, or some if there are many; return how many still wait.
 
         Also removes a part of a retired index.
         """
@@ -569,7 +569,7 @@ class IndexBackfill:
         return left
 
     async def everything(self) -> int:
-        """Index everything that waits, of all tenants, and remove retired indexes; return the places indexed."""
+        """Index all waiting places of all tenants, and remove retired indexes; return the number of places indexed."""
         done = 0
         while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
             done += (await self._index(tenant, None, bounded=False))[0]
@@ -584,7 +584,7 @@ class IndexBackfill:
     async def _index(
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
-        """Index waiting places, all unless `bounded`; return how many were indexed, and how many entries still wait."""
+        """Index all waiting places, or some if `bounded`; return the number indexed and the entries that still wait."""
         done, total = 0, 0
 
         def has_more(connection: Connection) -> bool:
@@ -651,7 +651,7 @@ class IndexBackfill:
 def log_incomplete(unsearched: int) -> None:
     """Log that a search did not cover everything."""
     _log.warning(
-        "a search does not cover %d entries that are not indexed yet; reindex() does it now",
+        "a search does not cover %d entries that are not indexed yet; reindex() indexes them now",
         unsearched,
         extra={"event": "search_incomplete", "entries": unsearched},
     )

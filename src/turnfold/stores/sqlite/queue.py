@@ -1,11 +1,11 @@
 """The job queue of the SQLite engine, without the driver: jobs, leadership of the writer, notification of callers.
 
-Notification is most of the cost of a shared commit if every caller has a lock or future of the standard library and a
-wake-up of its own. So a blocking caller waits at a bare lock, and an event loop is woken once for all its callers.
+Waking each caller separately would be most of the cost of a shared commit. So a blocking caller waits for a plain lock,
+and an event loop is woken once for all its callers.
 
 An exception of a signal handler (Ctrl-C, an alarm) can end a blocking caller between any two instructions, so nothing
-here depends on a lock being released. Leadership is a chain of turns that is extended by one atomic call; the turn of a
-leader whose function is no longer on its thread's stack can be taken over.
+here depends on a lock being released. A leader holds a turn, which it takes by one atomic call; if the function of a
+leader is no longer on its thread's stack, another caller can take over its turn.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """The part of a connection that the rest of the package uses: the driver itself stays in the engine."""
+    """The methods of a connection that the package uses; only the engine imports the driver."""
 
     @property
     def in_transaction(self) -> bool:
@@ -74,7 +74,7 @@ class Connection(Protocol):
         ...
 
     def data_version(self) -> int:
-        """Return a number that changes with commits: one's own at once, others' at the next transaction."""
+        """Return a number that changes with each commit: with its own at once, with others' at the next transaction."""
         ...
 
     def total_changes(self) -> int:
@@ -91,7 +91,7 @@ class Connection(Protocol):
 
 
 class TryAlone(Exception):
-    """Raised by jobs that ran together and must run one by one; never leaves the engine."""
+    """Raised by jobs that ran together and must run one by one; only the engine sees it."""
 
 
 class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
@@ -135,9 +135,9 @@ OUTSIDE = cast("JobKind[object, object]", _Single())
 
 
 class Job:
-    """A queued job and its waiting caller: at a gate (a lock), or in an event loop.
+    """A queued job and its caller, which waits for the lock `gate` or in an event loop.
 
-    The gate opens when the job is `notified`, and also when its caller should become the leader.
+    The lock is released when the job is `notified`, and also when the caller should become the leader.
     """
 
     __slots__ = (
@@ -166,7 +166,7 @@ class Job:
 
 
 class WriterTurn:
-    """The leadership of one function call; created in the function that leads, and `ended` before that returns."""
+    """The leadership of one function call: created in that function, and `ended` is set before the function returns."""
 
     __slots__ = ("ended", "following", "frame", "thread")
 
@@ -177,7 +177,7 @@ class WriterTurn:
         self.frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (names a call)
 
     def is_lost(self) -> bool:
-        """Return True if the call has left its thread's stack: an interrupt ended it before it could set `ended`."""
+        """Return True if an interrupt ended the call before it could set `ended`: it has left its thread's stack."""
         frame = sys._current_frames().get(self.thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (shows a stack)
         while frame is not None and frame is not self.frame:
             frame = frame.f_back

@@ -1,7 +1,7 @@
 """The tables of a SQLite store: an append-only list of named migrations, each applied once in a transaction.
 
-A process of an earlier release may be running meanwhile. If it must stop, the step renames a column that its statements
-use: they fail, and its callers get `UnsafeStore`.
+A process of an earlier release may be running meanwhile. If that process must stop, the migration renames a column that
+its statements use: they fail, and its callers get `UnsafeStore`.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def migrate(connection: Connection) -> None:
 
 
 def _is_newest(connection: Connection) -> bool:
-    """Return True if the file certainly needs no migration and is unaltered; otherwise `migrate` checks with a lock."""
+    """Return True if the file certainly needs no migration and is unaltered; if not, `migrate` checks under a lock."""
     with _snapshot(connection):
         found = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
         made = {str(name): str(text) for kind, name, text in found if kind == "table"}
@@ -255,7 +255,7 @@ def _snapshot(connection: Connection) -> Generator[None]:
 
 
 def _is_strict(made: str) -> bool:
-    """Return True if a table made by this statement is certainly strict: it ends so, outside of a comment."""
+    """Return True if the statement certainly makes a strict table: it ends with STRICT, and not in a comment."""
     return made.endswith((") STRICT", ") STRICT, WITHOUT ROWID")) and not (
         "--" in made or "/*" in made
     )

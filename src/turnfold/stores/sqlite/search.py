@@ -1,8 +1,9 @@
-"""Search in the SQLite store: selecting candidates from the index, and scanning the newest entries not indexed yet.
+"""Search in the SQLite store: select candidates from the index, and scan the newest entries not indexed yet.
 
-The amount read is bounded, however long the log is. The rarity of a term is stored. The lists of rare terms are read
-whole; of common terms, and of every combination of them, only the newest end, so that the newest places with all of
-them are found first. Only the few hundred candidates that are ranked are read themselves.
+A place is an entry, or a text of a checkpoint or document. However long the log is, a search reads a bounded amount.
+The number of places per term is stored. The lists of rare terms are read completely; of the lists of common terms, and
+of their combinations, only the newest places are read. Only the few hundred candidates that are ranked are themselves
+read.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class SearchMatches(list[Hit]):
     """The hits of a search, best first."""
 
     unsearched: int = 0
-    """Entries that were neither indexed nor scanned: with 0, the search was complete."""
+    """Number of entries that were neither indexed nor scanned; 0 if the search was complete."""
 
 
 def search(
@@ -203,7 +204,7 @@ def _candidates(
 
 @dataclass(frozen=True, slots=True)
 class _TermCounts:
-    """Numbers of places, in total and per term: stored for a scope, counted for a conversation."""
+    """Numbers of places, in total and per term: read from a table for a scope, counted for a conversation."""
 
     connection: Connection
     index: IndexTables
@@ -275,7 +276,7 @@ class _CandidateSelection:
         return best + self._newest_first(equals)[: MOST_CANDIDATES - len(best)]
 
     def _newest_first(self, places: Sequence[int]) -> list[int]:
-        """Return places of equal score in the order they are ranked in."""
+        """Return places of equal score in the order in which they are ranked."""
         texts = [place for place in places if place < 0]
         if not texts:
             return sorted(places, reverse=True)
@@ -295,7 +296,7 @@ class _CandidateSelection:
         return sorted(places, key=order)
 
     def _score(self, scores: dict[int, int], find: Callable[[str, int], Iterable[int]]) -> None:
-        """Find places by the selecting terms, and add up the rarities of the terms of each."""
+        """Find places by the selecting terms, and add up the rarities of the terms that each place contains."""
         rarities, common = self.choosing.rarities, self.choosing.common
         walked = self._any_of(self.choosing.walked)
         sums: Counter[int] = Counter()

@@ -74,7 +74,7 @@ CONVERSATIONS_WITH_HEAD = (
     "conversation LEFT JOIN entry AS last ON last.id = (SELECT max(id) FROM entry "
     "WHERE id > conversation.key << 32 AND id <= conversation.key << 32 | 4294967295)"
 )
-"""Conversations joined with their newest entry: the two together are the head."""
+"""Conversations joined with their newest entry; the columns of both make the head."""
 
 LAST_SEQ = 0xFFFFFFFF
 _LAST_GENERATION = 0xFFFFFFFF
@@ -87,11 +87,11 @@ class SqliteConversation:
     """A conversation's row and its head."""
 
     key: int
-    """0 until it is first written."""
+    """Primary key of the row; 0 before the conversation is first written."""
     head: Head
     deleted: bool = False
     unindexed: bool = False
-    """True if the row already says that entries wait to be indexed."""
+    """True if the row is already marked as having entries to index."""
     dropped: int = 0
     """The highest version of any dropped document."""
 
@@ -155,7 +155,7 @@ def save_head(
 
 
 def new_epoch() -> int:
-    """Return a random epoch of 31 bits, as many as a revision has room for."""
+    """Return a random epoch of 31 bits, the space that a revision has for it."""
     return log_semantics.new_epoch() >> 32 or 1
 
 
@@ -163,7 +163,7 @@ def revision(generation: int, epoch: int) -> int:
     """Return a generation and its epoch as one number."""
     if generation > _LAST_GENERATION:
         raise UnsafeStore(
-            f"the conversation has changed {_LAST_GENERATION:,} times, which is all a SQLite store can count: export "
+            f"the conversation has changed {_LAST_GENERATION:,} times, the most that a SQLite store can count: export "
             "it and import it under another id"
         )
     return (epoch & 0x7FFFFFFF) << 32 | generation
@@ -183,7 +183,7 @@ def save_generation(connection: Connection, record: SqliteConversation, *, now: 
 
 
 def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> dict[str, Stored]:
-    """Return the stored entries of those ids that the conversation has."""
+    """Return the entries that the conversation has under these client ids, by client id."""
     known: dict[str, Stored] = {}
     for client_id in client_ids:
         found = connection.execute(
@@ -197,7 +197,7 @@ def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> di
 
 
 def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
-    """Return the columns of an entry; `generation` is the conversation's after the write."""
+    """Return the columns of an entry; `generation` is that of the conversation after the write."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     place = key << 32 | seq
     checksum = entry_checksum(place, (client_id, created, turn, body))
@@ -208,8 +208,8 @@ def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
 def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) -> None:
     """Insert entries made by `new_row`; searches index them later.
 
-    If one cannot be inserted, those before it remain until the caller's job is rolled back: without OR FAIL, SQLite
-    would copy every page beforehand to undo the statement.
+    If one cannot be inserted, those before it remain until the caller's job is rolled back. That is the effect of OR
+    FAIL, without which SQLite would copy every page beforehand to be able to undo the statement.
     """
     start = 0
     while start < len(new):
@@ -221,21 +221,21 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 
 @cache
 def _insert_statement(many: int) -> str:
-    """Return one statement for many rows: another thread may take the interpreter lock after each single one."""
+    """Return one statement for many rows: between separate ones, another thread could take the interpreter lock."""
     return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
 
 
 def entries(
     connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ, limit: int = -1
 ) -> Iterator[Columns]:
-    """Return the verified entries with `after < seq <= upto`, at most `limit`; a missing one raises."""
+    """Return the verified entries with `after < seq <= upto`, at most `limit`; raise an error if one is missing."""
     found = raw_rows(connection, key, after=after, upto=upto, limit=limit)
     mark = partial(_log_mark_of, connection, key)
     return checked_columns(found, key << 32, mark, first=min(after, LAST_SEQ) + 1, step=1)
 
 
 def newest_entries(connection: Connection, key: int) -> Iterator[Columns]:
-    """Yield the verified entries, newest first; a missing one raises."""
+    """Yield the verified entries, newest first; raise an error if one is missing."""
     found, seq = raw_rows(connection, key, newest_first=True), 1
     mark = partial(_log_mark_of, connection, key)
     for columns in checked_columns(found, key << 32, mark, step=-1):
@@ -248,7 +248,7 @@ def newest_entries(connection: Connection, key: int) -> Iterator[Columns]:
 def rows(
     connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ
 ) -> Iterator[Row]:
-    """Yield the verified entries with `after < seq <= upto` as `Row`; a missing one raises."""
+    """Yield the verified entries with `after < seq <= upto` as `Row`; raise an error if one is missing."""
     return (Row(*each[:8]) for each in entries(connection, key, after=after, upto=upto))
 
 
@@ -301,13 +301,13 @@ def to_document(connection: Connection, key: int, row: tuple[object, ...]) -> Do
 
 
 def to_info(tenant: str, row: tuple[object, ...]) -> ConversationInfo:
-    """Return a line of a listing from its row: name, created, updated, head columns."""
+    """Return the `ConversationInfo` of a row: name, created, updated, head columns."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:], partial(log_mark, tenant, name)), created, updated)
 
 
 def _head(values: tuple[object, ...], mark: LogMark) -> Head:
-    """Return a head from its columns; the later one of the conversation's revision and its newest entry's counts."""
+    """Return a head from its columns; its revision is the later one of the conversation's and its newest entry's."""
     seq, tokens, turns, checkpoint, own, newest, counter = cast(
         "tuple[int, int, int, str, int, int, str]", values
     )
@@ -338,13 +338,13 @@ def first_of_turn(connection: Connection, record: SqliteConversation, turn: int)
 
 
 def entry_epoch(connection: Connection, key: int, seq: int) -> int:
-    """Return the epoch of an entry, or -1."""
+    """Return the epoch of an entry; -1 if there is no such entry."""
     epoch = scalar(connection, "SELECT revision >> 32 FROM entry WHERE id = ?", (row_id(key, seq),))
     return -1 if epoch is None else epoch
 
 
 def document_version(connection: Connection, key: int, kind: str, name: str) -> int:
-    """Return the version of a document, or 0."""
+    """Return the version of a document; 0 if there is no such document."""
     statement = "SELECT version FROM document WHERE conversation = ? AND kind = ? AND key = ?"
     found = connection.execute(statement, (key, kind, name)).fetchone()
     version = found[0] if found is not None else 0

@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file, durable when `append` returns.
 
 Each method is one job of the engine: a function of a connection that is executed atomically. Costs are stored with
-every entry, so the tail for a budget is found by walking back from the newest row, and no other row is read.
+every entry, so the tail for a budget is found by reading back from the newest row, and no other row is read.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ class SqliteStore:
         return found
 
     async def reindex(self) -> int:
-        """Index everything that waits, in steps, and remove retired indexes; return the number of places indexed.
+        """Index all entries and texts that wait, in steps, and remove retired indexes; return how many were indexed.
 
         Interrupted deletions are finished first.
         """

@@ -1,4 +1,4 @@
-"""Capture and restore of whole conversations in a SQLite store: each is one job, and so atomic."""
+"""Capture and restore of whole conversations in a SQLite store; each is one job, so it is atomic."""
 
 from __future__ import annotations
 

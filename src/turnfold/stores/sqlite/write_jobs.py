@@ -1,10 +1,10 @@
 """Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads.
 
-Nearly every append is new and follows what this process wrote before. Such appends read nothing: the head is cached,
-and the rows of all waiting callers are inserted with one statement. An append that is not ordinary (a retry, a
+Nearly every append is ordinary: it is new, and this process also wrote the entry before it. Such appends read nothing:
+the head is cached, and the rows of all waiting callers are inserted with one statement. Any other append (a retry, a
 conflict, a stale writer) runs alone, step by step. The same holds for notes, which record each model call: two
 statements suffice if the writer's state is that of the cached head. A note does not wait for the sync; the next synced
-commit covers it.
+commit also writes it to disk.
 
 The cache is valid only while nothing else has changed the file: no other job of this writer (`total_changes`), no other
 connection and no rollback (`invalidations`). Jobs that keep it up to date call `begin` first and `end` last; any other
@@ -44,7 +44,7 @@ _MAX_CACHED = 4096
 
 
 class HeadCache:
-    """Heads of the conversations written last."""
+    """A cache of the heads of the conversations written last."""
 
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
@@ -52,7 +52,7 @@ class HeadCache:
         self._state: tuple[int, int] | None = None
 
     def begin(self, connection: Connection) -> None:
-        """Clear the cache if anything may have changed since `end`."""
+        """Clear the cache if the file may have changed since `end`."""
         if self._state != (connection.total_changes(), self._engine.invalidations):
             self._records.clear()
 
