@@ -156,7 +156,14 @@ def _embedded(lane: Lane, many: int) -> None:
 @contextmanager
 def _service() -> Iterator[str]:
     with scratch() as folder:
-        words = ["serve", "--store", f"sqlite:///{folder / 'chat.db'}", "--port", "0"]
+        words = [
+            "serve",
+            "--store",
+            f"sqlite:///{folder / 'chat.db'}",
+            "--port",
+            "0",
+            "--no-secret",
+        ]
         process = subprocess.Popen(  # noqa: S603 (words written here)
             [sys.executable, "-m", "turnfold", *words, "--budget", str(BUDGET)],
             stderr=subprocess.PIPE,

@@ -50,9 +50,12 @@ def store(tmp_path: Path) -> str:
 def test_it_prints_its_address_and_serves_pages_only(store: str) -> None:
     with ui("--store", store, "--port", "0", "--no-browser") as process:
         assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:")
+        link = process.stdout.readline().strip()
+        assert link.startswith("http://127.0.0.1:")
+        address = link.partition("/open?key=")[0]
         with httpx2.Client(trust_env=False, verify=False) as client:
+            assert client.get(address).status_code == 401  # another user of the machine
+            assert client.get(link).status_code == 303
             assert "talk" in client.get(address).text
             base = address.removesuffix("/ui")
             for path in ("/v1/sessions", "/v1/sessions/talk/messages", "/metrics"):

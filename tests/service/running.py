@@ -98,10 +98,16 @@ class ServiceProcess:
     """`turnfold serve` in a process of its own, which a test may kill."""
 
     def __init__(
-        self, *words: str, module: str = "turnfold", interpreter: str = sys.executable
+        self,
+        *words: str,
+        module: str = "turnfold",
+        interpreter: str = sys.executable,
+        secret: bool = False,
     ) -> None:
         named = module != "turnfold" or words[:1] == ("mcp",)
         command = list(words) if named else ["serve", *words, "--port", "0"]
+        if module == "turnfold" and not secret and "--tokens-file" not in words:
+            command.append("--no-secret")
         self.process = subprocess.Popen(
             [interpreter, "-m", module, *command],
             stdin=subprocess.PIPE,
@@ -122,6 +128,14 @@ class ServiceProcess:
                 return line.split("listening on ")[1].strip()
         self.__exit__()
         raise AssertionError(f"the service did not start: {said}")
+
+    def complained(self, begins: str) -> str:
+        """The rest of the next line on stderr that begins so."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if line.startswith(begins):
+                return line.removeprefix(begins).strip()
+        raise AssertionError(f"no line begins with {begins!r}")
 
     def heard(self) -> str:
         """The next line it says."""

@@ -5,21 +5,21 @@ A new operation is in the table or it is not served, so it is tried here without
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from starlette.routing import Mount
 
+from tests.service.operation_requests import CONTENT, asked, fill
 from tests.service.running import Running, make_tokens, running
 from turnfold.api import (
     AnyOperation,
     Events,
     FilesAnswer,
+    ForkedAnswer,
     NoQuery,
     Nothing,
     Ready,
@@ -27,68 +27,21 @@ from turnfold.api import (
     operations,
 )
 from turnfold.memory import Memory
-from turnfold.records import Snapshot, assistant, user
 from turnfold.service import GuardedApp, ServiceOptions, TokenFile, new_token
 from turnfold.service.endpoint import CALLER
 from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.routes import TABLE
 
-CONTENT = "the parcel 4711 of Dana"
 OPEN = {"healthz", "readyz"}
 """What anybody may see; the list only shrinks."""
 GUARDED = [each for each in TABLE if each.name not in OPEN]
-BODIES: dict[str, dict[str, object]] = {
-    "system": {"content": "rules"},
-    "say_user": {"content": "hi"},
-    "say_assistant": {"content": "hello"},
-    "say_tool": {"content": "42", "tool_call_id": "c1"},
-    "add": {"messages": [{"role": "user", "content": "hi"}]},
-    "pin": {"content": "rule"},
-    "add_rule": {"text": "Answer in Chinese. 用中文回答。"},
-    "update_state": {"values": {"a": 1}},
-    "set_state": {"value": 1},
-    "record_usage": {"usage": {"input": 3}},
-    "fork": {"conversation": "copy"},
-    "recall": {"query": "parcel"},
-    "by_client_id": {"client_ids": ["k"]},
-    "search": {"query": "parcel Dana"},
-    "set_short_memory": {"session": {}},
-    "note_finding": {"call": {"id": "c", "name": "look", "arguments": "{}"}, "result": "x"},
-    "tool_ran": {"tool": "look"},
-    "take_snapshot": {"context": "x"},
-    "diff_snapshots": {"before": 1, "after": 1},
-    "search_snapshots": {"keyword": "parcel"},
-    "recall_snapshots": {"request": {"turn_numbers": [1]}},
-    "drop_findings": {"tool": "look"},
-    "findings_text": {"tokens": 100},
-}
-QUERIES = {"snapshot_file": {"path": "a.txt"}}
-NAMES = {
-    "turn": "1",
-    "session": "talk",
-    "conversation_id": "short",
-    "number": "1",
-    "name": "a",
-    "key": "p",
-    "rule": "0123456789abcdef",
-}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, str]]]:
     folder = tmp_path_factory.mktemp("admission")
     store = f"sqlite:///{folder / 'chat.db'}"
-    with Memory(store, scope="acme") as memory:
-        for name in ("talk", "short"):
-            session = memory.session(name)
-            session.add([user(CONTENT), assistant(CONTENT)], client_id="k")
-            session.state.set("a", CONTENT)
-            session.pin(CONTENT, key="p")
-            session.snapshots.take(Snapshot(context=CONTENT, files={"a.txt": CONTENT}))
-            session.findings.note({"id": "c", "name": "look", "arguments": "{}"}, CONTENT)
-            NAMES["call"] = "000000000002-0000"
-            session.context()
-            session.fold(summary=CONTENT, keep_turns=0)
+    fill(store)
     file = folder / "tokens.json"
     made = make_tokens(
         file,
@@ -102,18 +55,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
     made["late"] = late
     with running(ServiceOptions(store=store, tokens_file=file)) as service:
         yield service, made
-
-
-def asked(client: httpx2.Client, each: AnyOperation) -> tuple[int, str]:
-    """What an operation answers; of a stream, its beginning."""
-    path = re.sub(r"{(\w+)}", lambda found: NAMES[found[1]], each.path)
-    calls = {"before": NAMES["call"], "after": NAMES["call"]}
-    query = calls if each.name == "diff" else QUERIES.get(each.name, {})
-    body = BODIES.get(each.name)
-    with client.stream(each.method, path, params=query, json=body) as answer:
-        if each.answer is Events and answer.status_code == 200:
-            return 200, next(answer.iter_text(), "")
-        return answer.status_code, answer.read().decode() + repr(answer.headers)
 
 
 def leaks_without_a_token(service: Running, made: dict[str, str], each: AnyOperation) -> list[str]:
@@ -148,6 +89,57 @@ def test_a_token_without_the_right_is_refused(
         status, text = asked(client, each)
     assert status == 403
     assert CONTENT not in text
+
+
+def content_of_a_writer(service: Running, made: dict[str, str], each: AnyOperation) -> bool:
+    """Return True if a token that may only write gets stored content from an operation."""
+    with service.client(made["writer"]) as client:
+        return CONTENT in asked(client, each)[1]
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in GUARDED if each.rights != {Right.WRITE}], ids=lambda each: each.name
+)
+def test_a_token_that_may_only_write_is_refused_what_returns_content(
+    served: tuple[Running, dict[str, str]], each: AnyOperation
+) -> None:
+    service, made = served
+    with service.client(made["writer"]) as client:
+        status, text = asked(client, each)
+    assert status == 403
+    assert CONTENT not in text
+
+
+def test_a_token_that_may_only_write_gets_no_content_from_the_rest(tmp_path: Path) -> None:
+    """On a store of its own, because these operations change it, and one of them deletes it."""
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    made = make_tokens(file, ("writer", "acme", ["write"]), ("all", "acme", ["read", "write"]))
+    fill(store)
+    write_only = [each for each in GUARDED if each.rights == {Right.WRITE}]
+    assert {"say_user", "pin", "delete"} <= {each.name for each in write_only}
+    with running(ServiceOptions(store=store, tokens_file=file)) as service:
+        with service.client(made["all"]) as client:
+            assert CONTENT in asked(client, operations.CONTEXT)[1]
+        last = sorted(write_only, key=lambda each: each.method == "DELETE")
+        assert [each.name for each in last if content_of_a_writer(service, made, each)] == []
+
+
+def test_an_operation_that_answers_content_to_a_writer_would_be_found(tmp_path: Path) -> None:
+    leaky = operations.declare(
+        "leaky", "POST /v1/leaky/{session}", "Say too much.", right=Right.WRITE, answer=ForkedAnswer
+    )
+    table = OperationTable(TABLE)
+
+    @table.bind(leaky)
+    async def run(request: OperationRequest[Nothing, NoQuery]) -> ForkedAnswer:
+        [first, *_] = await request.session.history()
+        return ForkedAnswer(conversation=first.message.text)
+
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    made = make_tokens(file, ("writer", "acme", ["write"]))
+    fill(store)
+    with running(ServiceOptions(store=store, tokens_file=file), table=table) as service:
+        assert content_of_a_writer(service, made, leaky)
 
 
 @pytest.mark.parametrize("each", TABLE, ids=lambda each: each.name)

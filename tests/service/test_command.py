@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx2
@@ -18,7 +19,7 @@ from tests.service.running import ServiceProcess, make_tokens, running
 from turnfold.cli.app import app
 from turnfold.client import RemoteMemory
 from turnfold.errors import AccessDenied, InvalidOption, NotFound, StoreUnavailable
-from turnfold.service import ServiceOptions, ServiceState, make_state
+from turnfold.service import ServiceOptions, ServiceState, TokenFile, make_state
 
 CONTENT = "the parcel 4711 of Dana"
 
@@ -37,10 +38,13 @@ def test_an_operator_makes_a_token_and_serves(tmp_path: Path) -> None:
     assert (code, token.startswith("tf_app_")) == (0, True)
     _, reader = turnfold("tokens", "create", "look", *words, "--rights", "read", "--days", "1")
     _, listed = turnfold("tokens", "list", "--file", file)
-    assert re.findall(r"^(\S+)\tacme\t(\S+)\texpires (\S+)", listed, re.MULTILINE) == [
-        ("app", "read,write", "never"),
-        ("look", "read", listed.split()[-1]),
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(TokenFile(Path(file)).lines()[1].expires))
+    assert listed.splitlines() == [
+        "app\tacme\tread,write\texpires never\tused never",
+        f"look\tacme\tread\texpires {tomorrow}\tused never",
     ]
+    code, token = turnfold("tokens", "rotate", "app", "--file", file)
+    assert (code, token.startswith("tf_app_")) == (0, True)
     store = f"sqlite:///{tmp_path / 'chat.db'}"
     with ServiceProcess("--store", store, "--tokens-file", file) as service:
         with RemoteMemory(service.url, token=token.strip()) as memory:
@@ -53,6 +57,7 @@ def test_an_operator_makes_a_token_and_serves(tmp_path: Path) -> None:
         with RemoteMemory(service.url) as memory, pytest.raises(AccessDenied) as refused:
             memory.session("s").status()
         assert refused.value.status == 401
+        assert "used never" not in turnfold("tokens", "list", "--file", file)[1].splitlines()[0]
         turnfold("tokens", "revoke", "look", "--file", file)
         with httpx2.Client(
             base_url=service.url,

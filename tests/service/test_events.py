@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx2
+import msgspec
 import pytest
 
-from tests.service.running import PATIENCE, Running, running
+from tests.service.running import PATIENCE, Running, make_tokens, running
 from turnfold.memory import Memory, make_config
 from turnfold.runtime import AsyncRuntime
-from turnfold.service import ServiceOptions, ServiceState
+from turnfold.service import ServiceOptions, ServiceState, TokenFile
 from turnfold.service import events as events_module
-from turnfold.service.auth import Caller
+from turnfold.service.auth import Caller, TokenRing
 from turnfold.service.events import _of_tenant, _Stream
 
 
@@ -91,6 +92,38 @@ def test_calls_of_a_session_arrive_whoever_makes_them(served: Served) -> None:
         served.call("b")
         last = served.call("a")
         assert next(heard)["id"] == last
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/sessions/a/events"])
+@pytest.mark.parametrize("end", ["revoked", "expired", "unreadable"])
+def test_a_token_that_is_no_longer_accepted_ends_its_streams(
+    tmp_path: Path, path: str, end: str
+) -> None:
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    made = make_tokens(file, ("watcher", "acme", ["read"]), ("other", "acme", ["read", "write"]))
+    with running(ServiceOptions(store=store, tokens_file=file)) as service:
+        ring = service.state.gate.ring
+        assert isinstance(ring, TokenRing)
+        ring.check_every = 0.0
+        with (
+            service.client(made["other"]) as other,
+            service.client(made["watcher"], timeout=httpx2.Timeout(PATIENCE)) as client,
+        ):
+            other.post("/v1/sessions/a/user", json={"content": "hi"})
+            with client.stream("GET", path) as answer:
+                lines = answer.iter_lines()
+                assert next(lines) == "retry: 1000"
+                if end == "revoked":
+                    TokenFile(file).revoke("watcher")
+                elif end == "unreadable":
+                    file.write_text("{")
+                else:
+                    ring.clock = lambda: 2e12
+                    [line, _] = TokenFile(file).lines()
+                    TokenFile(file).revoke("watcher")
+                    TokenFile(file).add(msgspec.structs.replace(line, expires=10**12))
+                other.post("/v1/sessions/a/context", json={})  # what it must not hear of
+                assert next((line for line in lines if line), "ended") == "ended"
 
 
 def test_a_stream_resumes_after_the_last_event(served: Served) -> None:

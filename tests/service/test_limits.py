@@ -12,15 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.service.operation_requests import asked, fill
 from tests.service.running import make_tokens, running
 from tests.sizes import examples
+from turnfold.api import AnyOperation
+from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, LimitExceeded
 from turnfold.memory import Memory
 from turnfold.records import Document, Entry, NewEntry, encode_message, user
 from turnfold.service import Limits, ServiceOptions
 from turnfold.service import limits as limits_module
 from turnfold.service import limits as quota_module
-from turnfold.service.limits import Quota, RateLimit
+from turnfold.service.limits import ROW_BYTES, Quota, RateLimit
+from turnfold.service.routes import TABLE
 from turnfold.stores import Scope, Store, open_store
 
 LIMITS = Limits(body=2_000, streams=1)
@@ -192,10 +196,11 @@ def test_bytes_are_those_of_messages_and_documents_and_only_new_entries_are_read
         await inner.delete(scope, "c")
         await quota.check("t")
         await inner.close()
-        return found, store.asked, len(encode_message(said))
+        return found, store.asked, len(encode_message(said)) + ROW_BYTES
 
     found, asked, one = asyncio.run(sums())
-    assert found == [one, 2 * one, 2 * one + 5, 2 * one + 5]
+    document = len(b"12345") + len("key") + ROW_BYTES
+    assert found == [one, 2 * one, 2 * one + document, 2 * one + document]
     assert asked == [0, 1]
 
 
@@ -203,6 +208,148 @@ async def _used(quota: Quota) -> int:
     with pytest.raises(LimitExceeded) as refused:
         await quota.check("t", brings=1)
     return int(refused.value.used)
+
+
+def stored_bytes(store: str, tenant: str = "default") -> int:
+    """What a tenant stores, summed by a quota that has seen none of it being written."""
+
+    async def total() -> int:
+        opened = open_store(store)
+        quota = Quota(opened, bytes=1)
+        try:
+            await quota.check(tenant, brings=1)
+        except LimitExceeded as full:
+            return int(full.used)
+        finally:
+            await opened.close()
+        return 0
+
+    return asyncio.run(total())
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in TABLE if each.writes], ids=lambda each: each.name
+)
+def test_a_full_quota_refuses_every_write_that_does_not_free_room(
+    tmp_path: Path, each: AnyOperation
+) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    fill(store, "default")
+    before = stored_bytes(store)
+    with (
+        running(ServiceOptions(store=store, limits=Limits(stored=1))) as service,
+        service.client() as client,
+    ):
+        if each.frees:
+            assert asked(client, each)[0] in (200, 404)
+            assert not each.keyed or asked(client, each, {"idempotency-key": "k"})[0] == 403
+        else:
+            status, text = asked(client, each)
+            assert (status, "limit-exceeded" in text) == (403, True)
+    after = stored_bytes(store)
+    assert after < before + ROW_BYTES if each.frees else after == before
+
+
+GROWTH = {
+    "user": ("POST", "/v1/sessions/a/user", lambda _: {"content": "Q" * 500}),
+    "pins": ("POST", "/v1/sessions/a{}/pins", lambda number: {"content": f"{number:0300}"}),
+    "state": ("PUT", "/v1/sessions/a/state/n{}", lambda _: {"value": "Q" * 500}),
+    "sessions": ("PUT", "/v1/sessions/new{}/state/x", lambda _: {"value": 1}),
+    "context": ("POST", "/v1/sessions/a/context", lambda _: {}),
+    "rules": ("POST", "/v1/sessions/a/rules", lambda number: {"text": f"Say {number}. 说。"}),
+    "fork": ("POST", "/v1/sessions/a/fork", lambda number: {"conversation": f"copy{number}"}),
+    "turns": ("POST", "/v1/short-memories/s/turns", lambda _: {"user_query": "q", "agent_response": "a"}),
+    "replies": ("DELETE", "/v1/sessions/a/pins/none", lambda _: None),
+    "ran": ("POST", "/v1/sessions/a/findings/ran", lambda number: {"tool": f"{number:0500}"}),
+}  # fmt: skip
+"""Method, path and body of requests that each store something more."""
+
+
+@pytest.mark.parametrize("kind", GROWTH)
+def test_what_is_written_counts_before_the_next_scan(tmp_path: Path, kind: str) -> None:
+    store, quota = f"sqlite:///{tmp_path / 'chat.db'}", 20_000
+    method, path, body = GROWTH[kind]
+    options = ServiceOptions(
+        store=store, limits=Limits(stored=quota), budget=Budget(max_tokens=2_000)
+    )
+    with running(options) as service, service.client() as client:
+        service.state.quota.scan_every = float("inf")
+        assert client.post("/v1/sessions/a/user", json={"content": "x" * 4_000}).status_code == 200
+        statuses = list[int]()
+        for number in range(200):
+            headers = {"idempotency-key": f"{number:0400}"}
+            sent = body(number)
+            options_ = {"json": sent} if sent is not None else {}
+            found = client.request(method, path.format(number), headers=headers, **options_)
+            statuses.append(found.status_code)
+            if found.status_code == 403:
+                assert found.json()["fields"]["unit"] == "bytes"
+                break
+        assert set(statuses[:-1]) <= {200}
+        assert statuses[-1] in ((403,) if kind not in ONCE else (200, 403))
+    # One request may exceed it by what it stores beside its body: a manifest, a ledger, a stored response.
+    assert stored_bytes(store) <= quota + 3_000
+
+
+ONCE = {"ran", "rules"}
+"""What replaces what it stored before, so that it is never too much."""
+
+
+def test_every_method_of_a_store_is_known_to_write_or_not() -> None:
+    reads = (
+        "head view read read_turn find tail live_checkpoint checkpoints get_document documents conversations search "
+        "capture health close"
+    )
+    writes = {
+        name for name, value in vars(quota_module._MeteredStore).items() if callable(value)
+    } - {"__init__", "__getattr__"}
+    methods = {name for name, value in vars(Store).items() if callable(value) and name[0] != "_"}
+    assert methods == writes | set(reads.split())
+    assert not writes & set(reads.split())
+
+
+def test_room_that_was_freed_is_noticed_before_a_request_is_refused(tmp_path: Path) -> None:
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(stored=20_000)
+    )
+    with running(options) as service, service.client() as client:
+        service.state.quota.scan_every = float("inf")
+        for name in ("a", "b", "c"):
+            say = f"/v1/sessions/{name}/user"
+            assert client.post(say, json={"content": "y" * 15_000}).status_code == 200
+            assert client.post(say, json={"content": "y" * 15_000}).status_code == 403
+            assert client.delete(f"/v1/sessions/{name}").status_code == 200
+
+
+@pytest.mark.parametrize("family", ["sessions", "short-memories"])
+def test_deleting_what_never_was_leaves_nothing_behind(tmp_path: Path, family: str) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with running(ServiceOptions(store=store)) as service, service.client() as client:
+        for _ in range(2):
+            gone = client.delete(f"/v1/{family}/ghost")
+            assert (gone.status_code, gone.json()["already"]) == (200, False)
+        assert client.post("/v1/sessions/ghost/user", json={"content": "hi"}).status_code == 200
+        assert client.delete(f"/v1/{family}/ghost").json()["entries"] == 1
+        assert client.delete(f"/v1/{family}/ghost").json()["already"] is True
+        late = client.post("/v1/sessions/ghost/user", json={"content": "late"})
+        assert late.status_code == 410
+
+
+def test_streams_that_are_opened_together_see_each_other(tmp_path: Path) -> None:
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(streams=4))
+
+    async def opened(port: int) -> list[bytes]:
+        links = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        for _, writer in links:
+            writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        lines = [(await reader.readline()).split()[1] for reader, _ in links]
+        for _, writer in links:
+            writer.close()
+        return lines
+
+    with running(options) as service:
+        statuses = asyncio.run(opened(int(service.url.rpartition(":")[2])))
+    assert sorted(statuses) == [b"200"] * 4 + [b"429"] * 36
 
 
 def test_requests_that_come_together_are_weighed_once() -> None:
@@ -217,7 +364,7 @@ def test_requests_that_come_together_are_weighed_once() -> None:
         await store.close()
         return found
 
-    one = len(encode_message(user("word")))
+    one = len(encode_message(user("word"))) + ROW_BYTES
     assert asyncio.run(sums()) == [one] * 20 + [2 * one] * 20
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hmac import compare_digest
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -73,7 +77,7 @@ def test_a_name_nobody_has_costs_the_same_comparison(
     ring.caller(token)
     with pytest.raises(AccessDenied):
         ring.caller(token.replace("one", "nobody"))
-    assert compared == [64, 64]
+    assert compared == [64, 64, 64, 64]  # the current and the previous secret of each
 
 
 def test_an_expired_token_is_refused(tmp_path: Path) -> None:
@@ -96,13 +100,118 @@ def test_a_revoked_token_ends_without_a_restart(tmp_path: Path) -> None:
         ring.caller(other)
 
 
-def test_a_file_that_breaks_leaves_the_tokens_read_before(tmp_path: Path) -> None:
+def break_text(path: Path) -> None:
+    path.write_text("{")
+
+
+def break_kind(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [break_text, break_kind])
+def test_a_file_that_cannot_be_read_admits_nobody_until_it_can(
+    tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "t.json"
     ring, [token] = ring_with(path, "one")
-    path.write_text("{")
-    assert ring.caller(token).name == "one"
-    with pytest.raises(InvalidOption, match="not a valid token file"):
+    caller, whole = ring.caller(token), path.read_bytes()
+    damage(path)
+    for _ in range(3):
+        with pytest.raises(AccessDenied, match="unknown or expired"):
+            ring.caller(token)
+        assert not ring.admits(caller)
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
+    with pytest.raises(InvalidOption, match=r"not a valid token file|cannot be read"):
         TokenRing(TokenFile(path))
+    if path.is_dir():
+        path.rmdir()
+    path.write_bytes(whole)
+    assert ring.caller(token).name == "one"
+
+
+def test_changes_of_the_file_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    for number in range(30):
+        name = f"stolen-{number}"
+        TokenFile(path).add(new_token(name, "t", ["read"], now=0.0)[1])
+        begin = Barrier(2)
+
+        def revoke(name: str = name, begin: Barrier = begin) -> None:
+            begin.wait()
+            TokenFile(path).revoke(name)
+
+        def add(number: int = number, begin: Barrier = begin) -> None:
+            begin.wait()
+            TokenFile(path).add(new_token(f"new-{number}", "t", ["read"], now=0.0)[1])
+
+        with ThreadPoolExecutor(2) as threads:
+            for each in [threads.submit(revoke), threads.submit(add)]:
+                each.result()
+        names = {line.name for line in TokenFile(path).lines()}
+        assert names == {f"new-{each}" for each in range(number + 1)}
+
+
+def test_a_rotated_token_has_a_new_secret_and_the_old_one_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    ring, [token, other] = ring_with(path, "one", "two")
+    caller = ring.caller(token)
+    fresh = TokenFile(path).rotate("one", now=2_000.0, overlap=60.0)
+    assert ring.caller(fresh).tenant == ring.caller(token).tenant == "tenant of one"
+    assert ring.admits(caller)
+    assert fresh.split("_")[2] not in path.read_text()
+    ring.clock = lambda: 2_060.0
+    with pytest.raises(AccessDenied):
+        ring.caller(token)
+    assert not ring.admits(caller)
+    assert ring.caller(fresh).name == "one"
+    last = TokenFile(path).rotate("one", now=2_060.0)
+    with pytest.raises(AccessDenied):
+        ring.caller(fresh)
+    assert ring.caller(last).name == "one"
+    assert ring.caller(other).name == "two"
+    with pytest.raises(NotFound, match="existing tokens: one, two"):
+        TokenFile(path).rotate("three", now=0.0)
+    with pytest.raises(InvalidOption, match="overlap=-1"):
+        TokenFile(path).rotate("one", now=0.0, overlap=-1)
+
+
+def test_a_caller_is_admitted_while_its_token_gives_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    ring, [token] = ring_with(path, "one", days=1)
+    caller = ring.caller(token)
+    assert ring.admits(caller)
+    for changed in (
+        replace(caller, tenant="another"),
+        replace(caller, rights=frozenset(Right)),
+        replace(caller, hash="0" * 64),
+        replace(caller, name="two"),
+    ):
+        assert not ring.admits(changed)
+    ring.clock = lambda: 1_000.0 + 86_400
+    assert not ring.admits(caller)
+
+
+def test_the_last_use_of_a_token_is_stored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "t.json"
+    ring, [token, _] = ring_with(path, "one", "two")
+    assert TokenFile(path).last_used() == {}
+    ring.caller(token)
+    assert TokenFile(path).last_used() == {"one": 2_000}
+    ring.clock = lambda: 3_000.0
+    ring.caller(token)
+    assert TokenFile(path).last_used() == {"one": 2_000}  # at most once a minute
+    TokenFile(path).note_used({"one": 1_000, "two": 5})
+    assert TokenFile(path).last_used() == {"one": 2_000, "two": 5}
+    assert stat.S_IMODE((tmp_path / "t.json.used").stat().st_mode) == 0o600
+    (tmp_path / "t.json.used").unlink()
+    (tmp_path / "t.json.used").mkdir()
+    ring.note_every = 0.0
+    for _ in range(2):
+        assert ring.caller(token).name == "one"  # a folder it may not write to refuses nobody
+    assert [each.__dict__["event"] for each in caplog.records] == ["tokens_last_used"]
 
 
 def test_what_cannot_be_a_token_is_not_made(tmp_path: Path) -> None:

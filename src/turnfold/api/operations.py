@@ -32,7 +32,7 @@ class Right(StrEnum):
     READ = "read"
     """Read the conversations of the token's tenant."""
     WRITE = "write"
-    """Add to, change and delete the tenant's conversations, and build contexts, which store their calls."""
+    """Add to them, change them, delete them. An operation that also returns stored content needs `read` as well."""
     ADMIN = "admin"
     """Read the metrics and the full health report of the service."""
 
@@ -46,14 +46,33 @@ class Operation(Generic[_Body, _Query, _Answer]):
     path: str
     description: str
     right: Right | None
-    """Right the token needs; None for operations open to everybody."""
+    """Right this operation is about; None for operations open to everybody. `rights` are all that it needs."""
     body: type[_Body]
     query: type[_Query]
     answer: type[_Answer]
     grows: bool
-    """True if it adds to the stored data of the tenant, so that a full quota refuses it."""
+    """True if it adds to the log of the tenant, so that a full quota in tokens refuses it."""
+    frees: bool
+    """True if it only removes stored data; any other operation that writes is refused by a full quota in bytes."""
     keyed: bool
     """True if the response is stored under the Idempotency-Key; appends find their first result in the log instead."""
+
+    @property
+    def writes(self) -> bool:
+        """True if it changes stored data."""
+        return self.right is Right.WRITE
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """All rights the token needs.
+
+        An operation that writes needs the right to read too, unless its answer is known to hold nothing of what is
+        stored: otherwise a token that may only write could read conversations through it.
+        """
+        if self.right is None:
+            return frozenset()
+        reads = self.writes and self.answer not in _RECEIPTS
+        return frozenset({self.right, Right.READ} if reads else {self.right})
 
     @property
     def family(self) -> str:
@@ -74,6 +93,7 @@ def declare(
     body: type[_Body] = requests.Nothing,
     query: type[_Query] = requests.NoQuery,
     grows: bool = False,
+    frees: bool = False,
     keyed: bool = False,
 ) -> Operation[_Body, _Query, _Answer]:
     """Declare an operation; `target` is the method and the path."""
@@ -88,10 +108,26 @@ def declare(
         query=query,
         answer=answer,
         grows=grows,
+        frees=frees,
         keyed=keyed,
     )
 
 
+_RECEIPTS: Final[frozenset[type]] = frozenset(
+    {
+        Appended,
+        Erasure,
+        MemoryWriteResult,
+        TakenSnapshot,
+        responses.ClearedAnswer,
+        responses.CountAnswer,
+        responses.DoneAnswer,
+        responses.ForkedAnswer,
+        responses.PinAnswer,
+        responses.SystemAnswer,
+    }
+)
+"""Answers that hold positions, counts and ids, and nothing that was stored."""
 _READ: Final = Right.READ
 _WRITE: Final = Right.WRITE
 _SESSION: Final = "/v1/sessions/{session}"
@@ -179,6 +215,7 @@ UNPIN = declare(
     f"DELETE {_SESSION}/pins/{{key}}",
     "Remove a pin from the next user turn on; `done` is false if it was not pinned.",
     right=_WRITE,
+    frees=True,
     answer=responses.DoneAnswer,
     keyed=True,
 )
@@ -195,6 +232,7 @@ DROP_RULE = declare(
     f"DELETE {_SESSION}/rules/{{rule}}",
     "Drop the active rule with this id; later contexts do not show it. Returns the dropped rule.",
     right=_WRITE,
+    frees=True,
     answer=StandingRule,
     keyed=True,
 )
@@ -219,6 +257,7 @@ REMOVE_STATE = declare(
     f"DELETE {_SESSION}/state/{{name}}",
     "Remove a value of the state; `done` is false if there was none.",
     right=_WRITE,
+    frees=True,
     answer=responses.DoneAnswer,
     keyed=True,
 )
@@ -253,6 +292,7 @@ DELETE = declare(
     f"DELETE {_SESSION}",
     "Delete the conversation and everything derived from it, permanently; a repeated request returns `already`.",
     right=_WRITE,
+    frees=True,
     answer=Erasure,
 )
 
@@ -390,6 +430,7 @@ DROP_FINDINGS = declare(
     f"POST {_FINDINGS}/drop",
     "Forget the result of a call, or all results of a tool if no arguments are given.",
     right=_WRITE,
+    frees=True,
     body=requests.DropFindingsBody,
     answer=responses.CountAnswer,
     keyed=True,
@@ -399,6 +440,7 @@ CLEAR_FINDINGS = declare(
     f"POST {_FINDINGS}/clear",
     "Forget all findings; with `query_only`, all but tables of contents.",
     right=_WRITE,
+    frees=True,
     body=requests.ClearFindingsBody,
     answer=responses.CountAnswer,
     keyed=True,
@@ -577,6 +619,7 @@ DELETE_SHORT_MEMORY = declare(
     f"DELETE {_SHORT}",
     "Delete the conversation and everything derived from it, permanently.",
     right=_WRITE,
+    frees=True,
     answer=Erasure,
 )
 

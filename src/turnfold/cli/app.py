@@ -179,7 +179,10 @@ def lint(
     with report_errors():
         found = lint_file(file, provider)
     if mend is not None:
-        mend.write_text(json.dumps(found.mended, ensure_ascii=False, indent=1), "utf-8")
+        from turnfold.cli.transfer import output_file
+
+        with output_file(mend) as written:
+            json.dump(found.mended, written, ensure_ascii=False, indent=1)
     if as_json:
         typer.echo(found.as_json())
     else:

@@ -88,15 +88,20 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing.": (
         "检查版本、可选依赖、分词器、存储与终端；有需要修复之处时退出码为 1。"
     ),
-    "Create, list and revoke access tokens of a service.": "创建、列出和收回服务的访问令牌。",
+    "Create, list, rotate and revoke access tokens of a service.": (
+        "创建、列出、更换和收回服务的访问令牌。"
+    ),
     "Create a token and show it once; only its hash is stored.": (
         "创建一个访问令牌并显示一次：只保存其散列值。"
     ),
-    "List the tokens: name, tenant, rights and expiry.": (
-        "列出访问令牌：名称、租户、权限与有效期。"
+    "List the tokens: name, tenant, rights, expiry and last use.": (
+        "列出访问令牌：名称、租户、权限、有效期与上次使用时间。"
     ),
-    "Revoke a token; a running service notices within a second.": (
-        "收回一个访问令牌；运行中的服务一秒之内即知。"
+    "Give a token a new secret and show it once; its name, tenant and rights stay.": (
+        "为访问令牌更换密钥并显示一次；名称、租户与权限不变。"
+    ),
+    "Revoke a token; a running service notices within a second, and ends its event streams.": (
+        "收回一个访问令牌；运行中的服务一秒之内即知，并结束它的事件流。"
     ),
     "The store: its location, status, schema and backup.": (
         "存储：在哪里、有什么、结构版本、备份。"
@@ -117,7 +122,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "A file that does not exist yet.": "尚不存在的文件。",
     "A later call. Default: @last.": "较晚的一次调用。默认：@last。",
     "Log each request, without content.": "每个请求记一行，不含内容。",
-    "Host name to accept; '*' for any.": "服务所用的名称；“*”表示任何名称。",
+    "Host name to accept; '*' for any, with a token file.": (
+        "服务所用的名称；“*”表示任何名称，须有令牌文件。"
+    ),
     "A request body, a list of messages, or JSON Lines.": "请求体、消息列表或 JSON Lines。",
     "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
@@ -151,6 +158,12 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Continue this session.": "继续此会话。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
+    ),
+    "Hours the old secret is still accepted; 0 ends it now.": (
+        "旧密钥继续有效的小时数；0 表示立即失效。"
+    ),
+    "Without a token file: admit every user and program of this machine.": (
+        "没有令牌文件时：放行本机的所有用户和程序。"
     ),
     "Days until it expires; 0 for never.": "有效多少天；0 表示永远。",
     "Number of calls in the sparkline.": "曲线画出多少次调用。",
@@ -212,6 +225,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
     "The model a provider's format is written for.": "服务商格式所针对的模型。",
+    "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (
+        "允许模型另外写入：置顶（pins）、--session 以外的会话（sessions）、摘要（summaries）。可重复。"
+    ),
     "Session used if a client names none.": "客户端没有指明时所指的会话。",
     "Token budget of a call. Default: that of the newest call.": (
         "一次调用可用的token 数。默认：与最近一次调用相同。"

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
+from pathlib import Path
 
 from rich.text import Text
 
@@ -207,7 +209,23 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     )
     for warning in health.warnings:
         yield CheckResult(name="store", state=CheckState.BAD, detail=warning)
+    if path is not None and os.name == "posix":
+        yield _permissions(path)
     yield contents
+
+
+def _permissions(path: Path) -> CheckResult:
+    """Check that no other user of the machine can read the file of a store, its log or the index of its log."""
+    files = [path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm")]
+    exposed = [each for each in files if each.exists() and each.stat().st_mode & 0o077]
+    return CheckResult(
+        name="store permissions",
+        state=CheckState.BAD if exposed else CheckState.OK,
+        detail="other users of this machine can open the store"
+        if exposed
+        else "only its owner can open the store",
+        remedy=f"chmod 600 {shlex.join(map(str, exposed))}" if exposed else "",
+    )
 
 
 def _contents(store: Store, scope: Scope) -> CheckResult:

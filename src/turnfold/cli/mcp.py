@@ -12,6 +12,7 @@ from turnfold.cli.commands.options import (
     AllowedOrigins,
     ListenHost,
     ListenPort,
+    NoSecretOption,
     SemanticOption,
     StoreOption,
     TenantOption,
@@ -26,6 +27,13 @@ _Most = Annotated[int, typer.Option(help="Token limit of one response; the rest 
 _Http = Annotated[
     bool, typer.Option("--http", help="Listen at http://HOST:PORT/mcp instead of stdin.")
 ]
+_Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Let models also write: pins, sessions (other than --session), summaries. Repeatable.",
+        metavar="WHAT",
+    ),
+]
 
 
 def mcp(
@@ -35,11 +43,13 @@ def mcp(
     session: _Session = "notes",
     model: Annotated[str, typer.Option(help="Model to count tokens for.")] = "",
     max_tokens: _Most = 4_000,
+    allow: _Allow = None,
     semantic: SemanticOption = False,
     http: _Http = False,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8788,
     tokens_file: TokensFileOption = None,
+    no_secret: NoSecretOption = False,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
 ) -> None:
@@ -58,18 +68,22 @@ def mcp(
             raise InvalidOption(
                 "--tokens-file, --allow-host and --allow-origin apply to HTTP: add --http, or leave them out"
             )
-        from turnfold.service import McpOptions, ServiceOptions, run_http, run_stdio
+        from turnfold.service import LocalAccess, McpOptions, ServiceOptions, run_http, run_stdio
 
+        local = LocalAccess(tenant) if http and not (tokens_file or no_secret) else None
+        if local is not None:
+            typer.echo(f"token for clients, until this one ends: {local.token}", err=True)
         service = ServiceOptions(
             store=address_of(store) if store else default_store(),
             host=host,
             port=port,
             tokens_file=tokens_file,
+            local=local,
             tenant=tenant,
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
             model=model,
             semantic=semantic,
         )
-        options = McpOptions(session=session, max_tokens=max_tokens)
+        options = McpOptions(session=session, max_tokens=max_tokens, allow=tuple(allow or ()))
         (run_http if http else run_stdio)(service, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from turnfold.cli.commands.options import (
     AllowedOrigins,
     ListenHost,
     ListenPort,
+    NoSecretOption,
     SemanticOption,
     StoreOption,
     TokensFileOption,
@@ -28,7 +30,7 @@ __all__ = (
 
 
 if TYPE_CHECKING:
-    from turnfold.service import ExtraRoutes, ServiceState
+    from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
 
 
 _Cache = Annotated[
@@ -51,7 +53,7 @@ _Mcp = Annotated[bool, typer.Option("--mcp", help="Also serve MCP, at /mcp.")]
 _TokensFile = Annotated[Path, typer.Option("--file", help="The token file.", metavar="PATH")]
 
 tokens = typer.Typer(
-    help="Create, list and revoke access tokens of a service.",
+    help="Create, list, rotate and revoke access tokens of a service.",
     cls=TranslatedGroup,
     no_args_is_help=True,
 )
@@ -66,6 +68,7 @@ def serve(
     tokens_file: TokensFileOption = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
+    no_secret: NoSecretOption = False,
     tenant: _Tenant = "default",
     model: _Model = "",
     budget: _Tokens = None,
@@ -83,12 +86,13 @@ def serve(
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once."""
     from turnfold.budget import Budget
     from turnfold.cli.store import address_of, default_store
-    from turnfold.service import Limits, ServiceOptions, inspector_beside, run
+    from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
+    local = None if tokens_file or no_secret else LocalAccess(tenant)
     run(
         ServiceOptions(
             store=address_of(store) if store else default_store(),
@@ -96,6 +100,7 @@ def serve(
             host=host,
             port=port,
             tokens_file=tokens_file,
+            local=local,
             tenant=tenant,
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
@@ -113,7 +118,20 @@ def serve(
             drain=drain,
         ),
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),
+        on_listening=local and partial(_show_access, local),
     )
+
+
+def _show_access(local: LocalAccess, address: str) -> None:
+    """Print the token and the link of a service without a token file, to the terminal and not to the log."""
+    from turnfold.service import ROOT
+
+    def show_link() -> None:
+        typer.echo(f"inspector (this link works once): {local.link(f'{address}{ROOT}')}", err=True)
+
+    local.on_used = show_link
+    typer.echo(f"token for programs, until this one ends: {local.token}", err=True)
+    show_link()
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
@@ -147,19 +165,42 @@ def create(
 
 @tokens.command("list")
 def list_tokens(*, file: _TokensFile) -> None:
-    """List the tokens: name, tenant, rights and expiry."""
+    """List the tokens: name, tenant, rights, expiry and last use."""
     from turnfold.service import TokenFile
 
-    for line in TokenFile(file).lines():
-        ends = time.strftime("%Y-%m-%d", time.gmtime(line.expires)) if line.expires else "never"
-        typer.echo(f"{line.name}\t{line.tenant}\t{','.join(line.rights)}\texpires {ends}")
+    def shown(at: int) -> str:
+        return time.strftime("%Y-%m-%d", time.gmtime(at)) if at else "never"
+
+    stored = TokenFile(file)
+    used = stored.last_used()
+    for line in stored.lines():
+        at = used.get(line.name, 0)
+        last = shown(at if at >= line.created else 0)  # an earlier token may have had this name
+        typer.echo(
+            f"{line.name}\t{line.tenant}\t{','.join(line.rights)}\texpires {shown(line.expires)}\tused {last}"
+        )
+
+
+@tokens.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
+    *,
+    file: _TokensFile,
+    overlap_hours: Annotated[
+        float, typer.Option(help="Hours the old secret is still accepted; 0 ends it now.")
+    ] = 0,
+) -> None:
+    """Give a token a new secret and show it once; its name, tenant and rights stay."""
+    from turnfold.service import TokenFile
+
+    typer.echo(TokenFile(file).rotate(name, now=time.time(), overlap=overlap_hours * 3_600))
 
 
 @tokens.command()
 def revoke(
     name: Annotated[str, typer.Argument(help="Name of the token.")], *, file: _TokensFile
 ) -> None:
-    """Revoke a token; a running service notices within a second."""
+    """Revoke a token; a running service notices within a second, and ends its event streams."""
     from turnfold.service import TokenFile
 
     TokenFile(file).revoke(name)

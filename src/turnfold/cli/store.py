@@ -65,7 +65,7 @@ def default_store(environment: Mapping[str, str] | None = None, *, make_folder: 
     base = known.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     folder = Path(base) / "turnfold"
     if make_folder:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"sqlite:///{(folder / 'chat.db').as_posix()}"
 
 

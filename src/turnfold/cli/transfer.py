@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_lines
+import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ __all__ = (
     "Exported",
     "export_sessions",
     "import_path",
+    "output_file",
     "show_exported",
     "show_imported",
 )
@@ -73,7 +76,7 @@ def export_sessions(
         )
         if format_name == "turnfold":
             return _export_exactly(opened, found, output, reporter)
-        with _output_file(output) as file:
+        with output_file(output) as file:
             entries, changes = _translate(
                 opened, found, file, reporter, _Target(format_name, model)
             )
@@ -114,17 +117,21 @@ def _export_exactly(
 
 
 @contextmanager
-def _output_file(output: Path | None) -> Generator[IO[str]]:
+def output_file(output: Path | None) -> Generator[IO[str]]:
+    """Open a text file that replaces `output` once it is written and that only its owner can read; None for stdout."""
     if output is None:
         yield sys.stdout
         return
-    draft = output.with_name(f".{output.name}.part")
+    # A temporary file can be read by its owner only, and keeps that under its final name.
+    handle, draft = tempfile.mkstemp(
+        prefix=f".{output.name[:40]}.", suffix=".part", dir=output.parent
+    )
     try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             yield file
-        draft.replace(output)
+        Path(draft).replace(output)
     finally:
-        draft.unlink(missing_ok=True)
+        Path(draft).unlink(missing_ok=True)
 
 
 def _translate(

@@ -1,6 +1,7 @@
 """`turnfold ui`: the web inspector on this machine only, over an existing store.
 
-It serves pages and no API, so nothing opened in the browser can change stored data.
+It serves pages and no API, so nothing opened in the browser can change stored data. Other users of the machine can
+reach its port, so the address that is printed signs in one browser, once; then the next one is printed.
 """
 
 from __future__ import annotations
@@ -31,18 +32,23 @@ def ui(
     """
     with report_errors():
         from turnfold.cli.store import address_of, require_store
-        from turnfold.service import ROOT, ServiceOptions, inspector_beside, run
+        from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
         address = address_of(store)
         require_store(address)
         logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
 
-        def on_listening(where: str) -> None:
-            typer.echo(f"{where}{ROOT}")
-            if not no_browser:
-                _open(f"{where}{ROOT}")
+        local = LocalAccess(tenant)
 
-        options = ServiceOptions(store=address, port=port, tenant=tenant, fold="manual", drain=1.0)
+        def on_listening(where: str) -> None:
+            local.on_used = lambda: typer.echo(local.link(f"{where}{ROOT}"))
+            typer.echo(local.link(f"{where}{ROOT}"))
+            if not no_browser:
+                _open(local.link(f"{where}{ROOT}"))
+
+        options = ServiceOptions(
+            store=address, port=port, local=local, tenant=tenant, fold="manual", drain=1.0
+        )
         run(options, beside=(inspector_beside,), table={}, on_listening=on_listening)
 
 

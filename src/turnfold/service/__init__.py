@@ -7,11 +7,11 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.service.app import GuardedApp, make_app
-    from turnfold.service.auth import TokenFile, new_token
+    from turnfold.service.auth import LocalAccess, TokenFile, new_token
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits
-    from turnfold.service.mcp.request import McpOptions
+    from turnfold.service.mcp.request import McpOptions, McpPermission
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
     from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run, serve
     from turnfold.service.state import ServiceState
@@ -21,7 +21,9 @@ __all__ = (
     "ExtraRoutes",
     "GuardedApp",
     "Limits",
+    "LocalAccess",
     "McpOptions",
+    "McpPermission",
     "ServiceOptions",
     "ServiceState",
     "TokenFile",
@@ -39,11 +41,11 @@ __all__ = (
 
 _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
-    "turnfold.service.auth": "TokenFile new_token",
+    "turnfold.service.auth": "LocalAccess TokenFile new_token",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits",
-    "turnfold.service.mcp.request": "McpOptions",
+    "turnfold.service.mcp.request": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
     "turnfold.service.server": "ExtraRoutes ServiceOptions make_state run serve",
     "turnfold.service.state": "ServiceState",

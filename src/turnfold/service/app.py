@@ -137,6 +137,7 @@ def _described(
     }
     if operation.right:
         found["x-right"] = str(operation.right)
+        found["x-rights"] = sorted(str(right) for right in operation.rights)
     fields = msgspec.structs.fields(operation.body)
     if fields:
         found["requestBody"] = {

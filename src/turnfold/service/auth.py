@@ -3,11 +3,15 @@
 A token is `tf_NAME_SECRET`. The name finds its line in the token file; the secret has 256 random bits, so its SHA-256
 is enough to store, and a stolen file gives no token away. Secrets are compared in constant time, and an unknown name
 costs the same comparison as a known one. The file is read again when it changes, so a token is revoked without a
-restart.
+restart; while it cannot be read, no token is accepted. Changes to it are made under a lock, so that two of them at once
+cannot undo each other.
 
 `RequestGate` authorizes every request from its headers alone, before anything of the body is read: requests to the
 API, to the inspector and to MCP. It refuses a browser that was lured to a name pointing at this machine, by its Host
 and Origin headers.
+
+A service without a token file is for one person, but every user of the machine can reach its port. `LocalAccess` makes
+one token for that person's programs, and links that each sign one browser in.
 """
 
 from __future__ import annotations
@@ -18,8 +22,10 @@ import logging
 import os
 import re
 import secrets
+import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -33,9 +39,15 @@ from turnfold.errors import AccessDenied, InvalidOption, NotFound
 from turnfold.service.limits import RateLimit
 from turnfold.stores import check_name
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 __all__ = (
     "LOOPBACK",
     "Caller",
+    "LocalAccess",
     "RequestGate",
     "TokenFile",
     "TokenLine",
@@ -60,17 +72,22 @@ class Caller:
     rights: frozenset[Right]
     name: str
     """Name of the token; empty if the service needs none."""
+    hash: str = field(default="", repr=False)
+    """Hash of the secret that was sent, to check later that it is still accepted."""
 
-    def require(self, right: Right) -> None:
-        """Raise `AccessDenied` if the caller does not have this right."""
-        if right not in self.rights:
-            rights = ", ".join(sorted(self.rights)) or "none"
+    def require(self, *rights: Right) -> None:
+        """Raise `AccessDenied` if the caller lacks one of these rights."""
+        missing = sorted(set(rights) - self.rights)
+        if missing:
+            given = ", ".join(sorted(self.rights)) or "none"
             raise AccessDenied(
-                f"the right {str(right)!r} is required; the token has: {rights}", status=403
+                f"the right {str(missing[0])!r} is required; the token has: {given}", status=403
             )
 
 
-class TokenLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TokenLine(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
     """One token as the file stores it."""
 
     name: str
@@ -80,6 +97,20 @@ class TokenLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     created: int
     expires: int = 0
     """Seconds since 1970; 0 if it never expires."""
+    previous: str = ""
+    """Hash of the secret before the last rotation, which is accepted until `previous_expires`."""
+    previous_expires: int = 0
+
+    def accepts(self, given: str, now: float) -> bool:
+        """Return True if the hash of a secret is that of this token now; takes the same time for any hash."""
+        current = hmac.compare_digest(given, self.hash)
+        previous = hmac.compare_digest(given, self.previous or _UNKNOWN)
+        if 0 < self.expires <= now:
+            return False
+        return current or (previous and now < self.previous_expires)
+
+
+_NOBODY: Final = TokenLine(name="", tenant="", rights=(), hash=_UNKNOWN, created=0)
 
 
 class _TokenList(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,6 +157,10 @@ class TokenFile:
             text = self.path.read_bytes()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise InvalidOption(
+                f"the token file {self.path} cannot be read: {error.strerror}"
+            ) from None
         try:
             return msgspec.json.decode(text, type=_TokenList).tokens
         except msgspec.MsgspecError as error:
@@ -133,31 +168,97 @@ class TokenFile:
 
     def add(self, line: TokenLine) -> None:
         """Add a token; its name must be new."""
-        known = self.lines()
-        if any(each.name == line.name for each in known):
-            raise InvalidOption(
-                f"a token named {line.name!r} exists already: revoke it, or use another name"
-            )
-        self._write([*known, line])
+        with self._locked():
+            known = self.lines()
+            if any(each.name == line.name for each in known):
+                raise InvalidOption(
+                    f"a token named {line.name!r} exists already: revoke or rotate it, or use another name"
+                )
+            self._write([*known, line])
 
     def revoke(self, name: str) -> None:
         """Remove a token."""
-        known = self.lines()
-        left = [each for each in known if each.name != name]
-        if len(left) == len(known):
-            names = ", ".join(each.name for each in known) or "none"
-            raise NotFound(f"no token named {name!r}; existing tokens: {names}")
-        self._write(left)
+        with self._locked():
+            known = self.lines()
+            self._write([each for each in known if each is not self._named(name, known)])
+
+    def rotate(self, name: str, *, now: float, overlap: float = 0) -> str:
+        """Give a token a new secret and return its text; the old one is accepted for `overlap` more seconds."""
+        if overlap < 0:
+            raise InvalidOption(
+                f"overlap={overlap} must not be negative; 0 ends the old secret now"
+            )
+        with self._locked():
+            known = self.lines()
+            line, secret = self._named(name, known), secrets.token_hex(32)
+            changed = msgspec.structs.replace(
+                line,
+                hash=_hashed(secret),
+                previous=line.hash if overlap else "",
+                previous_expires=int(now + overlap) if overlap else 0,
+            )
+            self._write([changed if each is line else each for each in known])
+        return f"tf_{name}_{secret}"
+
+    def last_used(self) -> dict[str, int]:
+        """Return when each token was last used, in seconds since 1970, to within a minute; unused ones are absent."""
+        try:
+            return msgspec.json.decode(self._used_path.read_bytes(), type=dict[str, int])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+    def note_used(self, times: Mapping[str, int]) -> None:
+        """Store when tokens were last used, in a file beside this one; later times stored by others are kept."""
+        stored = self.last_used()
+        merged = {name: max(at, stored.get(name, 0)) for name, at in times.items()}
+        _replace_file(self._used_path, msgspec.json.encode({**stored, **merged}), durable=False)
+
+    @property
+    def _used_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.used")
+
+    @staticmethod
+    def _named(name: str, known: list[TokenLine]) -> TokenLine:
+        for each in known:
+            if each.name == name:
+                return each
+        names = ", ".join(each.name for each in known) or "none"
+        raise NotFound(f"no token named {name!r}; existing tokens: {names}")
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Hold the lock of this file; it is a file of its own, because the token file is replaced when it changes."""
+        lock = os.open(
+            self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
+        )
+        try:
+            if sys.platform == "win32":
+                msvcrt.locking(lock, msvcrt.LK_LOCK, 1)
+            else:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)  # which releases the lock
 
     def _write(self, lines: list[TokenLine]) -> None:
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         content = msgspec.json.format(msgspec.json.encode(_TokenList(lines)), indent=1)
-        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _replace_file(self.path, content + b"\n")
+
+
+def _replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replace a file atomically with one that only its owner can read."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
         with os.fdopen(opened, "wb") as file:
-            file.write(content + b"\n")
+            file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+            if durable:
+                os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(slots=True)
@@ -168,12 +269,18 @@ class TokenRing:
     clock: Callable[[], float] = time.time
     check_every: float = 1.0
     """Seconds between two checks of the file; a revoked token is accepted for at most that long."""
+    note_every: float = 60.0
+    """Seconds between two writes of when the tokens were last used."""
     _lines: dict[str, TokenLine] = field(default_factory=dict[str, TokenLine])
     _seen: tuple[int, int, int] | None = None
     _checked: float = float("-inf")
+    _used: dict[str, int] = field(default_factory=dict[str, int])
+    _noted: float = float("-inf")
+    _failing: set[str] = field(default_factory=set[str])
+    """Events logged as failing and not yet working again."""
 
     def __post_init__(self) -> None:
-        self._refresh()
+        self._lines = {line.name: line for line in self.file.lines()}
         if not self._lines:
             raise InvalidOption(
                 f"{self.file.path} contains no token: create one with `turnfold tokens create`"
@@ -185,11 +292,23 @@ class TokenRing:
         kind, _, rest = token.partition("_")
         name, _, secret = rest.partition("_")
         line = self._lines.get(name) if kind == "tf" else None
-        given = _hashed(secret)
-        same = hmac.compare_digest(given, line.hash if line else _UNKNOWN)
-        if line is None or not same or 0 < line.expires <= self.clock():
+        given, now = _hashed(secret), self.clock()
+        if not (line or _NOBODY).accepts(given, now) or line is None:
             raise AccessDenied("unknown or expired token")
-        return Caller(line.tenant, frozenset(line.rights), line.name)
+        self._used[line.name] = int(now)
+        self._note_used()
+        return Caller(line.tenant, frozenset(line.rights), line.name, given)
+
+    def admits(self, caller: Caller) -> bool:
+        """Return True if the token of a caller still gives the rights it had when the request was authorized."""
+        self._refresh()
+        line = self._lines.get(caller.name)
+        return (
+            line is not None
+            and line.accepts(caller.hash, self.clock())
+            and line.tenant == caller.tenant
+            and caller.rights <= set(line.rights)
+        )
 
     def _refresh(self) -> None:
         now = time.monotonic()
@@ -197,22 +316,76 @@ class TokenRing:
             return
         self._checked = now
         try:
-            found = self.file.path.stat()
-            seen = found.st_mtime_ns, found.st_size, found.st_ino
-        except FileNotFoundError:
-            seen = 0, 0, 0
-        if seen == self._seen:
-            return
+            seen = self._fingerprint()
+            if seen != self._seen:
+                self._lines = {line.name: line for line in self.file.lines()}
+            self._seen = seen
+            self._failing.discard("tokens_unreadable")
+        except (InvalidOption, OSError) as error:
+            self._lines, self._seen = {}, None
+            self._warn("tokens_unreadable", f"no token is accepted until it can be read: {error}")
+
+    def _fingerprint(self) -> tuple[int, int, int]:
         try:
-            self._lines = {line.name: line for line in self.file.lines()}
-        except InvalidOption:
-            if self._seen is None:
-                raise
-            _log.error(
-                "cannot read the token file any more; keeping the tokens read before",
-                extra={"event": "tokens_unreadable"},
-            )
-        self._seen = seen
+            found = self.file.path.stat()
+        except FileNotFoundError:
+            return 0, 0, 0
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _note_used(self) -> None:
+        now = time.monotonic()
+        if now - self._noted < self.note_every:
+            return
+        self._noted = now
+        try:
+            self.file.note_used(self._used)
+            self._failing.discard("tokens_last_used")
+        except OSError as error:  # the folder may be read-only for the service
+            self._warn("tokens_last_used", f"cannot store when tokens were last used: {error}")
+
+    def _warn(self, event: str, text: str) -> None:
+        """Log a failure once, until it works again."""
+        if event not in self._failing:
+            self._failing.add(event)
+            _log.error("%s", text, extra={"event": event})
+
+
+class LocalAccess:
+    """Access to a service without a token file: a token of its own, until the process ends.
+
+    A link is seen by more than its reader (it is an argument of the browser's process), so each works once, and gives
+    a cookie instead of the token in its place.
+    """
+
+    def __init__(self, tenant: str = "default") -> None:
+        self.token, self._line = new_token("local", tenant, list(Right), now=0.0)
+        self._key = secrets.token_urlsafe(32)
+        self.on_used: Callable[[], None] | None = None
+        """Called after a link was used, to show the next one."""
+
+    def caller(self, token: str) -> Caller:
+        """Return the caller; raises `AccessDenied` for any other token."""
+        given = _hashed(token.rpartition("_")[2])
+        if not self._line.accepts(given, 0.0):
+            raise AccessDenied("unknown token: use the one that was printed when the service began")
+        return Caller(self._line.tenant, frozenset(self._line.rights), self._line.name, given)
+
+    def admits(self, caller: Caller) -> bool:
+        """Return True if a caller has the token."""
+        return self._line.accepts(caller.hash, 0.0)
+
+    def link(self, address: str) -> str:
+        """Return the link of the inspector at this address that signs in whoever opens it first."""
+        return f"{address}/open?key={self._key}"
+
+    def use(self, key: str) -> str:
+        """Return the token for the key of the link, which then no longer works; raises `AccessDenied` otherwise."""
+        if not hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode()):
+            raise AccessDenied("this link was used before: open the newest one that was printed")
+        self._key = secrets.token_urlsafe(32)
+        if self.on_used is not None:
+            self.on_used()
+        return self.token
 
 
 def _hashed(secret: str) -> str:
@@ -237,7 +410,7 @@ def is_loopback(host: str) -> bool:
 class RequestGate:
     """Authorizes requests."""
 
-    ring: TokenRing | None = None
+    ring: TokenRing | LocalAccess | None = None
     """None: no token is needed, and every caller is `tenant` with all rights. Loopback only."""
     tenant: str = "default"
     hosts: Collection[str] = LOOPBACK
@@ -270,9 +443,18 @@ class RequestGate:
         self.rate_limit.take(caller.name)
         return caller
 
+    def admits(self, caller: Caller) -> bool:
+        """Return True if a caller is still admitted: its token was neither revoked nor did it expire."""
+        return self.ring is None or self.ring.admits(caller)
 
-def check_listening(host: str, ring: TokenRing | None) -> None:
-    """Refuse to listen on a public address without tokens."""
+
+def check_listening(host: str, ring: TokenRing | None, allowed: Collection[str] = ()) -> None:
+    """Refuse to listen on a public address, or to accept any Host header, without tokens."""
+    if ring is None and "*" in allowed:
+        raise InvalidOption(
+            "--allow-host '*' without --tokens-file would let any web page read and delete everything, by a name that "
+            "it points at this machine. Create a token (turnfold tokens create), or name the hosts"
+        )
     if ring is None and not is_loopback(host):
         raise InvalidOption(
             f"--host {host} can be reached from other machines, and without --tokens-file anybody could read and "

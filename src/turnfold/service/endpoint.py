@@ -72,7 +72,7 @@ class Endpoint:
         caller = _NOBODY
         if operation.right is not None:
             caller = scope[CALLER] = state.gate.caller(headers)
-            caller.require(operation.right)
+            caller.require(*operation.rights)
         sent = await read_body(http, state.limits)
         request: OperationRequest[object, object] = OperationRequest(
             state=state,
@@ -84,15 +84,15 @@ class Endpoint:
             key=_key(headers),
         )
 
-        async def result() -> object:
-            if not operation.grows:
-                return await run(request)
-            await state.quota.check(caller.tenant, brings=len(sent))
-            found = await run(request)
-            state.quota.took(caller.tenant, len(sent))
-            return found
+        keeps_reply = operation.keyed and bool(request.key)
 
-        if not (operation.keyed and request.key):
+        async def result() -> object:
+            # Whoever is over the quota may still free room, but not fill it with stored responses.
+            if operation.writes and (keeps_reply or not operation.frees):
+                await state.quota.check(caller.tenant, brings=len(sent), log=operation.grows)
+            return await run(request)
+
+        if not keeps_reply:
             found = await result()
             return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
         digested = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode(), sent])

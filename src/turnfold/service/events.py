@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from turnfold.api import CallEvent
 from turnfold.errors import ConversationDeleted, InvalidOption, LimitExceeded
@@ -73,6 +75,11 @@ class _Stream:
     """Conversations last changed before this time that are not in `followed` have no new calls."""
     followed: dict[str, _Followed] = field(default_factory=dict[str, _Followed])
     sent: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
+
+    @property
+    def is_open(self) -> bool:
+        """True until the service shuts down, or the token of the caller is revoked or expires."""
+        return not self.state.stopping and self.state.gate.admits(self.caller)
 
     def is_quiet(self, conversation: str, updated: int) -> bool:
         """Return True if a conversation has no new calls since the stream began or last read it."""
@@ -136,7 +143,8 @@ def session_events(
     state: ServiceState, caller: Caller, session: str, after: str
 ) -> StreamingResponse:
     """Stream the calls of one session after the call `after`; without it, those made from now on."""
-    return _response(state, caller, _of_session(_Stream(state, caller, floor=after), session))
+    stream = _Stream(state, caller, floor=after)
+    return _CountedResponse(stream, _of_session(stream, session))
 
 
 def tenant_events(state: ServiceState, caller: Caller, after: str) -> StreamingResponse:
@@ -147,45 +155,53 @@ def tenant_events(state: ServiceState, caller: Caller, after: str) -> StreamingR
         if not (made.isascii() and made.isdecimal() and len(made) < 18):
             raise InvalidOption(f"{after!r} is not an event id of this stream")
         since = max(int(made) - _MARGIN, 1)
-    return _response(state, caller, _of_tenant(_Stream(state, caller, since=since)))
+    stream = _Stream(state, caller, since=since)
+    return _CountedResponse(stream, _of_tenant(stream))
 
 
-def _response(
-    state: ServiceState, caller: Caller, frames: AsyncIterator[bytes]
-) -> StreamingResponse:
-    if state.streams[caller.name] >= state.limits.streams:
-        raise LimitExceeded(
-            f"this token has {state.streams[caller.name]} open event streams, the limit is {state.limits.streams}",
-            allowed=state.limits.streams,
-            used=state.streams[caller.name],
-            asked=1,
+class _CountedResponse(StreamingResponse):
+    """A stream that counts from before its first byte until it ends, however it ends."""
+
+    def __init__(self, stream: _Stream, frames: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(
+            _while_open(stream, frames), media_type="text/event-stream", headers=headers
         )
-    return StreamingResponse(
-        _counted(state, caller.name, frames),
-        media_type="text/event-stream",
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-    )
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Send the stream; raises `LimitExceeded` if the token has too many of them."""
+        state, name = self._stream.state, self._stream.caller.name
+        # No await between the check and the count: streams that are opened together see each other.
+        if state.streams[name] >= state.limits.streams:
+            raise LimitExceeded(
+                f"this token has {state.streams[name]} open event streams, the limit is {state.limits.streams}",
+                allowed=state.limits.streams,
+                used=state.streams[name],
+                asked=1,
+            )
+        state.streams[name] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            state.streams[name] -= 1
+            if not state.streams[name]:
+                del state.streams[name]
 
 
-async def _counted(
-    state: ServiceState, name: str, frames: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    state.streams[name] += 1
-    try:
-        yield b"retry: 1000\n\n"
-        async for frame in frames:
-            yield frame
-    finally:
-        state.streams[name] -= 1
-        if not state.streams[name]:
-            del state.streams[name]
+async def _while_open(stream: _Stream, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    async for frame in frames:
+        if not stream.is_open:  # the token may have been revoked while the frame was made
+            return
+        yield frame
 
 
 async def _of_session(stream: _Stream, session: str) -> AsyncIterator[bytes]:
     state, scope = stream.state, Scope(stream.caller.tenant)
     store, signal = state.config.store, state.signal(stream.caller.tenant)
     resumed, sent_at = bool(stream.floor), time.monotonic()
-    while not state.stopping:
+    while stream.is_open:
         head = await store.head(scope, session)
         try:
             if not resumed:  # calls made before the stream was opened are not sent
@@ -210,7 +226,7 @@ async def _of_session(stream: _Stream, session: str) -> AsyncIterator[bytes]:
 async def _of_tenant(stream: _Stream) -> AsyncIterator[bytes]:
     state, signal = stream.state, stream.state.signal(stream.caller.tenant)
     memory, sent_at = state.memory(stream.caller.tenant), time.monotonic()
-    while not state.stopping:
+    while stream.is_open:
         began, polled, after = time.monotonic(), time.time_ns() // 1000, ""
         while not state.stopping:
             page = await memory.conversations(after=after, limit=_PAGE)
@@ -233,9 +249,9 @@ async def _of_tenant(stream: _Stream) -> AsyncIterator[bytes]:
             sent_at = time.monotonic()
         rest = min(_SHARE * (time.monotonic() - began), _LONGEST_REST)
         again = time.monotonic() + rest
-        await signal.wait(max(_POLL, rest))
-        while not state.stopping and time.monotonic() < again:
-            await signal.wait(again - time.monotonic())
+        await signal.wait(_POLL)
+        while stream.is_open and time.monotonic() < again:
+            await signal.wait(min(again - time.monotonic(), _POLL))
 
 
 def _frame(name: str, conversation: str, call: Manifest) -> bytes:

@@ -3,12 +3,13 @@
 Each error shows the numbers and, if waiting helps, how long. The rate is limited per token and process.
 
 The quota in tokens is summed from the listing of conversations, without reading a message. The quota in bytes covers
-messages and the documents stored with them (snapshots, findings, manifests, idempotent replies). A log only grows, so
-of a changed conversation only new entries and its documents are read; the first check of a tenant after startup reads
-all of it. Services without a byte quota do not pay for this.
+messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests, idempotent
+replies), and `ROW_BYTES` for each. A log only grows, so of a changed conversation only new entries and its documents
+are read; the first check of a tenant after startup reads all of it. Services without a byte quota do not pay for this.
 
-Between two scans a process adds what it writes itself, so several processes together may exceed the limit by what they
-write in that time. Usage is remembered for a bounded number of tenants and evicted least recently used first.
+Between two scans a process adds what it writes itself: `Quota.metered` wraps the store, so every write counts, whatever
+operation made it. Several processes together may exceed the limit by what they write in that time. Usage is remembered
+for a bounded number of tenants and evicted least recently used first.
 """
 
 from __future__ import annotations
@@ -16,19 +17,35 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
-from turnfold.errors import InvalidOption, LimitExceeded
-from turnfold.records import Document, encode_message
-from turnfold.stores import ConversationInfo, Scope, State, Store
+from turnfold.errors import InvalidOption, LimitExceeded, StoreError
+from turnfold.records import Checkpoint, Document, Entry, NewEntry, encode_message
+from turnfold.stores import (
+    Appended,
+    ConversationInfo,
+    ConversationOpening,
+    Erasure,
+    Piece,
+    Restored,
+    Scope,
+    State,
+    Store,
+    Written,
+)
 
 __all__ = (
+    "ROW_BYTES",
     "Limits",
     "Quota",
     "RateLimit",
 )
+
+
+ROW_BYTES: Final = 100
+"""Bytes that each message, summary and document counts beside its content: its keys and its place in indexes."""
 
 
 _MOST_BUCKETS: Final = 10_000
@@ -116,6 +133,8 @@ class RateLimit:
 _PAGE: Final = 1_000
 _MOST_TENANTS: Final = 1_024
 """Tenants whose usage is remembered."""
+_MOST_DOCUMENTS: Final = 10_000
+"""Documents written between two scans that are remembered by name."""
 _MOST_CONVERSATIONS: Final = 200_000
 """Conversations whose usage is remembered, of all tenants but the newest together."""
 
@@ -128,13 +147,14 @@ class _ConversationUsage:
     seq: int = 0
     """Entries up to this one are counted in `log_bytes`."""
     state: State = (-1, 0)
-    """State of the conversation when `document_bytes` was counted."""
+    """State of the conversation when `other_bytes` was counted."""
     log_bytes: int = 0
-    document_bytes: int = 0
+    other_bytes: int = 0
+    """Bytes of its documents and checkpoints."""
 
     @property
     def bytes(self) -> int:
-        return self.log_bytes + self.document_bytes
+        return self.log_bytes + self.other_bytes
 
 
 @dataclass(slots=True)
@@ -143,6 +163,11 @@ class _TenantUsage:
     conversations: dict[str, _ConversationUsage]
     tokens: int = 0
     bytes: int = 0
+    put: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
+    """Bytes of the documents written since the scan, by conversation, kind and key: one that is written again counts
+    once. Its version from before the scan counts too until the next one."""
+    stale: bool = False
+    """True if something was removed since the scan that may still be counted."""
 
     def forget(self, conversation: str) -> None:
         gone = self.conversations.pop(conversation, None)
@@ -158,6 +183,8 @@ class _ScanLock:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
     """Requests that hold the lock or wait for it."""
+    usage: _TenantUsage | None = None
+    """While a scan runs, what was written meanwhile."""
 
 
 @dataclass(slots=True)
@@ -173,12 +200,30 @@ class Quota:
     """By tenant, least recently used first."""
     _scanning: dict[str, _ScanLock] = field(default_factory=dict[str, _ScanLock])
 
-    async def check(self, tenant: str, *, brings: int = 0) -> None:
-        """Raise `LimitExceeded` if the tenant is over its quota, or would be with `brings` bytes more."""
+    def metered(self) -> Store:
+        """Return the store with everything written to it counted; the store itself if there is no quota."""
         if not self.tokens and not self.bytes:
+            return self.store
+        return cast("Store", _MeteredStore(self.store, self))
+
+    async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:
+        """Raise `LimitExceeded` if the tenant is over its quota, or would be with `brings` bytes more.
+
+        `log` is False for a request that adds no message, which the quota in tokens does not concern.
+        """
+        if not self.bytes and not (self.tokens and log):
             return
         used = await self._usage(tenant)
-        if self.tokens and used.tokens >= self.tokens:
+        try:
+            self._refuse(used, brings, log=log)
+        except LimitExceeded:
+            if not used.stale:
+                raise
+            used.at = float("-inf")  # room was freed since the scan: scan again before refusing
+            self._refuse(await self._usage(tenant), brings, log=log)
+
+    def _refuse(self, used: _TenantUsage, brings: int, *, log: bool) -> None:
+        if self.tokens and log and used.tokens >= self.tokens:
             raise LimitExceeded(
                 f"this tenant stores {used.tokens:,} tokens, the quota is {self.tokens:,}: delete conversations",
                 allowed=self.tokens,
@@ -186,12 +231,15 @@ class Quota:
                 unit="tokens",
                 status=403,
             )
-        if self.bytes and used.bytes + brings > self.bytes:
+        self._check_bytes(used.bytes, brings)
+
+    def _check_bytes(self, used: int, brings: int) -> None:
+        if self.bytes and used + brings > self.bytes:
             raise LimitExceeded(
-                f"this tenant stores {used.bytes:,} bytes and this request adds {brings:,}: together "
-                f"{used.bytes + brings:,}, the quota is {self.bytes:,}; delete conversations",
+                f"this tenant stores {used:,} bytes and this request adds {brings:,}: together "
+                f"{used + brings:,}, the quota is {self.bytes:,}; delete conversations",
                 allowed=self.bytes,
-                used=used.bytes,
+                used=used,
                 asked=brings,
                 unit="bytes",
                 status=403,
@@ -206,16 +254,48 @@ class Quota:
             usage.tokens = tokens
 
     def took(self, tenant: str, size: int) -> None:
-        """Record that a request with so many bytes was carried out; the next scan counts what it stored."""
+        """Record that so many bytes were written for a tenant."""
+        for used in self._recorded(tenant):
+            used.bytes += size
+
+    def put(self, tenant: str, conversation: str, document: Document) -> None:
+        """Record that a document was written."""
+        if not self.bytes:
+            return
+        name, size = (conversation, document.kind, document.key), _document_bytes(document)
+        for used in self._recorded(tenant):
+            used.bytes += size - used.put.get(name, 0)
+            used.put[name] = size
+            if len(used.put) > _MOST_DOCUMENTS:
+                used.at = float("-inf")  # a scan is due
+
+    def dropped(self, tenant: str, conversation: str, kind: str, key: str) -> None:
+        """Record that a document was removed."""
+        for used in self._recorded(tenant):
+            used.bytes -= used.put.pop((conversation, kind, key), 0)
+            used.stale = True
+
+    def check_copy(self, tenant: str, size: int) -> None:
+        """Raise `LimitExceeded` if so many bytes, which are being copied, are too many; uses the known usage."""
         used = self._used.get(tenant)
         if used is not None:
-            used.bytes += size
+            self._check_bytes(used.bytes, size)
+
+    def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
+        """Yield the records of a tenant: its usage, and that of a scan under way, which may have passed this place."""
+        known = self._used.get(tenant)
+        if known is not None:
+            yield known
+        scan = self._scanning.get(tenant)
+        if scan is not None and scan.usage is not None:
+            yield scan.usage
 
     def erased(self, tenant: str, conversation: str) -> None:
         """Record that a conversation was deleted."""
         used = self._used.get(tenant)
         if used is not None:
             used.forget(conversation)
+            used.stale = True
 
     async def _usage(self, tenant: str) -> _TenantUsage:
         """Return the usage of a tenant; if a scan is due, one request scans and the others wait for it."""
@@ -225,7 +305,11 @@ class Quota:
             async with lock.lock:
                 used = self._used.get(tenant)
                 if used is None or self.clock() - used.at >= self.scan_every:
-                    used = await self._scan(tenant, used)
+                    lock.usage = _TenantUsage(self.clock(), {})
+                    try:
+                        used = await self._scan(tenant, used, lock.usage)
+                    finally:
+                        lock.usage = None
                 self._remember(tenant, used)
                 return used
         finally:
@@ -245,8 +329,10 @@ class Quota:
             _, gone = self._used.popitem(last=False)
             total -= len(gone.conversations)
 
-    async def _scan(self, tenant: str, before: _TenantUsage | None) -> _TenantUsage:
-        at = self.clock()
+    async def _scan(
+        self, tenant: str, before: _TenantUsage | None, meanwhile: _TenantUsage
+    ) -> _TenantUsage:
+        """Sum what a tenant stores; what is written meanwhile is added, and may count twice until the next scan."""
         known = before.conversations if before else {}
         found: dict[str, _ConversationUsage] = {}
         after = ""
@@ -258,7 +344,8 @@ class Quota:
                 break
             after = page[-1].conversation
         tokens = sum(each.tokens for each in found.values())
-        return _TenantUsage(at, found, tokens, sum(each.bytes for each in found.values()))
+        stored = sum(each.bytes for each in found.values()) + max(meanwhile.bytes, 0)
+        return _TenantUsage(meanwhile.at, found, tokens, stored, meanwhile.put)
 
     async def _measure(
         self, tenant: str, info: ConversationInfo, known: dict[str, _ConversationUsage]
@@ -278,13 +365,134 @@ class Quota:
             page = await self.store.read(*place, after=usage.seq, upto=head.seq, limit=_PAGE)
             if not page:
                 break  # deleted meanwhile
-            usage.log_bytes += sum(len(encode_message(each.message)) for each in page)
+            usage.log_bytes += sum(_entry_bytes(each) for each in page)
             usage.seq = page[-1].seq
         sizes: list[int] = []
 
         def take(document: Document) -> None:
-            sizes.append(len(document.body))
+            sizes.append(_document_bytes(document))
 
-        await self.store.capture(*place, take)
-        usage.document_bytes, usage.state = sum(sizes), head.state
+        captured = await self.store.capture(*place, take)
+        sizes += map(_checkpoint_bytes, captured.checkpoints if captured else ())
+        usage.other_bytes, usage.state = sum(sizes), head.state
         return usage
+
+
+class _MeteredStore:
+    """A store that records in a quota what is written to it."""
+
+    def __init__(self, inner: Store, quota: Quota) -> None:
+        self._inner = inner
+        self._quota = quota
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def append(
+        self,
+        scope: Scope,
+        conversation: str,
+        entries: Sequence[NewEntry],
+        *,
+        expect: int | None = None,
+    ) -> Appended:
+        done = await self._inner.append(scope, conversation, entries, expect=expect)
+        if not done.repeated:
+            self._quota.took(scope.tenant, sum(map(_entry_bytes, entries)))
+            self._quota.wrote(scope.tenant, conversation, done.head.tokens)
+        return done
+
+    async def add_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
+    ) -> Checkpoint:
+        done = await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
+        self._quota.took(scope.tenant, _checkpoint_bytes(checkpoint))
+        return done
+
+    async def put_document(
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        done = await self._inner.put_document(
+            scope, conversation, document, expect=expect, state=state, seen=seen
+        )
+        self._quota.put(scope.tenant, conversation, document)
+        return done
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        done = await self._inner.note(scope, conversation, document, state=state)
+        self._quota.put(scope.tenant, conversation, document)
+        return done
+
+    async def drop_document(
+        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+    ) -> bool:
+        done = await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
+        self._quota.dropped(scope.tenant, conversation, kind, key)
+        return done
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        size = 0
+        refusal: LimitExceeded | None = None
+
+        def counted() -> Iterator[Piece]:
+            nonlocal size, refusal
+            for piece in pieces:
+                size += _piece_bytes(piece)
+                try:
+                    self._quota.check_copy(scope.tenant, size)
+                except LimitExceeded as error:
+                    refusal = error
+                    raise
+                yield piece
+
+        try:
+            done = await self._inner.restore(scope, counted())
+        except StoreError:  # a store wraps what ends its iteration
+            if refusal is not None:
+                raise refusal from None
+            raise
+        self._quota.took(scope.tenant, size)
+        return done
+
+    async def delete(self, scope: Scope, conversation: str) -> Erasure:
+        done = await self._inner.delete(scope, conversation)
+        self._quota.erased(scope.tenant, conversation)
+        return done
+
+
+def _entry_bytes(entry: NewEntry | Entry) -> int:
+    return len(encode_message(entry.message)) + len(entry.client_id.encode()) + ROW_BYTES
+
+
+def _document_bytes(document: Document) -> int:
+    return len(document.body) + len(document.text.encode()) + len(document.key.encode()) + ROW_BYTES
+
+
+def _checkpoint_bytes(checkpoint: Checkpoint) -> int:
+    return len(checkpoint.text.encode()) + ROW_BYTES
+
+
+def _piece_bytes(piece: Piece) -> int:
+    match piece:
+        case Entry():
+            return _entry_bytes(piece)
+        case Document():
+            return _document_bytes(piece)
+        case Checkpoint():
+            return _checkpoint_bytes(piece)
+        case ConversationOpening():
+            return 0

@@ -14,7 +14,7 @@ from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.service.auth import Caller
 from turnfold.service.state import ServiceState
-from turnfold.stores import Appended
+from turnfold.stores import Scope
 
 __all__ = (
     "OperationRequest",
@@ -69,10 +69,10 @@ class OperationRequest(Generic[_Body, _Query]):
             raise InvalidOption(f"turn {text[:40]!r} is not a whole number from 0")
         return int(text)
 
-    def wrote(self, done: Appended) -> Appended:
-        """Count what was appended against the tenant's quota."""
-        self.state.quota.wrote(self.caller.tenant, self.session.id, done.head.tokens)
-        return done
+    async def is_unused(self, conversation: str) -> bool:
+        """Return True if a conversation was never written to; to delete it would only leave a mark in the store."""
+        scope = Scope(self.caller.tenant)
+        return not (await self.state.config.store.head(scope, conversation)).generation
 
 
 RunOperation: TypeAlias = Callable[[OperationRequest[Any, Any]], Awaitable[object]]

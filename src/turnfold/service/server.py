@@ -24,7 +24,14 @@ from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.memory import Summaries, make_config
 from turnfold.models import Embedder
 from turnfold.runtime import AsyncRuntime
-from turnfold.service.auth import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
+from turnfold.service.auth import (
+    LOOPBACK,
+    LocalAccess,
+    RequestGate,
+    TokenFile,
+    TokenRing,
+    check_listening,
+)
 from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
 
@@ -63,6 +70,8 @@ class ServiceOptions:
     host: str = "127.0.0.1"
     port: int = 8787
     tokens_file: Path | None = None
+    local: LocalAccess | None = None
+    """Access if there is no tokens file; None admits every user and program of this machine."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()
@@ -104,11 +113,11 @@ def make_state(
     """
     file = options.tokens_file
     ring = TokenRing(TokenFile(file)) if file is not None else None
-    check_listening(options.host, ring)
+    check_listening(options.host, ring, options.allow_hosts)
     limits = options.limits
     own = (options.host.lower(),) if options.host not in ("0.0.0.0", "::") else ()  # noqa: S104 (compared, not bound)
     gate = RequestGate(
-        ring=ring,
+        ring=ring or options.local,
         tenant=options.tenant,
         hosts=frozenset((*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts))),
         origins=frozenset(options.allow_origins),

@@ -210,7 +210,8 @@ class ServiceState:
     def __post_init__(self) -> None:
         store, limits = self.config.store, self.limits
         self.quota = Quota(store, limits.quota, limits.stored)
-        self.replies = IdempotentReplies(store, limits.answer_hours * 3_600)
+        self.config = replace(self.config, store=self.quota.metered())
+        self.replies = IdempotentReplies(self.config.store, limits.answer_hours * 3_600)
 
     def memory(self, tenant: str) -> AsyncMemory:
         """Return the memory of a tenant."""

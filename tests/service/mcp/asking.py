@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the MCP server needs the extra 'mcp'")
 
 from turnfold.api import Right
-from turnfold.service import McpOptions, ServiceOptions, make_state
+from turnfold.service import McpOptions, McpPermission, ServiceOptions, make_state
 from turnfold.service.auth import Caller
 from turnfold.service.mcp.protocol import McpError, McpProtocol
 
@@ -58,7 +58,8 @@ class Asking:
 
 @contextmanager
 def asking(store: str, **options: Any) -> Iterator[Asking]:
-    """Answers over a store, without a transport."""
+    """Answers over a store, without a transport; the model may write everything unless `allow` says otherwise."""
+    options.setdefault("allow", tuple(McpPermission))
     limits = options.pop("limits", None)
     service = ServiceOptions(store=store, **({"limits": limits} if limits else {}))
     with asyncio.Runner() as runner:

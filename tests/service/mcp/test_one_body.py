@@ -32,11 +32,12 @@ TOOLS = {
 
 @asynccontextmanager
 async def connected(transport: str, era: str, store: str) -> AsyncIterator[Talk]:
+    allowed = ("--allow", "pins", "--allow", "sessions", "--allow", "summaries")
     if transport == "stdio":
-        async with stdio_talk(era, "--store", store) as talk:
+        async with stdio_talk(era, "--store", store, *allowed) as talk:
             yield talk
         return
-    words = ("mcp", "--http", "--port", "0", "--store", store)
+    words = ("mcp", "--http", "--port", "0", "--store", store, *allowed)
     with ServiceProcess(*words, module="turnfold", interpreter=SERVER) as service:
         async with http_talk(era, f"{service.url}/mcp") as talk:
             yield talk

@@ -15,6 +15,7 @@ __all__ = (
     "ListenHost",
     "ListenPort",
     "ModelOption",
+    "NoSecretOption",
     "SemanticOption",
     "SessionArgument",
     "StoreOption",
@@ -69,6 +70,12 @@ SessionArgument = Annotated[
 ]
 ListenHost = Annotated[str, typer.Option(help="Address to listen on.")]
 ListenPort = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")]
+NoSecretOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-secret", help="Without a token file: admit every user and program of this machine."
+    ),
+]
 SemanticOption = Annotated[
     bool,
     typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
@@ -79,7 +86,7 @@ TokensFileOption = Annotated[
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(help="Host name to accept; '*' for any.", metavar="NAME"),
+    typer.Option(help="Host name to accept; '*' for any, with a token file.", metavar="NAME"),
 ]
 AllowedOrigins = Annotated[
     list[str] | None, typer.Option(help="Origin of web pages to accept.", metavar="ORIGIN")

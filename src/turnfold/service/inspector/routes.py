@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnfold.api import EventsQuery, Right, problem_of
 from turnfold.errors import AccessDenied, InvalidOption, NotFound, RequestRefused, TurnfoldError
-from turnfold.service.auth import Caller
+from turnfold.service.auth import Caller, LocalAccess
 from turnfold.service.endpoint import (
     CALLER,
     OPERATION,
@@ -54,6 +54,7 @@ _YEAR: Final = 365 * 24 * 3600
 _LONGEST_FORM: Final = 4_096
 _PAGE: Final = ("GET", "HEAD")
 _ENDLESS: Final = ("GET",)
+"""For what a HEAD request must not do: begin a stream, or use a link."""
 _FORM: Final = ("POST",)
 ASSETS: Final[Mapping[str, str]] = {
     "icon.svg": "image/svg+xml",
@@ -83,6 +84,7 @@ def inspector_routes(state: ServiceState) -> list[BaseRoute]:
         Route(f"{ROOT}/events", _Route(state, _ENDLESS, _tenant_stream)),
         Route(f"{ROOT}/sessions/{{session}}/events", _Route(state, _ENDLESS, _session_stream)),
         Route(f"{ROOT}/sign-in", _Route(state, _FORM, _signed_in)),
+        Route(f"{ROOT}/open", _Route(state, _ENDLESS, _opened)),
         Route(f"{ROOT}/sign-out", _Route(state, _FORM, _signed_out)),
         Route(f"{ROOT}/assets/{{name}}", _Route(state, _PAGE, _asset)),
         Route(f"{ROOT}/{{rest:path}}", _Route(state, _PAGE, _not_found)),
@@ -213,6 +215,19 @@ async def _signed_in(state: ServiceState, request: Request) -> Response:
     form = dict(parse_qsl(sent.decode("latin-1"), errors="replace"))
     token = form.get("token", "").strip()
     state.gate.caller({"authorization": f"Bearer {token}"}).require(Right.READ)
+    return _with_token(request, token)
+
+
+async def _opened(state: ServiceState, request: Request) -> Response:
+    """Sign in the first browser that opens the link of a service without a token file."""
+    local = state.gate.ring
+    if not isinstance(local, LocalAccess):
+        raise NotFound("no such page")
+    return _with_token(request, local.use(query_params(request).get("key", "")))
+
+
+def _with_token(request: Request, token: str) -> Response:
+    """Go to the first page, with the token in a cookie."""
     answer = RedirectResponse(ROOT, 303)
     answer.set_cookie(
         COOKIE,
@@ -248,7 +263,7 @@ def _error_response(error: TurnfoldError, request: Request) -> Response:
     problem = problem_of(error)
     words = _words(request, "")
     if isinstance(error, AccessDenied) and problem.status == 401:
-        tried = _cookie(request, COOKIE) or request.method == "POST"
+        tried = _cookie(request, COOKIE) or request.method == "POST" or request.query_params
         return _html(sign_in(words, refused=problem.detail if tried else ""), 401)
     shown = error_page(words, title=problem.title, detail=problem.detail, request_id="")
     return _html(shown, problem.status)

@@ -228,7 +228,7 @@ class McpProtocol:
         cursor = str(params.get("cursor") or "")
         match method:
             case "tools/list":
-                return {"tools": [_described(each) for each in TOOLS.values()]}
+                return {"tools": [_described(each, self.options) for each in TOOLS.values()]}
             case "tools/call":
                 return await self._call(request, params)
             case "resources/list":
@@ -263,22 +263,25 @@ class McpProtocol:
     ) -> McpReply:
         request.caller.require(tool.right)
         arguments = read_arguments(tool.arguments, given)
-        if not tool.grows:
-            return await tool.run(request, arguments)
-        quota, tenant = request.state.quota, request.caller.tenant
-        brings = len(json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        await quota.check(tenant, brings=brings)
-        reply = await tool.run(request, arguments)
-        quota.took(tenant, brings)
-        return reply
+        if tool.writes:
+            brings = len(json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            quota = request.state.quota
+            await quota.check(request.caller.tenant, brings=brings, log=tool.grows)
+        return await tool.run(request, arguments)
 
 
-def _described(tool: McpTool) -> dict[str, object]:
+def _described(tool: McpTool, options: McpOptions) -> dict[str, object]:
+    schema = schema_of(tool.arguments)
+    properties = cast("dict[str, object]", schema["properties"])
+    refused = {name for name, needed in tool.permissions.items() if needed not in options.allow}
+    schema["properties"] = {
+        name: shape for name, shape in properties.items() if name not in refused
+    }
     return {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        "inputSchema": schema_of(tool.arguments),
+        "inputSchema": schema,
         "outputSchema": schema_of(tool.answer),
         "annotations": {
             "title": tool.title,

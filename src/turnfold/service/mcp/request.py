@@ -2,17 +2,21 @@
 
 The tenant is that of the caller, decided by the token or by who started the process; a request cannot name another. A
 session that does not exist and one of another tenant get the same error.
+
+A model behind MCP may follow instructions it found in a document, so what it writes must not become an instruction:
+unless the operator allows more (`McpPermission`), it can only add notes to the server's own session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
 
-from turnfold.errors import InvalidOption, LimitExceeded, NotFound
+from turnfold.errors import AccessDenied, InvalidOption, LimitExceeded, NotFound
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.service.auth import Caller
 from turnfold.service.state import ServiceState
@@ -20,6 +24,7 @@ from turnfold.stores import check_name
 
 __all__ = (
     "McpOptions",
+    "McpPermission",
     "McpReply",
     "McpRequest",
     "longest_prefix",
@@ -32,6 +37,17 @@ _CHARACTERS: Final = 64
 _Item = TypeVar("_Item")
 
 
+class McpPermission(StrEnum):
+    """What a model may write beyond notes in the server's own session."""
+
+    PINS = "pins"
+    """Pin texts, which every later call of the session shows."""
+    SESSIONS = "sessions"
+    """Write to sessions other than the server's own."""
+    SUMMARIES = "summaries"
+    """Give the summary of a fold, which replaces what was said in later calls."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpOptions:
     """Options of an MCP server."""
@@ -40,8 +56,15 @@ class McpOptions:
     """Session used if a client names none."""
     max_tokens: int = 4_000
     """Token limit of one response: of its text, and of its structured form."""
+    allow: Collection[str] = ()
+    """Permissions (`McpPermission`) of the model."""
 
     def __post_init__(self) -> None:
+        unknown = sorted(set(self.allow) - set(McpPermission))
+        if unknown:
+            raise InvalidOption(
+                f"{unknown[0]!r} cannot be allowed: use one or more of {', '.join(McpPermission)}"
+            )
         check_name(self.session, "session")
         if self.max_tokens < _LEAST_TOKENS:
             raise InvalidOption(
@@ -84,6 +107,21 @@ class McpRequest:
         name = self.options.session if isinstance(session, msgspec.UnsetType) else session
         check_name(name, "session")
         return self.memory.session(name)
+
+    def require(self, permission: McpPermission, *, of: str) -> None:
+        """Raise `AccessDenied` unless the operator allows a model to do this."""
+        if permission not in self.options.allow:
+            raise AccessDenied(
+                f"{of} is not allowed to models here; the operator may allow it with --allow {permission}",
+                status=403,
+            )
+
+    def writable_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
+        """Return the session to write to: the server's own, or a named one if that is allowed."""
+        found = self.session_named(session)
+        if found.id != self.options.session:
+            self.require(McpPermission.SESSIONS, of="writing to another session")
+        return found
 
     async def existing_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
         """Return the named or the default session; raises `NotFound` if it does not exist."""

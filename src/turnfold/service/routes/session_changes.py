@@ -89,6 +89,6 @@ async def fork(request: OperationRequest[ForkBody, NoQuery]) -> ForkedAnswer:
 @TABLE.bind(api.operations.DELETE)
 async def delete(request: OperationRequest[Nothing, NoQuery]) -> Erasure:
     session = request.params["session"]
-    erased = await request.memory.delete(session)
-    request.state.quota.erased(request.caller.tenant, session)
-    return erased
+    if await request.is_unused(session):
+        return Erasure(session, 0, 0, 0, already=False)
+    return await request.memory.delete(session)

@@ -98,4 +98,6 @@ async def checkpoint_history(request: OperationRequest[Nothing, NoQuery]) -> Che
 
 @TABLE.bind(api.operations.DELETE_SHORT_MEMORY)
 async def delete_short_memory(request: OperationRequest[Nothing, NoQuery]) -> Erasure:
+    if await request.is_unused(request.conversation_id):
+        return Erasure(request.conversation_id, 0, 0, 0, already=False)
     return await request.short.delete_short_memory(request.conversation_id)

@@ -18,6 +18,9 @@ unless that was just done. A copy written over the file keeps its inode. Only ch
 if its modification time has changed, its header is read: it must be a store's, and its change counter may only grow.
 Not detected: a copy whose counter is not lower (another store's file, or a state since which the file did not grow),
 and one that is written just before the very commit at which SQLite moves the log into the file.
+
+A new file, and a backup, can be read by their owner only; SQLite gives the log and the index of the log the permissions
+of the file. Those of an existing file are left as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import tempfile
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -255,10 +259,34 @@ def _stat(path: bytes) -> os.stat_result | None:
         return None
 
 
+def _create_private(path: str) -> None:
+    """Create an empty file that only its owner can read; nothing is done if there is one.
+
+    It gets its name when it has its permissions, and is closed by then: closing a file releases the locks that this
+    process has on it.
+    """
+    file = Path(path)
+    try:
+        handle, draft = tempfile.mkstemp(prefix=".turnfold-", dir=file.parent)
+    except OSError:  # SQLite will meet and report it
+        return
+    os.close(handle)
+    try:
+        os.link(draft, file)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        with suppress(FileExistsError, OSError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
 def copy_into(target: str, source: Connection) -> None:
     """Copy a snapshot of a database into a new file, while it is in use."""
     if Path(target).exists():
         raise InvalidOption(f"{target} exists, and a backup overwrites no file: give another path")
+    _create_private(target)
     copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
     try:
         # Pinned to one snapshot: otherwise every commit of others would restart the copy.
@@ -429,6 +457,17 @@ class SqliteFile:
         self._identity = found[_IDENTITY]
         return True
 
+    def _before_opening(self) -> os.stat_result | None:
+        """Return what the path names; before the first connection, note whether there is a log, and create the file."""
+        found = _stat(self._name)
+        if self._identity is None:
+            log = _stat(os.path.realpath(self._name) + b"-wal")
+            self.had_log = log is not None and log.st_size > 0
+            if found is None:
+                _create_private(self.path)
+                found = _stat(self._name)
+        return found
+
     def _open_once(self) -> Connection:
         check_not_inherited(self.address)
         is_checked = self._own or check_file_owner(self.path, self._open_for_check)
@@ -437,10 +476,7 @@ class SqliteFile:
             flags |= apsw.SQLITE_OPEN_CREATE
         if self.in_memory:  # the one address that is not a path
             flags |= apsw.SQLITE_OPEN_URI
-        before = None if self.in_memory else _stat(self._name)
-        if self._identity is None and not self.in_memory:
-            log = _stat(os.path.realpath(self._name) + b"-wal")
-            self.had_log = log is not None and log.st_size > 0
+        before = None if self.in_memory else self._before_opening()
         driver = apsw.Connection(self.address, flags=flags)
         connection = cast("Connection", driver)
         try:
