@@ -1,26 +1,28 @@
-"""The extractive summary: the sentences of the source that say most, in order, word for word.
+"""The extractive summary: the sentences of the source that later turns most likely need, in order, word for word.
 
 It needs no model, so it is used when none is configured and when one fails. It cannot misquote: every line is a
-speaker's name and a sentence of that speaker's message. Text is data here: it is cut, weighed and copied, never
-followed.
+speaker's name and sentences of that speaker, of which at most the first interjections ("Oh, great!") are left out. Text
+is data here: it is cut, weighed and copied, never followed.
 
 Choosing is a covering problem: cover the facts and the salient terms of the source with as few tokens as possible. A
-sentence is worth only what the chosen ones do not say yet, and the next choice is the one with the most new worth per
-token. Worth only falls as sentences are chosen, so an old value in the heap is an upper bound and each step looks at
-few candidates.
+sentence is worth only what the chosen ones do not say yet, times a factor for its form (see `worth`), and the next
+choice is the one with the most new worth for its tokens. Worth only falls as sentences are chosen, so an old value in
+the heap is an upper bound and each step looks at few candidates.
+
+A previous summary is a list of sentences like any other: each competes by its worth with those of the new messages.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-import re
+from bisect import bisect, insort
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turnfold.fold.facts import FactKind, FactMatch, fact_weight
+from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of, passages_of
 from turnfold.fold.summary_lines import (
     ANNEX_HEADINGS,
@@ -32,6 +34,7 @@ from turnfold.fold.summary_lines import (
     starts_with_label,
     voice_of,
 )
+from turnfold.fold.worth import form_of, is_question, proper_names, without_lead
 from turnfold.records import Message
 from turnfold.text import (
     Sentence,
@@ -63,11 +66,30 @@ _TERM_SHARE = 0.15
 """Weight of new terms beside new facts."""
 _BIGRAM_SHARE = 0.4
 """A Chinese clause has a bigram for each character, an English one a term for each longer word only."""
+_RULE_SHARE = 0.55
+"""Weight of rules and decisions beside their seriousness: many only sound like one, and users' own have a ledger."""
+_PROPER_NAME = 0.8
+"""Weight of a capitalised name."""
+_LENGTH_POWER = 0.8
+"""Below 1, because a longer sentence is more often understood alone."""
 _EARLIER_PRIOR = 2.0
 _EARLIER_CROWDED = 0.8
-"""Factors for lines of the previous summary: while they fill little of the limit, and once they fill most of it."""
+"""Factors for sentences of the previous summary: while they fill little of the limit, and once they fill most of it.
+
+Between equals neither the old ones nor the new ones take everything.
+"""
 _EARLIER_ROOM = 0.7
-"""Share of the limit above which lines of the previous summary are no longer preferred."""
+"""Share of the limit above which sentences of the previous summary are no longer preferred."""
+_TOOL_ROOM = 0.5
+_TOOL_CROWDED = 0.3
+"""Share of the limit above which tool output counts less, and its factor then: it has more facts than anybody needs."""
+_ANSWER = 1.25
+"""Factor for the first sentence after somebody else's question."""
+_EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
+"""Factors for the first and last sentence of a message; for these and the others of an assistant's long answer."""
+_LONG_ANSWER = 4
+_LEAST_STRESS = 0.12
+"""A sentence of less stress, such as a greeting, is kept only if there is nothing else."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
 """Characters per token, no fewer than running text has."""
@@ -77,19 +99,63 @@ _SLACK = 2
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A sentence that may be kept: the line it would become, its facts and terms.
+    """A sentence that may be kept."""
 
-    `voice` is the weight of its speaker, `stress` a factor for its place and form. `earlier` marks a line of the
-    previous summary.
-    """
-
-    line: str
+    prefix: str
+    """The name of its speaker as it stands before a line."""
+    text: str
+    """The words to show."""
+    whole: str
+    """All of its words, for a summary that has room for everything."""
+    joins: bool
+    """True if it may share a line with others of the same speaker."""
     message: int
-    hits: tuple[FactMatch, ...]
+    """Number of its message; negative for a line of the previous summary."""
+    facts: dict[str, float]
+    """The weight of each of its facts."""
     terms: frozenset[str]
     voice: float
+    """Weight of its speaker."""
     stress: float
-    earlier: bool
+    """Factor for its place and form."""
+    tool: bool
+    """True if a tool printed it."""
+    spaced: bool
+    """True if a space stands before it in its line of the previous summary."""
+
+
+def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
+    """Return lines of sentences; neighbours by one speaker share a line.
+
+    With `unchanged`, lines of the previous summary stay as they were.
+    """
+    parts: list[str] = []
+    before: _Candidate | None = None
+    for candidate, words in candidates:
+        own_line = unchanged and candidate.message < 0 and not _share_line(before, candidate)
+        if own_line or _begins_line(before, candidate):
+            parts.append(f"\n{candidate.prefix}{words}" if parts else candidate.prefix + words)
+        else:
+            parts.append(_gap(before, candidate, parts[-1][-1] + words[0]) + words)
+        before = candidate
+    return "".join(parts)
+
+
+def _begins_line(before: _Candidate | None, candidate: _Candidate) -> bool:
+    if before is None or candidate.prefix != before.prefix:
+        return True
+    return not (candidate.joins and before.joins) and not _share_line(before, candidate)
+
+
+def _share_line(before: _Candidate | None, candidate: _Candidate) -> bool:
+    """Return True if both are from one line of the previous summary."""
+    return before is not None and before.message == candidate.message < 0
+
+
+def _gap(before: _Candidate | None, candidate: _Candidate, around: str) -> str:
+    """Return what separates two sentences of a line; between Chinese characters that is nothing."""
+    spaced = candidate.spaced if _share_line(before, candidate) else min(around) <= "\u2e7f"
+    return " " if spaced else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +166,18 @@ class _Worth:
     terms: dict[str, float]
 
 
-def _fact_id(hit: FactMatch) -> str:
-    return f"{hit.kind}\0{hit.key}"
-
-
 def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
     """Weigh facts by kind, best speaker and repetition, terms by frequency, less if every message has them."""
     voices: dict[str, float] = {}
     mentions: Tally[str] = Tally()
-    kinds: dict[str, FactKind] = {}
+    weights: dict[str, float] = {}
     uses: Tally[str] = Tally()
     spread: Tally[str] = Tally()
     last_message: dict[str, int] = {}
     for candidate in candidates:
-        for hit in candidate.hits:
-            name = _fact_id(hit)
+        for name, weight in candidate.facts.items():
             voices[name] = max(voices.get(name, 0.0), candidate.voice)
-            kinds[name] = hit.kind
+            weights[name] = weight
             mentions[name] += 1
         for term in candidate.terms:
             uses[term] += 1
@@ -124,7 +185,7 @@ def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
                 last_message[term] = candidate.message
                 spread[term] += 1
     facts = {
-        name: fact_weight(kinds[name], voice=voices[name], mentions=n)
+        name: weights[name] * voices[name] * (1 + 0.2 * math.log2(n))
         for name, n in mentions.items()
     }
     return _Worth(facts, _term_weights(uses, spread, messages=len({c.message for c in candidates})))
@@ -143,88 +204,121 @@ def _term_weights(uses: Tally[str], spread: Tally[str], *, messages: int) -> dic
 
 
 class _Cover:
-    """Facts and terms the chosen lines state so far, and from that the value of another line."""
+    """Facts and terms the chosen sentences state so far, and from that the value of another one."""
 
     def __init__(self, candidates: Sequence[_Candidate], worth: _Worth) -> None:
         self._candidates = candidates
         self._worth = worth
-        self._facts = [frozenset(_fact_id(hit) for hit in c.hits) for c in candidates]
-        self._costs = [_estimated_tokens(c.line) for c in candidates]
+        self._costs = [_estimated_tokens(c.text) ** _LENGTH_POWER for c in candidates]
         self._stated_facts: set[str] = set()
         self._stated_terms: set[str] = set()
         self.crowded = False
-        """True once lines of the previous summary fill most of the limit."""
+        """True once sentences of the previous summary fill most of the limit."""
+        self.tools_crowded = False
+        """True once tool output fills its share of the limit."""
 
     def value(self, at: int) -> float:
-        """Return the new worth per token of the candidate `at`."""
+        """Return the new worth of the candidate `at` for its tokens."""
         candidate = self._candidates[at]
-        facts = sum(
-            self._worth.facts[name] for name in sorted(self._facts[at] - self._stated_facts)
-        )
-        terms = sum(
-            self._worth.terms[term] for term in sorted(candidate.terms - self._stated_terms)
-        )
-        new = facts + _TERM_SHARE * candidate.voice**2 * terms
-        if candidate.earlier:
+        facts, terms = self._worth.facts, self._worth.terms
+        new_facts = sorted(candidate.facts.keys() - self._stated_facts)
+        new_terms = sorted(candidate.terms - self._stated_terms)
+        new = sum(facts[name] for name in new_facts)
+        new += _TERM_SHARE * candidate.voice**2 * sum(terms[term] for term in new_terms)
+        if candidate.message < 0:
             new *= _EARLIER_CROWDED if self.crowded else _EARLIER_PRIOR
+        if candidate.tool and self.tools_crowded:
+            new *= _TOOL_CROWDED
         return (new * candidate.stress + _LEAST_WORTH) / self._costs[at]
 
     def add(self, at: int) -> None:
-        self._stated_facts |= self._facts[at]
+        self._stated_facts |= self._candidates[at].facts.keys()
         self._stated_terms |= self._candidates[at].terms
 
 
-def _choose(
-    candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int], joint: int
-) -> list[int]:
-    """Return the indexes of the lines to keep, best first, costing about `limit` together; the best alone if none fits.
+class _Room:
+    """The tokens that are left while sentences are chosen: a sentence costs less where its line stands already."""
 
-    Lines of the previous summary are preferred until they fill most of the limit, then newer lines are: old facts
-    survive many folds, and new ones still get in.
-    """
+    def __init__(
+        self, candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
+    ) -> None:
+        self._candidates = candidates
+        self._count = count
+        self._joint = joint_cost(count)
+        self._prefixes: dict[str, int] = {}
+        self._kept: list[int] = []
+        self.left = limit
+
+    def take(self, at: int) -> int:
+        """Add a sentence and return its tokens; 0 if there is no room for it."""
+        place = bisect(self._kept, at)
+        before = self._candidates[self._kept[place - 1]] if place else None
+        after = self._candidates[self._kept[place]] if place < len(self._kept) else None
+        candidate = self._candidates[at]
+        room = self.left - self._opening(before, candidate)
+        if after is not None:
+            room -= self._opening(candidate, after) - self._opening(before, after)
+        cost = _cost(candidate.text, room, self._count) if room > 0 else 0
+        if room <= 0 or cost > room:
+            return 0
+        insort(self._kept, at)
+        spent, self.left = self.left - room + cost, room - cost
+        return max(spent, 1)
+
+    def _opening(self, before: _Candidate | None, candidate: _Candidate) -> int:
+        """Return the tokens of what stands before a sentence: a line break and a name, or nothing."""
+        if not _begins_line(before, candidate):
+            return 0
+        prefix = candidate.prefix
+        if prefix not in self._prefixes:
+            self._prefixes[prefix] = self._count(prefix.rstrip()) if prefix else 0
+        return self._prefixes[prefix] + (self._joint if self._kept else 0)
+
+
+def _choose(
+    candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
+) -> list[int]:
+    """Return the indexes of the sentences to keep, best first, costing about `limit`; the best alone if none fits."""
     cover = _Cover(candidates, _weigh(candidates))
-    heap = [(-cover.value(at), at) for at in range(len(candidates))]
+    room = _Room(candidates, limit=limit, count=count)
+    telling = [at for at, c in enumerate(candidates) if c.stress >= _LEAST_STRESS]
+    heap = [(-cover.value(at), at) for at in telling or range(len(candidates))]
     heapq.heapify(heap)
-    best = heap[0][1] if heap else 0
+    best = heap[0][1]
     chosen: list[int] = []
-    spent = earlier_spent = misfits = 0
-    while heap and misfits < MISFITS_BEFORE_GIVING_UP:
+    earlier_spent = tools_spent = misfits = 0
+    while heap and misfits < MISFITS_BEFORE_GIVING_UP and room.left > 0:
         _, at = heapq.heappop(heap)
         value = cover.value(at)
         if heap and -heap[0][0] > value:
             heapq.heappush(heap, (-value, at))
-            continue
-        room = limit - spent - (joint if chosen else 0)
-        if room <= 0:
-            break
-        cost = _cost(candidates[at].line, room, count) + (joint if chosen else 0)
-        if spent + cost > limit:
-            misfits += 1
-            continue
-        misfits = 0
-        spent += cost
-        chosen.append(at)
-        cover.add(at)
-        if candidates[at].earlier:
-            earlier_spent += cost
+        elif cost := room.take(at):
+            misfits = 0
+            chosen.append(at)
+            cover.add(at)
+            earlier_spent += cost if candidates[at].message < 0 else 0
+            tools_spent += cost if candidates[at].tool else 0
             cover.crowded = earlier_spent > _EARLIER_ROOM * limit
+            cover.tools_crowded = tools_spent > _TOOL_ROOM * limit
+        else:
+            misfits += 1
     return chosen or [best]
 
 
-def _cost(line: str, room: int, count: Callable[[str], int]) -> int:
-    """Return the tokens of a line; if its beginning alone is over `room`, only those of the beginning.
+def _cost(text: str, room: int, count: Callable[[str], int]) -> int:
+    """Return the tokens of a text; if its beginning alone is over `room`, only those of the beginning.
 
-    With little room left, most lines that are tried do not fit, and their beginning is enough to know.
+    With little room left, most sentences that are tried do not fit, and their beginning is enough to know.
     """
-    head = line[: _HEAD_CHARACTERS * (room + _SLACK)]
-    if len(head) < len(line) and (least := count(head)) > room + _SLACK:
+    head = text[: _HEAD_CHARACTERS * (room + _SLACK)]
+    if len(head) < len(text) and (least := count(head)) > room + _SLACK:
         return least
-    return count(line)
+    return count(text)
 
 
 def _estimated_tokens(line: str) -> float:
     """Estimate the tokens of a line, for ranking only: lines that are kept are counted."""
-    wide = 0 if line.isascii() else sum(character > "\u2e7f" for character in line)
+    wide = 0 if line.isascii() else (len(line.encode("utf-8", "replace")) - len(line)) // 2
     return 2 + 0.8 * wide + 0.27 * (len(line) - wide)
 
 
@@ -245,36 +339,23 @@ class MemoizedCounter:
         return tokens
 
     def keep(self, texts: Iterable[str]) -> None:
-        """Drop every cached count but those of `texts`."""
-        cached = self._cached
-        self._cached = {text: cached[text] for text in texts if text in cached}
+        """Drop every cached count but those of `texts` and of what is inside one of them."""
+        kept = tuple(texts)
+        self._cached = {
+            text: tokens
+            for text, tokens in self._cached.items()
+            if any(text in each for each in kept)
+        }
 
 
 _FEW = 16
 """Tokens up to which a text is counted whatever the estimate says: it is far off for a few short lines."""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
-
-_BOILERPLATE = re.compile(
-    r"""
-    (?: hi | hello | hey | dear | greetings | good\ (?:morning|afternoon|evening|night) | thanks?
-      | thank\ you | you['’]?re\ (?:very\ )?welcome | no\ problem | my\ pleasure | sure | certainly
-      | of\ course | absolutely | great | perfect | awesome | wow | ok(?:ay)? | got\ it | sounds\ good
-      | bye | goodbye | take\ care | have\ a\ (?:great|nice|good|wonderful) | anything\ else
-      | is\ there\ anything\ else | how\ (?:can|may)\ i\ (?:help|assist) | how\ are\ you
-      | (?:please\ )?let\ me\ know | feel\ free | i['’]?(?:m|\ am)\ (?:here|happy|glad|sorry)
-      | i['’]?(?:d|\ would)\ be\ happy | i\ apologi[sz]e | i\ understand | please\ (?:wait|hold)
-      | one\ moment | let\ me )\b
-    | 你好 | 您好 | 大家好 | 谢谢 | 感谢 | 多谢 | 不客气 | 不用谢 | 没关系 | 没问题 | 好的 | 好吧
-    | 收到 | 明白 | 嗯 | 哦 | 再见 | 拜拜 | 祝[您你] | 希望.{0,12}帮助 | 请问还有
-    | 还有(?:什么|其他).{0,8}(?:帮|问题) | 如果[您你]?(?:还有|有任何) | 随时 | 很高兴 | 抱歉
-    | 对不起 | 辛苦了 | 早上好 | 晚上好 | 下午好
-    """,
-    re.IGNORECASE | re.VERBOSE,
+_STOPS = "!?。！？"
+_NO_STOP = frozenset(
+    "min max est tel sec ext etc inc ltd corp dept approx ave blvd fig vol sept".split()
 )
-_BOILERPLATE_LENGTH = 90
-_ENCODED = re.compile(r"[A-Za-z0-9+=_-]{100}")
-_WEAK_HITS = frozenset({"identifier", "name", "time"})
 
 
 def extract_summary(
@@ -286,7 +367,7 @@ def extract_summary(
     language: Language = "auto",
     reading: ReadCache | None = None,
 ) -> str:
-    """Return the most telling sentences of `passages` and of the `previous` summary, in log order, one line each.
+    """Return the most telling sentences of `passages` and of the `previous` summary, in log order.
 
     The result costs at most `limit` by `count`. It is the same for the same input, never holds a sentence twice, and is
     empty only if every text is blank or not a single character fits. `reading` is a cache to share with other calls.
@@ -300,28 +381,17 @@ def extract_summary(
         return ""
 
     def render(indexes: Sequence[int]) -> str:
-        return "\n".join(candidates[at].line for at in sorted(indexes))
+        return _render((candidates[at], candidates[at].text) for at in sorted(indexes))
 
-    everything = range(len(candidates))
-    # Everything is counted only if the estimate, which errs upward, leaves a chance that it fits.
-    if (
-        sum(_estimated_tokens(c.line) for c in candidates) <= 2 * limit + _FEW
-        and count(render(everything)) <= limit
-    ):
-        return render(everything)
-    ranked = _choose(candidates, limit=limit, count=count, joint=joint_cost(count))
+    # Everything is counted only if nothing is new, or the estimate, which errs upward, leaves a chance that it fits.
+    estimate = sum(_estimated_tokens(c.prefix + c.whole) for c in candidates)
+    if not ordered or estimate <= 2 * limit + _FEW:
+        everything = _render(((each, each.whole) for each in candidates), unchanged=True)
+        if count(everything) <= limit:
+            return everything
+    ranked = _choose(candidates, limit=limit, count=count)
     kept = best_that_fit(ranked, render, limit=limit, count=count)
-    return kept or _cut(candidates[ranked[0]].line, limit=limit, count=count, chinese=chinese)
-
-
-def _is_question(text: str) -> bool:
-    """Return True if only signs follow the last question mark."""
-    for character in reversed(text):
-        if character in "?？":
-            return True
-        if character.isalnum() or character == "_":
-            return False
-    return False
+    return kept or _cut(render(ranked[:1]), limit=limit, count=count, chinese=chinese)
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
@@ -332,94 +402,137 @@ def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
 
 def _candidates(
     passages: Sequence[Passage], previous: str, reading: ReadCache, *, chinese: bool
-) -> Iterator[tuple[str, _Candidate]]:
-    """Yield every candidate with the sentence itself, by which duplicates are recognised, in log order."""
+) -> Iterator[_Candidate]:
+    """Yield every sentence, in log order."""
     labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
-    for line in _previous_lines(previous, reading, chinese=chinese):
-        yield _from_previous(line, labels, reading)
+    number = 0
+    for line in _previous_lines(previous):
+        at = 0
+        for prefix, sentence in _sentences_of(line, reading, chinese=chinese):
+            if at == 0 or starts_with_label(sentence.text):
+                number += 1
+            speaker, _ = split_prefix(f"{prefix}{sentence.text}", labels)
+            at = line.find(sentence.text, at)
+            yield _candidate(
+                prefix,
+                sentence,
+                reading.hits(sentence.text, sentence.kind),
+                message=-number,
+                speaker=speaker or "summary",
+                spaced=line[at - 1 : at] == " ",
+            )
+            at += len(sentence.text)
     questioner: str | None = None
     for number, passage in enumerate(passages):
         sentences = reading.sentences(passage.text, gap=passage.unread)
         prefix = prefix_of(passage.speaker, chinese=chinese)
         answers = questioner is not None and questioner != passage.speaker
         for place, sentence in enumerate(sentences):
-            edge = 1.1 if place == 0 or place == len(sentences) - 1 else 1.0
             hits = hits_of(passage, sentence, reading)
-            terms = frozenset(content_terms(sentence.text))
-            stress = (
-                edge * _form(sentence, hits, len(terms)) * (1.25 if answers and place == 0 else 1.0)
-            )
-            yield (
-                sentence.text,
-                _Candidate(
-                    line=prefix + sentence.text,
-                    message=number,
-                    hits=hits,
-                    terms=terms,
-                    voice=voice_of(passage.speaker),
-                    stress=stress,
-                    earlier=role_of(passage.speaker) == "summary",
-                ),
+            stress = _place_factor(place, len(sentences), passage.speaker)
+            if answers and place == 0:
+                stress *= _ANSWER
+            yield _candidate(
+                prefix, sentence, hits, message=number, speaker=passage.speaker, stress=stress
             )
         if sentences:
-            questioner = passage.speaker if _is_question(sentences[-1].text) else None
+            questioner = passage.speaker if is_question(sentences[-1].text) else None
 
 
-def _previous_lines(previous: str, reading: ReadCache, *, chinese: bool) -> Iterator[str]:
-    """Yield the lines of the previous summary; a long line not written by this module is cut into sentences.
+def _place_factor(place: int, many: int, speaker: str) -> float:
+    """Return the factor for the place of a sentence: a long answer is told by how it begins and ends."""
+    at_an_edge = place in (0, many - 1)
+    if many > _LONG_ANSWER and role_of(speaker) == "assistant":
+        return _POINT if at_an_edge else _MIDDLE
+    return _EDGE if at_an_edge else 1.0
 
-    Each sentence keeps the name its line began with, so that none of them reads as the words of somebody else.
+
+def _candidate(
+    prefix: str,
+    sentence: Sentence,
+    hits: tuple[FactMatch, ...],
+    *,
+    message: int,
+    speaker: str,
+    stress: float = 1.0,
+    spaced: bool = True,
+) -> _Candidate:
+    whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
+    terms = frozenset(content_terms(whole))
+    facts = {f"{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind] for hit in hits}
+    text = whole
+    if prose and not tool:
+        facts.update((f"proper\0{name}", _PROPER_NAME) for name in proper_names(whole))
+        text = without_lead(whole)
+        if text is not whole and starts_with_label(text):
+            text = whole  # "Oh, user: pay" must not begin with a name
+    form = form_of(sentence, text, hits, len(terms), tool=tool)
+    if form.statement:
+        facts[f"statement\0{' '.join(sorted(terms))}"] = form.statement
+    return _Candidate(
+        prefix=prefix,
+        text=text,
+        whole=whole,
+        joins=prose and bool(prefix) and _ends(whole) and not starts_with_label(whole),
+        message=message,
+        facts=facts,
+        terms=terms,
+        voice=voice_of(speaker),
+        stress=stress * form.factor,
+        tool=tool,
+        spaced=spaced,
+    )
+
+
+_EXTRACT_WEIGHTS = FACT_WEIGHTS | {
+    kind: FACT_WEIGHTS[kind] * _RULE_SHARE for kind in ("constraint", "decision")
+}
+
+
+def _ends(text: str) -> bool:
+    """Return True if a sentence ends so that the next one on its line is told apart from it."""
+    if text[-1] in _STOPS:
+        return True
+    word = text[:-1].rpartition(" ")[2]
+    return text[-1] == "." and len(word) > 2 and word.isalpha() and word.lower() not in _NO_STOP
+
+
+def _previous_lines(previous: str) -> list[str]:
+    lines = map(single_line, clean_text(previous).split("\n"))
+    return [line for line in lines if line and line not in ANNEX_HEADINGS.values()]
+
+
+def _sentences_of(
+    line: str, reading: ReadCache, *, chinese: bool
+) -> Iterator[tuple[str, Sentence]]:
+    """Yield the sentences of a line of the previous summary, each with the name before it.
+
+    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line that
+    this module did not write, or in which a sentence begins like a name, stays whole.
     """
-    for raw in clean_text(previous).split("\n"):
-        line = single_line(raw)
-        if not line or line in ANNEX_HEADINGS.values():
-            continue
-        label = starts_with_label(line)
-        if len(line) <= _LONG_PREVIOUS_LINE or (len(line) <= _OWN_LINE and label):
-            yield line
-        elif label:
-            yield from (label + each.text for each in reading.sentences(line[len(label) :]))
-        else:
-            yield from (line_of("", each.text, chinese=chinese) for each in reading.sentences(line))
+    label = starts_with_label(line)
+    words = line[len(label) :]
+    sentences = reading.sentences(words)
+    if label:
+        named = (starts_with_label(sentence.text) for sentence in sentences[1:])
+        whole = len(line) <= _OWN_LINE and any(named)
+    else:
+        whole = len(line) <= _LONG_PREVIOUS_LINE
+    if whole:
+        yield label, Sentence(words, sentences[0].kind)
+        return
+    for sentence in sentences:
+        shown = line_of("", sentence.text, chinese=chinese)
+        yield label or shown.removesuffix(sentence.text), sentence
 
 
-def _from_previous(line: str, labels: frozenset[str], reading: ReadCache) -> tuple[str, _Candidate]:
-    speaker, body = split_prefix(line, labels)
-    kind = reading.sentences(body)[0].kind
-    hits = reading.hits(body, kind)
-    terms = frozenset(content_terms(body))
-    stress = _form(Sentence(body, kind), hits, len(terms))
-    voice = voice_of(speaker or "summary")
-    return body, _Candidate(line, -1, hits, terms, voice, stress, earlier=True)
-
-
-def _form(sentence: Sentence, hits: Sequence[FactMatch], terms: int) -> float:
-    """Return a factor for the form of a sentence: courtesies, questions, code and encoded data say less."""
-    factor = 1.0
-    solid = any(hit.kind not in _WEAK_HITS for hit in hits)
-    if (
-        len(sentence.text) <= _BOILERPLATE_LENGTH
-        and not solid
-        and _BOILERPLATE.match(sentence.text)
-    ):
-        factor *= 0.1
-    if _is_question(sentence.text):
-        factor *= 0.8
-    if sentence.kind == "prose":
-        factor *= min(1.0, 0.25 + 0.2 * (terms + 2 * len(hits)))
-    if sentence.kind == "code":
-        factor *= 0.7
-    if _ENCODED.search(sentence.text):
-        factor *= 0.2
-    return factor
-
-
-def _distinct(candidates: Iterator[tuple[str, _Candidate]]) -> Iterator[_Candidate]:
-    """Yield each sentence once, where it was first said."""
+def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
+    """Yield each sentence once, where it was first said; the previous summary stays as it is."""
     seen: set[str] = set()
-    for body, candidate in candidates:
-        key = body.casefold().rstrip(" .!?;,。！？；，…") or body
-        if key not in seen:
+    for candidate in candidates:
+        words = candidate.text
+        key = words.casefold().rstrip(" .!?;,。！？；，…") or words
+        if key not in seen or candidate.message < 0:
             seen.add(key)
             yield candidate
 

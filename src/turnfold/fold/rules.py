@@ -28,40 +28,59 @@ class _RuleCue(NamedTuple):
     end: int
 
 
-# Idioms that only sound like rules ("don't worry", "can't wait", "能不能", "特别") are left out.
+# Idioms that only sound like rules ("don't worry", "can't wait", "能不能", "特别") are left out, and so is what people
+# cannot or do not do ("I can't find it", "they don't last"): see `_is_idiom`.
 _FORBID = r"""
-    \b(?: (?:must|should|shall|can|may|will)\s+never | never(?!\s+(?:mind|know|knew|knows)\b|-)
+    \b(?: (?:must|should|shall|can|may|will)\s+never(?!\s+forget\b)
+      | never(?!\s+(?:mind|know|knew|knows|been|heard|seen|had|thought|forget|forgot|felt|met|hurts?|fails?|gets?
+          |ever|too|stops?|gonna|going|really|actually|even|quite)\b|-)
       | (?:must|should|shall|may)\s+not | (?:mustn|shouldn)['’]t
       | (?:do\s+not|don['’]t|dont)
-        (?!\s+(?:worry|know|think|mind|hesitate|believe|understand|get\s+me|you|see|remember)\b)
+        (?!\s+(?:worry|know|think|mind|hesitate|believe|understand|get\s+me|you|see|remember|have|want|feel|seem
+          |give\s+up)\b)
       | (?:cannot|can\s+not|can['’]t)
-        (?!\s+(?:wait|believe|imagine|help\s+but|thank|tell|say|remember)\b)
+        (?!\s+(?:wait|believe|imagine|help|thank|tell|say|remember|beat|stand|afford|stop|seem|find|even|really
+          |quite)\b)
       | (?:not|no\s+longer)\s+(?:be\s+)?(?:allowed|permitted|acceptable|eligible) | no\s+longer
       | forbid(?:s|den)? | prohibit(?:s|ed)? | avoid(?:s|ing)? | refuse[sd]? | allergic\s+to )\b
-    | (?<!要)不要(?!紧) | (?<!能)不能(?!不) | 不得(?![不了已]) | 不可(?![思避能或]) | 不可以
+"""
+_FORBID_ZH = r"""
+    (?<!要)不要(?!紧|担心|着急|客气) | (?<!能)不能(?!不) | 不得(?![不了已]) | 不可(?![思避能或]) | 不可以
     | 不许 | 不准(?!确) | 禁止 | 严禁 | 切勿 | 请勿 | 切忌 | 忌(?=[食用口]) | 不允许 | 不应该?
-    | 不宜 | 避免 | 千万不 | 千万别 | 从不 | 绝不 | 决不 | 不再 | 不用(?![谢客担]) | 不必 | 无需
-    | (?<![特分区级性个识鉴差告类辨派])别(?![人的处墅名称致是])
+    | 不宜 | 避免 | 千万不 | 千万别 | 从不 | 绝不 | 决不 | 不再 | 不用(?![谢客担说]) | 不必(?![担客谢]) | 无需
+    | (?<![特分区级性个识鉴差告类辨派])别(?![人的处墅名称致是担客急])
 """
 _REQUIRE = r"""
-    \b(?: must(?![\s’']+(?:have|ve|of)\b)
-          (?!\s+be\s+(?:so|very|really|quite|such|hard|tough|nice|great|fun|\w+ing)\b)
+    \b(?: must(?![\s’']+(?:have|ve|of|admit|say|confess)\b)
+          (?!\s+be\s+(?!\w+(?:ed|en)\b|paid|made|sent|kept|done|by\b|at\b|in\b|on\b|under|below|over|above|within|before
+            |after|no\b|less|more|between|\d))
       | (?:please|should|must|will)\s+always | (?:is|are|be)\s+required | required\s+to
-      | only\s+(?:if|when|use|after|with|by|for|once|accept) | at\s+(?:least|most)
+      | only\s+(?:if|when|use|after|with|by|once|accept) | at\s+(?:least|most)(?=\s+(?:\d|[$€£¥]|an?\b|one|two|three
+          |four|five|six|seven|eight|nine|ten|half|once|twice))
       | no\s+(?:more|less|later|fewer|earlier)\s+than | make\s+sure | be\s+sure\s+to | ensure )\b
     | (?:\A|(?<=[.:;]\s))always\b
-    | 必须 | 务必 | 一定要 | 只能 | 只许 | 仅限 | 应当 | 不得不 | 至少 | 至多 | 最多 | 不超过
-    | 不少于 | 不低于 | 不晚于 | 不早于
+"""
+_REQUIRE_ZH = r"""
+    必须 | 务必 | 一定要 | 只能 | 只许 | 仅限 | 应当 | 不得不 | (?:至少|至多|最多)(?=\s?[\d一二两三四五六七八九十半])
+    | 不超过 | 不少于 | 不低于 | 不晚于 | 不早于
 """
 _DECIDE = r"""
     \b(?: decided | agreed | confirmed | approved | chose | chosen | settled\s+on | finali[sz]ed
-      | opted\s+(?:for|to) | (?:go|going|went)\s+with | signed\s+off )\b
-    | 决定(?![性于因]) | (?<![请需要未])确认 | 同意 | 敲定 | 约定 | 定于 | 选定 | 批准 | 说好 | 定下
+      | opted\s+(?:for|to) | (?:we|i)(?:['’](?:ll|re|m)|\s+will|\s+are|\s+am)?\s+go(?:ing)?\s+with | signed\s+off )\b
 """
-_CUE = re.compile(
-    rf"(?P<decide>{_DECIDE})|(?P<require_first>不得不)|(?P<forbid>{_FORBID})|(?P<require>{_REQUIRE})",
+_DECIDE_ZH = r"""
+    决定(?![性于因]) | (?<![请需要未])确认 | (?<![我很])同意 | 敲定 | 约定 | 定于 | 选定 | 批准 | 说好 | 定下
+"""
+_ENGLISH_CUE = re.compile(
+    rf"(?P<decide>{_DECIDE})|(?P<forbid>{_FORBID})|(?P<require>{_REQUIRE})",
     re.VERBOSE | re.IGNORECASE,
 )
+_CUE = re.compile(
+    rf"(?P<decide>{_DECIDE}|{_DECIDE_ZH})|(?P<require_first>不得不)|(?P<forbid>{_FORBID}|{_FORBID_ZH})"
+    rf"|(?P<require>{_REQUIRE}|{_REQUIRE_ZH})",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # Cues that close a clause ("is not allowed", "是禁止的") govern the words before them.
 _LOOKS_BACK = re.compile(
     r".*(?:allowed|permitted|acceptable|eligible|forbidden|prohibited|required|confirmed|approved)$",
@@ -78,9 +97,12 @@ _POLARITIES: dict[str, _Polarity] = {
 
 def find_cues(text: str) -> Iterator[_RuleCue]:
     """Yield the constraints and decisions of a sentence in order; a cue inside another's phrase is part of it."""
+    pattern = _cue_pattern(text)
+    if pattern is None:
+        return
     covered = 0
-    for match in _CUE.finditer(text):
-        if match.start() < covered:
+    for match in pattern.finditer(text):
+        if match.start() < covered or _is_idiom(text, match):
             continue
         start, end = match.start(), _phrase_end(text, match.end())
         terms = frozenset(content_terms(text[match.end() : end]))
@@ -91,6 +113,47 @@ def find_cues(text: str) -> Iterator[_RuleCue]:
         if terms and match.lastgroup is not None:
             covered = end
             yield _RuleCue(_POLARITIES[match.lastgroup], terms, start, end)
+
+
+_IN_EVERY_CUE = (
+    "never", "not", "n't", "n’t", "dont", "longer", "forbid", "prohibit", "avoid", "refuse", "allergic", "must",
+    "always", "requir", "only", "least", "most", "than", "sure", "decid", "agree", "confirm", "approv", "chose",
+    "settled", "finali", "opted", "with", "signed",
+)  # fmt: skip
+
+
+def _cue_pattern(text: str) -> re.Pattern[str] | None:
+    """Return the pattern to search a text with; None if no cue can match, which is fast to tell of most sentences."""
+    if not text.isascii() and _CHINESE.search(text):
+        return _CUE
+    lowered = text.lower()
+    return _ENGLISH_CUE if any(word in lowered for word in _IN_EVERY_CUE) else None
+
+
+# What stands before a cue: who cannot or does not do something, or what something is done for.
+_UNABLE = re.compile(
+    r"(?:\A|\b(?:i|it|that|he|she|they|who|which|there)|[.!?,–-])\s*\Z", re.IGNORECASE
+)
+_STATES = re.compile(
+    r"\b(?!(?:please|and|but|so|just|you|we|also|then|or|ok|okay)\b)[a-z’']+\s+\Z", re.IGNORECASE
+)
+_PURPOSE = re.compile(r"\bto\s+\Z|\b(?:have|has|had)\s+\Z|['’](?:ve|d)\s+\Z", re.IGNORECASE)
+_BEFORE = 16
+
+
+def _is_idiom(text: str, match: re.Match[str]) -> bool:
+    """Return True if an English cue states what is or cannot be, and lays nothing down."""
+    cue = match[0][:3].lower()
+    if cue not in _IDIOMS:
+        return False
+    start = match.start()
+    return _IDIOMS[cue].search(text, max(0, start - _BEFORE), start) is not None
+
+
+_IDIOMS = {
+    "can": _UNABLE, "do ": _STATES, "don": _STATES,
+    "nev": _PURPOSE, "avo": _PURPOSE, "mak": _PURPOSE, "ens": _PURPOSE,
+}  # fmt: skip
 
 
 def _phrase_end(text: str, start: int) -> int:

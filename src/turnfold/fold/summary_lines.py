@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from turnfold.text import clean_text, is_chinese, single_line
 
@@ -49,6 +50,7 @@ _LONGEST_NAME = 64
 _BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
 
 
+@lru_cache(maxsize=256)
 def role_of(speaker: str) -> str:
     """Return the role a name such as `tool:get_order` begins with, in English; any other name unchanged."""
     name = speaker.strip().lower()
