@@ -51,8 +51,8 @@ test-slow: $(TEST_READY) ## the tests marked slow, and every property with ten t
 test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
 	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude
 
-test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter, in an environment of its own (100 MB)
-	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters -k llama
+test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
+	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation -k llama
 
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
 	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser

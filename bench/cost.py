@@ -141,7 +141,7 @@ def _folds_table(title: str, tallies: Mapping[Offered, Tally], prices: PriceTabl
             rows.append([f"{each.name}, {how}", *cells])
     notes = [
         "price of 1,000 usable calls with the folds, (of the folds alone), share of the folds' prompts that is cached",
-        "summaries as long as those of the built-in summariser, which uses up its limit; a model writes less",
+        "summaries as long as those of the built-in summariser, which uses up its limit; a model may write less",
     ]
     return Table(
         f"{title}: with folds by the agent's own model", ["replayed", *MODELS], rows, notes

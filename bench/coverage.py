@@ -9,6 +9,10 @@ That matches spread to what stands beside them was settled with all ten conversa
 with, and those by which words and meaning are joined, were chosen on every other one, beginning with the first; the
 figures of the rest stand beside theirs.
 
+Other sets (`recall_sets`) are compared with BM25 and with the encoder alone, which pay for the text of each message and
+its role and show no headings. Their numbers were chosen on every other conversation too (of the joined dialogues and of
+bfcl_memory, on every other question; the weight of a single character on all of theirs); the table has the rest.
+
 Chinese has no such set with questions, so words are drawn from real dialogues and must be found again where they stand.
 The weights of single characters and of length were chosen on other words of the same dialogues.
 """
@@ -19,9 +23,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
+from typing import Any
 
 from bench.conversations import data_folder, exact, logged, talks
 from bench.probes import Outcome, chinese
+from bench.recall_sets import SETS, Okapi
 from bench.report import Report, Table, Target
 from turnfold.errors import MissingExtra
 from turnfold.evaluation import (
@@ -64,14 +70,19 @@ class _Log:
 
     session: Session
     entries: list[Entry]
+    embedder: Embedder | None = None
     hits: dict[str, list[tuple[int, float]]] = field(
         default_factory=dict[str, list[tuple[int, float]]]
     )
+    okapi: Okapi | None = None
+    rows: Any = None
+    """Vectors of the entries, for the encoder alone."""
+    ranked: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
     @classmethod
     def of(cls, talk: EvalConversation, embedder: Embedder | None) -> _Log:
         session = logged(talk, embedder)
-        return cls(session, session.history(limit=len(talk.messages)))
+        return cls(session, session.history(limit=len(talk.messages)), embedder)
 
     def matches(self, question: str) -> list[tuple[int, float]]:
         """What holds words of the question, asked once for all limits."""
@@ -87,12 +98,18 @@ def run(*, quick: bool) -> Report:
     if not (data_folder() / "conversations").is_dir():
         report.targets.append(Target("LoCoMo", "left out: the conversations are not here", None))
         return report
-    shares = {name: _shares(choose, None, quick=quick) for name, choose in _WAYS.items()}
+    shares = {
+        name: _shares(talks("locomo"), choose, None, quick=quick) for name, choose in _WAYS.items()
+    }
     embedder = _embedder()
     if embedder is not None:
-        shares[_WITH_MEANING] = _shares(_brought_back, embedder, quick=quick)
+        shares[_WITH_MEANING] = _shares(talks("locomo"), _brought_back, embedder, quick=quick)
     contexts = _evaluated(quick=quick)
-    report.tables = [_coverage_table(shares), _context_table(contexts)]
+    report.tables = [
+        _coverage_table(shares),
+        _sets_table(embedder, quick=quick),
+        _context_table(contexts),
+    ]
     for way, limits in (("turnfold", LIMITS), (_WITH_MEANING, MEANT)):
         for limit, wanted in limits.items():
             claim = f"{way}: evidence inside {limit:,} tokens >= {wanted}"
@@ -137,11 +154,15 @@ def _embedder() -> Embedder | None:
 
 
 def _shares(
-    choose: Choose, embedder: Embedder | None, *, quick: bool
+    asked_talks: Iterable[EvalConversation],
+    choose: Choose,
+    embedder: Embedder | None,
+    *,
+    quick: bool,
 ) -> list[list[dict[int, float]]]:
     """By conversation and question: the share of the evidence inside each limit."""
     shares: list[list[dict[int, float]]] = []
-    for talk in talks("locomo"):
+    for talk in asked_talks:
         log = _Log.of(talk, embedder)
         asked = talk.questions[:: _QUICK if quick else 1]
         shares.append([_covered(log, each, choose) for each in asked])
@@ -216,6 +237,67 @@ def _coverage_table(shares: dict[str, list[list[dict[int, float]]]]) -> Table:
         ["way", *(f"{limit:,} tokens" for limit in LIMITS)],
         rows,
         ["Every count is exact and includes role, time, headings and fence."],
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- other sets
+
+_EMBEDDED = 1_000
+"""Characters of a message that the encoder alone is given, as recall gives it."""
+
+
+def _walked(log: _Log, ranked: Iterable[int], limit: int) -> Iterable[Entry]:
+    """Take the entries in this order, leaving out what does not fit."""
+    for seq in ranked:
+        cost = exact().count_message(log.entries[seq - 1].message)
+        if cost <= limit:
+            limit -= cost
+            yield log.entries[seq - 1]
+
+
+def _okapi(log: _Log, question: str, limit: int) -> Iterable[Entry]:
+    if log.okapi is None:
+        log.okapi = Okapi.of([entry.message.text for entry in log.entries])
+    if question not in log.ranked:
+        log.ranked = {question: log.okapi.ranked(question)}
+    return _walked(log, log.ranked[question], limit)
+
+
+def _encoder_alone(log: _Log, question: str, limit: int) -> Iterable[Entry]:
+    import numpy as np  # the semantic extra brings it
+
+    if log.embedder is None:
+        raise AssertionError("there is no encoder")
+    if log.rows is None:
+        log.rows = np.asarray(
+            log.embedder.embed([entry.message.text[:_EMBEDDED] for entry in log.entries])
+        )
+    if question not in log.ranked:
+        near = log.rows @ np.asarray(log.embedder.embed([question])[0])
+        log.ranked = {question: [int(at) + 1 for at in np.argsort(-near, kind="stable")]}
+    return _walked(log, log.ranked[question], limit)
+
+
+def _sets_table(embedder: Embedder | None, *, quick: bool) -> Table:
+    ways: dict[str, tuple[Choose, Embedder | None]] = {
+        "BM25": (_okapi, None),
+        "turnfold": (_brought_back, None),
+    }
+    if embedder is not None:
+        ways["encoder alone"] = (_encoder_alone, embedder)
+        ways[_WITH_MEANING] = (_brought_back, embedder)
+    rows: list[list[str]] = []
+    for name, conversations in SETS.items():
+        rest = list(conversations())[1::2][: 1 if quick else None]
+        for way, (choose, using) in ways.items():
+            got = _shares(rest, choose, using, quick=quick)
+            means = [f"{_mean(got, limit, None):.3f}" for limit in LIMITS]
+            rows.append([name, way, str(sum(map(len, got))), *means])
+    return Table(
+        "Share of the evidence shown, other sets",
+        ["set", "way", "questions", *(f"{limit:,} tokens" for limit in LIMITS)],
+        rows,
+        ["Conversations on which no number was chosen, with the exceptions named in the module."],
     )
 
 

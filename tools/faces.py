@@ -124,7 +124,7 @@ from collections.abc import Callable, Sequence
 from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
 from turnfold.agent.tools import Tool
-from turnfold.findings import FindingRule
+from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode
 from turnfold.models import ChatModel
@@ -147,11 +147,20 @@ from turnfold.runtime import drive
         target="_sync.py",
         docstring="The short-term memory for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory
-from turnfold.memories.short_memory.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory, QueryDefaults
+from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
+from turnfold.memories.short_memory.values import (
+    AgentRequest,
+    MemoryContext,
+    MemoryQueryRequest,
+    MemoryWriteRequest,
+    MemoryWriteResult,
+    SessionValue,
+)
 from turnfold.memory import Summaries, make_config
 from turnfold.records import Checkpoint
 from turnfold.runtime import SyncRuntime, drive
@@ -161,8 +170,10 @@ from turnfold.tokens import TokenCounter
 """,
         classes=(("memory.py", "AsyncShortMemory", "ShortMemory"),),
         constructors={
-            "ShortMemory": "config = make_config(url, SyncRuntime(), blocking=True, {options})\n"
-            "self._awaiting = AsyncShortMemory.over(config, owns=isinstance(url, str))",
+            "ShortMemory": "defaults = QueryDefaults(token_threshold_ratio, recent_turns, model_context_window)\n"
+            "config = make_config(url, SyncRuntime(), blocking=True, cache=cache, scope=scope, counter=counter, "
+            "summarizer=summarizer, meter=meter)\n"
+            "self._awaiting = AsyncShortMemory.over(config, defaults, owns=isinstance(url, str))",
         },
     ),
     Face(
@@ -302,7 +313,14 @@ from typing import Self
 
 from turnfold.client.short_memory import RECENT_TURNS, AsyncRemoteShortMemory
 from turnfold.client.transport import open_sender
-from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memories import (
+    AgentRequest,
+    MemoryContext,
+    MemoryQueryRequest,
+    MemoryWriteRequest,
+    MemoryWriteResult,
+    SessionValue,
+)
 from turnfold.records import Checkpoint
 from turnfold.runtime import drive
 from turnfold.stores import Erasure

@@ -15,8 +15,12 @@ pytest.importorskip(
 )
 
 from tests.adapters.messages_api import Block, Body, MessagesApi, call, text
-from turnfold import AsyncMemory, Budget
-from turnfold.adapters.claude_agent_sdk import RECALL_TOOL, resuming_options
+from turnfold import AgentMemory, AsyncMemory, Budget
+from turnfold.adapters.claude_agent_sdk import (
+    RECALL_TOOL,
+    resuming_options,
+    turnfold_options,
+)
 from turnfold.findings import FindingRule
 
 pytestmark = pytest.mark.slow
@@ -131,6 +135,58 @@ def test_hooks_fire_recall_is_called_and_another_machine_resumes_from_the_store(
     spoken = str(last["messages"])
     for words in ("What opens it?", "Please add.", "sum 5", "And now, what opens it?"):
         assert words in spoken
+
+
+CONTENTS = '{"title": "安规 2024", "children": [{"title": "第二章 绝缘"}]}'
+GET_TOC = "mcp__rules__get_toc"
+asked_for: list[str] = []
+
+
+@sdk.tool("get_toc", "Return the table of contents", {"reg_id": str})
+async def get_toc(arguments: Any) -> Any:
+    asked_for.append(arguments["reg_id"])
+    return {"content": [{"type": "text", "text": CONTENTS}]}
+
+
+def contents_script(body: Body) -> list[Block]:
+    if not body.get("tools"):
+        return [text("A title")]
+    results = [block for block in newest(body) if block.get("type") == "tool_result"]
+    if results:
+        return [text("It has chapter two: " + str("第二章 绝缘" in str(results)))]
+    return [call(GET_TOC, {"reg_id": "angui_2024"}, call_id=f"toolu_{len(asked_for)}")]
+
+
+@pytest.mark.parametrize("serve", [True, False])
+def test_the_second_query_of_a_program_knows_the_table_of_contents(
+    tmp_path: Path, *, serve: bool
+) -> None:
+    """Document 004, in a fresh session of the SDK: shown, and served where the rule says so."""
+
+    async def main(api: MessagesApi) -> None:
+        async with AsyncMemory("sqlite://", budget=Budget(max_tokens=20_000)) as memory:
+            known = AgentMemory()
+            for number in (1, 2):
+                given = options(api, tmp_path, f"{serve}{number}")
+                given.mcp_servers = {"rules": sdk.create_sdk_mcp_server("rules", tools=[get_toc])}
+                given.allowed_tools = [GET_TOC]
+                rules = known.finding_rules(toc=GET_TOC, serve=serve)
+                made: Any = turnfold_options(memory, "s", given, findings=rules)
+                assert made.resume is None
+                prompt = f"Question {number} about chapter 二"
+                said: list[Any] = [one async for one in sdk.query(prompt=prompt, options=made)]
+                assert said[-1].result == "It has chapter two: True"
+            assert known.has_cached_toc("angui_2024")
+
+    asked_for.clear()
+    with MessagesApi(contents_script) as api:
+        asyncio.run(main(api))
+    assert asked_for == ["angui_2024"] * (1 if serve else 2)
+    fresh = next(
+        body for body in api.of_the_conversation() if "Question 2" in str(body["messages"])
+    )
+    assert "Question 1" not in str(fresh["messages"]), "a session of its own"
+    assert "第二章 绝缘" in str(fresh["messages"]), "shown before any call"
 
 
 def test_sabotage_with_a_store_that_forgets_nothing_can_be_resumed(

@@ -15,7 +15,7 @@ pytest.importorskip(
 )
 
 from tests.agent.hostile_values import RETURNING, UNAWAITED
-from turnfold import AsyncMemory, Budget
+from turnfold import AgentMemory, AsyncMemory, Budget
 from turnfold.adapters.claude_agent_sdk import (
     RECALL_TOOL,
     TurnfoldSessionStore,
@@ -129,6 +129,52 @@ def test_a_compaction_folds_the_session_and_a_failing_summariser_stops_nothing()
     asyncio.run(main())
 
 
+def test_a_repeated_call_is_answered_by_a_hook_in_the_sdks_own_types() -> None:
+    """Document 004: 首次调用后缓存，后续跳过"""
+    types: Any = import_module("claude_agent_sdk.types")
+    base = {"session_id": "x", "transcript_path": "", "cwd": "", "permission_mode": "default"}
+    call = {"tool_name": "get_toc", "tool_input": {"reg_id": "angui_2024"}}
+
+    def before(call_id: str, **more: object) -> Any:
+        return types.PreToolUseHookInput(
+            **base, hook_event_name="PreToolUse", **{**call, **more}, tool_use_id=call_id
+        )
+
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        assert await hooks.tool_requested(before("t1"), "t1", None) == {}, "nothing is known yet"
+        after = types.PostToolUseHookInput(
+            **base,
+            hook_event_name="PostToolUse",
+            **call,
+            tool_response=[{"type": "text", "text": "第一章 总则"}],
+            tool_use_id="t1",
+        )
+        await hooks.tool_used(after, "t1", None)
+        await hooks.tool_requested(before("t2"), "t2", None)
+        answer = await hooks.tool_requested(before("t2"), "t2", None)  # again, and nothing changes
+        decision: Any = types.PreToolUseHookSpecificOutput(**answer["hookSpecificOutput"])  # pyright: ignore[reportCallIssue]
+        assert decision["hookEventName"] == "PreToolUse"
+        assert decision["permissionDecision"] == "deny"
+        assert decision["permissionDecisionReason"].endswith("\n第一章 总则")
+        other = before("t3", tool_input={"reg_id": "wengui"})
+        assert await hooks.tool_requested(other, "t3", None) == {}
+        assert await hooks.tool_requested(before("t4", tool_name="search"), "t4", None) == {}
+        log = await spoken(memory.session("s"))
+        assert [role for role, _ in log] == ["assistant", "tool", "assistant", "tool"]
+        assert log[1][1] == "第一章 总则"
+        assert log[3][1] == decision["permissionDecisionReason"]
+
+    with_hooks(work, findings=AgentMemory().finding_rules(serve=True))
+    with_hooks(_unserved, findings=AgentMemory())
+
+
+async def _unserved(memory: AsyncMemory, hooks: SessionHooks) -> None:
+    given = used("get_toc", "t1", "第一章")
+    await hooks.tool_used(given, "t1", None)
+    assert await memory.session("s").findings.list()
+    assert await hooks.tool_requested(given, "t2", None) == {}
+
+
 def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:
     async def theirs(given: object, name: object, context: object) -> dict[str, object]:
         return {"systemMessage": f"{given} {name} {context}"}
@@ -149,7 +195,8 @@ def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:
             assert set(made.mcp_servers) == {"calc", "turnfold"}
             assert made.hooks["PostToolUse"][0] is matcher
             assert len(made.hooks["PostToolUse"]) == 2
-            assert made.hooks["PreToolUse"] == [matcher]
+            assert made.hooks["PreToolUse"][0] is matcher
+            assert len(made.hooks["PreToolUse"]) == 2
             assert made.session_store is mine
             assert made.model == "claude-x"
             assert given.allowed_tools == ["Read"]

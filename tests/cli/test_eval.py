@@ -15,7 +15,7 @@ ROW = (
     "method budget calls usable over_budget folds rules_kept atoms_kept coverage recall_at_5 precision_at_5 "
     "kept_prefix budget_used price_per_call points refused"
 ).split()
-POINT = "conversation fold seq rules rules_kept atoms atoms_kept".split()
+POINT = "conversation folds seq rules rules_kept atoms atoms_kept".split()
 SET: dict[str, Any] = {
     "conversation_id": "gate-门",
     "messages": [
@@ -81,10 +81,10 @@ def test_a_file_that_import_reads(tmp_path: Path) -> None:
 SAID = {
     "en": (
         "1 conversations, 49 entries, 0 questions",
-        "atoms after each fold",
+        "atoms from fold to fold",
         "no evidence to look for",
     ),
-    "zh": ("1 个会话，49 条记录，0 个问题", "每次折叠后的要素", "也就没有要找的依据"),
+    "zh": ("1 个会话，49 条记录，0 个问题", "要素（逐次折叠）", "也就没有要找的依据"),
 }
 
 

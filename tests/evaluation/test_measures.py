@@ -15,10 +15,10 @@ from turnfold.evaluation import (
 from turnfold.evaluation.measures import (
     AtomIndex,
     call_prices,
+    fold_indexes,
     is_usable,
-    kept_prefix,
-    left_out_calls,
     mean,
+    shared_tokens,
     spread,
 )
 from turnfold.tokens.prices import CacheRule, Price, PriceTable
@@ -79,8 +79,8 @@ def test_atoms_are_counted_once_and_from_where_they_were_said() -> None:
 def test_the_kept_prefix_is_counted_in_tokens() -> None:
     before = (LOG[0], LOG[1], user("old"))
     after = (LOG[0], LOG[1], user("new"), LOG[5])
-    assert kept_prefix(before, after, lambda _: 10) == 20
-    assert kept_prefix((), after, lambda _: 10) == 0
+    assert shared_tokens(before, after, lambda _: 10) == 20
+    assert shared_tokens((), after, lambda _: 10) == 0
 
 
 def test_a_fold_is_a_call_that_sends_less_of_the_log_than_the_one_before() -> None:
@@ -93,7 +93,7 @@ def test_a_fold_is_a_call_that_sends_less_of_the_log_than_the_one_before() -> No
         (two, three),
         (three,),
     ]
-    assert left_out_calls(contexts, [one, two, three]) == [2, 5]
+    assert fold_indexes(contexts, [one, two, three]) == [2, 5]
 
 
 @pytest.mark.parametrize(

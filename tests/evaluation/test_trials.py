@@ -48,7 +48,7 @@ def test_the_figures_of_a_recency_window_by_hand() -> None:
     trial = run_trial(ENGLISH, RecencyPeer(COUNTER), 1_000, counter=COUNTER)
     last, point = trial.calls[-1], trial.points[-1]
     assert (last.seq, last.tokens, last.usable, last.full) == (60, 975, True, True)
-    assert (point.seq, point.rules, point.rules_kept, point.fold) == (60, 6, 1, 19)
+    assert (point.seq, point.rules, point.rules_kept, point.folds) == (60, 6, 1, 19)
     # At the call before it began with message 42, so only the system message is shared.
     assert (last.shared, last.previous) == (23, 968)
     # Of the ten questions the newest messages answer those about the hob (48) and the plumber (52).
@@ -98,27 +98,17 @@ def test_the_figures_of_turnfold_are_those_of_a_session(conversation: EvalConver
 
 
 class Forgetful(TurnfoldPeer):
-    """turnfold with a hole: every other turn is never logged."""
+    """turnfold with a hole: of the messages before the newest the last is lost on the way, and every other one."""
 
     name = "forgetful"
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        return super().context(half(messages), budget)
+        *earlier, newest = super().context(messages, budget)
+        self.marks = ()
+        return [*earlier[len(earlier) % 2 :: 2], newest]
 
     def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
-        heard = half(messages)
-        found = super().search(heard, question, limit)
-        return [messages.index(heard[seq - 1]) + 1 for seq in found]
-
-
-def half(messages: Sequence[Message]) -> list[Message]:
-    heard: list[Message] = []
-    turn = 0
-    for at, message in enumerate(messages):
-        turn += message.role == "user"
-        if turn % 2 or message.role == "system" or at + 2 > len(messages):
-            heard.append(message)
-    return heard
+        return super().search(messages, question, limit)[1::2]
 
 
 def test_a_memory_that_drops_half_of_what_is_said_scores_lower() -> None:

@@ -68,7 +68,7 @@ def test_the_documented_texts() -> None:
     assert memory.get_memory_context() == memory.get_toc_cache_hint() == ""
     memory.cache_toc("angui_2024", TOC)
     assert memory.get_toc_cache_hint() == (
-        "# 已缓存目录\n以下规程目录已获取: angui_2024\n无需再次调用 get_toc()"
+        "\n\n# 已缓存目录\n以下规程目录已获取: angui_2024\n无需再次调用 get_toc()"
     )
     memory.add_page_content("绝缘电阻不小于 10 MΩ。", "angui_2024 P85")
     assert memory.get_memory_context() == (
@@ -83,7 +83,7 @@ def test_the_same_in_english() -> None:
     memory.cache_toc("safety", {"title": "Safety rules"})
     memory.add_page_content("Wear a helmet.", "safety P3")
     assert memory.get_toc_cache_hint() == (
-        "# Tables of contents already fetched\nTables of contents at hand: safety\n"
+        "\n\n# Tables of contents already fetched\nTables of contents at hand: safety\n"
         "There is no need to call get_toc() again"
     )
     assert memory.get_memory_context() == "# Already found\n## [1] safety P3\nWear a helmet."

@@ -127,14 +127,14 @@ TOLD = pytest.mark.parametrize("told", [True, False], ids=["upto", "no upto"])
 def test_a_writer_and_a_summariser_in_every_order(*, told: bool) -> None:
     found = every_order(writer("w", turns=2), summariser(told=told, recent=0))
     assert found.faults == {}, found
-    assert found.orders > 10**6
+    assert found.orders > 10**5
 
 
 def test_two_summarisers_in_every_order() -> None:
     both = [summariser(told=False, recent=0), summariser(told=False, recent=0)]
     found = every_order(*both)
     assert found.faults == {}, found
-    assert found.orders > 10**11
+    assert found.orders > 10**6
 
 
 @TOLD
@@ -161,7 +161,7 @@ def test_one_who_starts_over_in_random_orders(runs: int) -> None:
 def test_a_writer_of_two_turns_and_a_summariser_in_every_order(*, told: bool) -> None:
     found = every_order(writer("w", turns=2), summariser(told=told))
     assert found.faults == {}, found
-    assert found.orders > 10**8
+    assert found.orders > 10**6
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_writer_of_two_turns_and_a_summariser_in_every_order(*, told: bool) ->
 def test_one_who_starts_over_in_every_order() -> None:
     found = every_order(writer("w", turns=3), summariser(told=False), starter)
     assert found.faults == {}, found
-    assert found.orders > 10**21
+    assert found.orders > 10**12
 
 
 # What the judge finds where there is something to find.
@@ -186,10 +186,10 @@ def test_the_judge_sees_a_summary_that_covers_what_it_has_not_seen(
 
 
 def test_the_judge_sees_readers_who_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two summaries in the making, the first to come must not let the other cover what is newest."""
+    """With several summaries in the making, the first to come must not let the other cover what is newest."""
     monkeypatch.setattr(folding, "count_landing", lambda offers: ())  # noqa: ARG005 (of a group of two)
-    both = [summariser(told=False), summariser(told=False)]
-    found = some_orders(writer("v", turns=3), writer("w", turns=2), *both, runs=60)
+    three = [summariser(told=False, recent=0)] * 3
+    found = some_orders(writer("v", turns=3), *three, runs=60)
     assert found.faults["behind a summary that has not seen it"] > 0
 
 

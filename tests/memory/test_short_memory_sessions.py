@@ -24,14 +24,14 @@ def here() -> ShortMemory:
     return ShortMemory("sqlite://")
 
 
-def test_a_plain_create_leaves_a_conversation_as_it_is(opener: Place) -> None:
+def test_a_create_without_restart_leaves_a_conversation_as_it_is(opener: Place) -> None:
     here = opener()
     assert here.create_short_memory(C, "user-456").meta.user_id == "user-456"
     talk(here, C, range(3))
     here.checkpoint_short_memory(C, "s", 1)
     again = opener()
     before = again.query_memory_context(C)
-    again.create_short_memory(C, "user-456")
+    again.create_short_memory(C, "user-456", restart=False)
     after = again.query_memory_context(C)
     assert (before.history, before.mode) == (after.history, after.mode)
     with pytest.raises(InvalidOption, match="another user_id"):

@@ -229,7 +229,7 @@ def test_a_fold_by_a_model_is_priced_beside_the_calls() -> None:
 
 
 def test_folds_of_a_replay_go_on_from_the_call_before() -> None:
-    said = talk(70, words=120)
+    said = talk(36, words=240)
     run = simulate(said, budget=Budget(max_tokens=12_000), model=MODEL)
     folds = [each for one in run.calls for each in one.folds]
     assert len(folds) == run.folds > 1

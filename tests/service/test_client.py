@@ -60,7 +60,13 @@ NOT_SERVED = {
     AsyncState: {},
     AsyncFindings: {},
     AsyncSnapshots: {"held_bytes": "memory of the process that holds the session"},
-    AsyncShortMemory: {"meter": "figures are the service's: /metrics"},
+    AsyncShortMemory: {
+        "meter": "figures are the service's: /metrics",
+        "import_messages": "whoever runs the service imports, beside its store",
+        "import_session_value": "whoever runs the service imports, beside its store",
+        "query_message_by_conversation_id_asc_from_checkpoint": "/v1/sessions/{session}/messages",
+        "query_message_by_conversation_id_asc_with_limit": "/v1/sessions/{session}/messages",
+    },
 }
 REMOTE = {
     AsyncMemory: AsyncRemoteMemory,

@@ -36,7 +36,7 @@ from turnfold.stores import SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis import values as redis_values
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.values import document_field, session_key
+from turnfold.stores.redis.values import document_field, session_keys
 
 __all__ = ("postgres_places",)
 
@@ -173,7 +173,7 @@ def cached(inner: SqliteStore) -> Iterator[CachedStore]:
     drive(store.close())
 
 
-KEY = session_key(ALICE, TALK, default_tenant="default")
+KEY = session_keys(ALICE, TALK, default_tenant="default").cache
 FIELDS = (b"window", b"checkpoints", document_field("note", "key"))
 
 

@@ -23,7 +23,7 @@ from turnfold.stores.redis.values import SealedValues
 from turnfold.testing.stores.values import character_counter
 
 DEFAULT, ACME = Scope("default"), Scope("acme")
-KEY = "short_term_memory:session:conv-1"
+KEY = "{short_term_memory:session:conv-1}:cache"
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_erasing_drops_everything_of_the_conversation_and_nothing_else(
         drive(store.get_document(scope, "conv-1", "state", "a"))
     drive(store.delete(DEFAULT, "conv-1"))
     assert set(server.ask("HKEYS", KEY)) == {b"store", b"generation"}
-    assert server.ask("HLEN", "short_term_memory:session:{acme/conv-1}") == 4
+    assert server.ask("HLEN", "short_term_memory:session:{acme/conv-1}:cache") == 4
 
 
 def test_an_erasure_during_an_outage_is_done_when_it_ends(server: RedisServer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
 from turnfold.agent.tools import Tool
-from turnfold.findings import FindingRule
+from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode
 from turnfold.models import ChatModel
@@ -32,7 +32,7 @@ class Agent:
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
-        findings: Sequence[FindingRule] = (),
+        findings: RuleSource | Sequence[FindingRule] = (),
         memory_module: MemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:

@@ -43,7 +43,13 @@ from turnfold.errors import (
     ModelUnavailable,
     StepsExhausted,
 )
-from turnfold.findings import FindingRule, rules_by_tool, served_text
+from turnfold.findings import (
+    FindingRule,
+    RuleSource,
+    as_finding_rules,
+    rules_by_tool,
+    served_text,
+)
 from turnfold.memories import AsyncMemoryModule
 from turnfold.memory import AsyncMemory, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
@@ -149,14 +155,14 @@ def failure(error: BaseException) -> ToolOutcome:
 class ToolCache:
     """Answers identical calls from the findings (remembered tool results) of a conversation, and notes new ones."""
 
-    def __init__(self, rules: Iterable[FindingRule], tools: Iterable[Tool]) -> None:
+    def __init__(self, rules: RuleSource | Sequence[FindingRule], tools: Iterable[Tool]) -> None:
         own = [(tool.name, tool.remember) for tool in tools if tool.remember is not None]
         for name, rule in own:
             if rule.tool != name:
                 raise InvalidOption(
                     f"tool {name!r} has a finding rule for tool {rule.tool!r}: give it one of its own"
                 )
-        self._rules = rules_by_tool([*rules, *(rule for _, rule in own)])
+        self._rules = rules_by_tool([*as_finding_rules(rules), *(rule for _, rule in own)])
 
     def begin(self, session: AsyncSession) -> None:
         """Add the rules of the agent to those of the session."""
@@ -292,7 +298,7 @@ class AsyncAgent:
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
-        findings: Sequence[FindingRule] = (),
+        findings: RuleSource | Sequence[FindingRule] = (),
         memory_module: AsyncMemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:

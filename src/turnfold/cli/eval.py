@@ -129,7 +129,7 @@ def evaluate_conversations(
 
 
 def show_evaluation(found: Evaluation, *, json: bool) -> None:
-    """Print the figures as a table, and what each fold left as a line of bars."""
+    """Print the figures as a table, and as bars what is left after each fold."""
     print_result(found, lambda console: _draw(found, console), json=json)
 
 
@@ -172,7 +172,7 @@ def _cells(row: EvaluationRow) -> list[str]:
 
 
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
-    """Draw what is kept after each fold, from the first to the last: a bar is the share that the next call sends."""
+    """Draw what is kept while the log grows and is folded again and again: a bar is the share that a call sends."""
     plain = is_plain(console)
     rows: list[tuple[str, str, str, str]] = []
     for row in found.rows:
@@ -183,7 +183,7 @@ def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
             rows.append((row.method, f"{row.budget:,}", rules, atoms))
     if rows:
         yield Text()
-        heads = ("method", "budget", "rules after each fold", "atoms after each fold")
+        heads = ("method", "budget", "rules from fold to fold", "atoms from fold to fold")
         yield columns(console, heads, rows, only=(0, 1, 3) if console.width < 60 else None)
 
 

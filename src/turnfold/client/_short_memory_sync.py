@@ -5,9 +5,16 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from turnfold.client.short_memory import RECENT_TURNS, AsyncRemoteShortMemory
+from turnfold.client.short_memory import AsyncRemoteShortMemory
 from turnfold.client.transport import open_sender
-from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memories import (
+    AgentRequest,
+    MemoryContext,
+    MemoryQueryRequest,
+    MemoryWriteRequest,
+    MemoryWriteResult,
+    SessionValue,
+)
 from turnfold.records import Checkpoint
 from turnfold.runtime import drive
 from turnfold.stores import Erasure
@@ -39,14 +46,14 @@ class RemoteShortMemory:
 
     def create_short_memory(
         self,
-        conversation_id: str,
+        conversation_id: str | AgentRequest,
         user_id: str = "",
         *,
         enterprise_id: str = "",
         patient_id: str = "",
-        restart: bool = False,
+        restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation. An existing one is continued, unless `restart` is set."""
+        """Create a conversation; an existing one starts over, or goes on without `restart`."""
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -59,14 +66,14 @@ class RemoteShortMemory:
 
     def query_memory_context(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryQueryRequest,
         *,
         enterprise_id: str = "",
         patient_id: str = "",
         query: str = "",
-        token_threshold_ratio: float = 0.75,
-        recent_turns: int = RECENT_TURNS,
-        model_context_window: int = 16000,
+        token_threshold_ratio: float | None = None,
+        recent_turns: int | None = None,
+        model_context_window: int | None = None,
     ) -> MemoryContext:
         """Return the context of the conversation for the next model call.
 
@@ -88,7 +95,7 @@ class RemoteShortMemory:
 
     def write_turn(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryWriteRequest,
         *,
         user_id: str = "",
         agent_code: str = "",
@@ -116,7 +123,7 @@ class RemoteShortMemory:
         self,
         conversation_id: str,
         summary: str | None = None,
-        recent_turns: int = RECENT_TURNS,
+        recent_turns: int | None = None,
         *,
         upto: int | None = None,
     ) -> Checkpoint:

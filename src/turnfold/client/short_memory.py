@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 
@@ -18,7 +18,16 @@ from turnfold.api import (
 )
 from turnfold.client.conversion import to_memory_context, to_session
 from turnfold.client.transport import RequestSender, new_key, open_sender
-from turnfold.memories import MemoryContext, MemoryWriteResult, SessionValue, as_read
+from turnfold.memories import (
+    AgentRequest,
+    MemoryContext,
+    MemoryQueryRequest,
+    MemoryWriteRequest,
+    MemoryWriteResult,
+    SessionValue,
+    as_read,
+    request_options,
+)
 from turnfold.records import Checkpoint
 from turnfold.stores import Erasure
 
@@ -54,14 +63,17 @@ class AsyncRemoteShortMemory:
 
     async def create_short_memory(
         self,
-        conversation_id: str,
+        conversation_id: str | AgentRequest,
         user_id: str = "",
         *,
         enterprise_id: str = "",
         patient_id: str = "",
-        restart: bool = False,
+        restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation. An existing one is continued, unless `restart` is set."""
+        """Create a conversation; an existing one starts over, or goes on without `restart`."""
+        if isinstance(conversation_id, AgentRequest):
+            options = request_options(conversation_id, user_id, enterprise_id, patient_id)
+            return await self.create_short_memory(**options, restart=restart)
         body = CreateBody(
             user_id=user_id, enterprise_id=enterprise_id, patient_id=patient_id, restart=restart
         )
@@ -75,14 +87,14 @@ class AsyncRemoteShortMemory:
 
     async def query_memory_context(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryQueryRequest,
         *,
         enterprise_id: str = "",
         patient_id: str = "",
         query: str = "",
-        token_threshold_ratio: float = 0.75,
-        recent_turns: int = RECENT_TURNS,
-        model_context_window: int = 16000,
+        token_threshold_ratio: float | None = None,
+        recent_turns: int | None = None,
+        model_context_window: int | None = None,
     ) -> MemoryContext:
         """Return the context of the conversation for the next model call.
 
@@ -90,21 +102,24 @@ class AsyncRemoteShortMemory:
         that no summary covers are included if they fit the window; the messages of the newest `recent_turns` turns are
         in the session's `window_messages`.
         """
-        body = QueryBody(
-            enterprise_id=enterprise_id,
-            patient_id=patient_id,
-            query=query,
-            token_threshold_ratio=token_threshold_ratio,
-            recent_turns=recent_turns,
-            model_context_window=model_context_window,
-        )
+        limits = {
+            "token_threshold_ratio": token_threshold_ratio,
+            "recent_turns": recent_turns,
+            "model_context_window": model_context_window,
+        }
+        if isinstance(conversation_id, MemoryQueryRequest):
+            texts = enterprise_id, patient_id, query
+            options = request_options(conversation_id, *texts, *limits.values())
+            return await self.query_memory_context(**options)
+        given: dict[str, Any] = {name: each for name, each in limits.items() if each is not None}
+        body = QueryBody(enterprise_id=enterprise_id, patient_id=patient_id, query=query, **given)
         return to_memory_context(
             await self._sender.call(api.operations.QUERY_MEMORY_CONTEXT, conversation_id, body=body)
         )
 
     async def write_turn(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryWriteRequest,
         *,
         user_id: str = "",
         agent_code: str = "",
@@ -117,6 +132,10 @@ class AsyncRemoteShortMemory:
         Without `user_query`, the turn answers the pending query. A repeated call stores nothing twice if it has a
         `client_id` or answers a pending query.
         """
+        if isinstance(conversation_id, MemoryWriteRequest):
+            texts = user_id, agent_code, user_query, agent_response
+            options = request_options(conversation_id, *texts)
+            return await self.write_turn(**options, client_id=client_id)
         body = TurnBody(
             user_id=user_id,
             agent_code=agent_code,
@@ -133,7 +152,7 @@ class AsyncRemoteShortMemory:
         self,
         conversation_id: str,
         summary: str | None = None,
-        recent_turns: int = RECENT_TURNS,
+        recent_turns: int | None = None,
         *,
         upto: int | None = None,
     ) -> Checkpoint:
@@ -142,7 +161,8 @@ class AsyncRemoteShortMemory:
         `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is already the current one
         or covers nothing new, nothing changes and the current checkpoint is returned.
         """
-        body = ShortCheckpointBody(summary=summary, recent_turns=recent_turns, upto=upto)
+        turns = RECENT_TURNS if recent_turns is None else recent_turns
+        body = ShortCheckpointBody(summary=summary, recent_turns=turns, upto=upto)
         return await self._sender.call(
             api.operations.CHECKPOINT_SHORT_MEMORY, conversation_id, body=body
         )

@@ -23,13 +23,13 @@ __all__ = (
     "call_prices",
     "context_text",
     "evidence_share",
+    "fold_indexes",
     "is_usable",
-    "kept_prefix",
-    "left_out_calls",
     "mean",
     "normal_space",
     "recall_scores",
     "rules_in",
+    "shared_tokens",
     "spread",
 )
 
@@ -133,16 +133,14 @@ class AtomIndex:
         return len(known) - len(lost), len(known)
 
 
-def kept_prefix(
+def shared_tokens(
     before: Sequence[Message], after: Sequence[Message], cost: Callable[[Message], int]
 ) -> int:
     """Return the tokens of the messages that both begin with."""
     return sum(map(cost, after[: shared_messages(tuple(after), tuple(before))]))
 
 
-def left_out_calls(
-    contexts: Sequence[Sequence[Message] | None], log: Sequence[Message]
-) -> list[int]:
+def fold_indexes(contexts: Sequence[Sequence[Message] | None], log: Sequence[Message]) -> list[int]:
     """Return the indexes of the calls that no longer send, or send shortened, what the call before sent of the log."""
     logged = frozenset(log)
     found: list[int] = []

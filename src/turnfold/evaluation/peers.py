@@ -40,7 +40,11 @@ __all__ = (
 
 
 class Peer(Protocol):
-    """A way to build contexts. It may also have `search(messages, question, limit)`, which returns seqs, best first."""
+    """A way to build contexts.
+
+    It may also have `search(messages, question, limit)`, which returns seqs (from 1), best first; `marks`, how many
+    messages of the last context stand before each cache mark; and `close()`, called at the end of the conversation.
+    """
 
     @property
     def name(self) -> str:

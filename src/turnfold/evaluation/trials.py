@@ -7,6 +7,7 @@ a function of messages and contexts (`turnfold.evaluation.measures`). Nothing is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,12 +22,12 @@ from turnfold.evaluation.measures import (
     call_positions,
     call_prices,
     evidence_share,
+    fold_indexes,
     is_usable,
-    kept_prefix,
-    left_out_calls,
     mean,
     recall_scores,
     rules_in,
+    shared_tokens,
     spread,
 )
 from turnfold.evaluation.peers import (
@@ -50,8 +51,8 @@ __all__ = (
     "run_trial",
 )
 
-_MOST_FOLDS = 20
-"""Folds of a conversation at which rules and atoms are counted; of more, evenly spaced ones and the last."""
+_MOST_POINTS = 20
+"""Calls of a conversation in which rules and atoms are counted; of more, evenly spaced ones and the last."""
 _BEST = 5
 """Results of a search that are looked at."""
 OnCall = Callable[[], object]
@@ -59,11 +60,14 @@ OnCall = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPoint:
-    """What one fold (compaction) left of a conversation: counts of all that was said, and of what the call sends."""
+    """What is left of a conversation after some folds (compactions): of all that was said, what one call sends.
+
+    Measured once the log does not fit the budget, at the same calls for every peer.
+    """
 
     conversation: str
-    fold: int
-    """From 1. A fold is a call that no longer sends, or shortens, something of the log that the call before sent."""
+    folds: int
+    """Folds so far: calls that no longer send, or shorten, something of the log that the call before sent."""
     seq: int
     """Messages logged."""
     rules: int
@@ -99,7 +103,7 @@ class EvaluationRow:
     over_budget: int
     folds: int
     rules_kept: float | None
-    """Share of the rules in force that the call after a fold sends word for word."""
+    """Share of the rules in force that a call sends word for word, once the log does not fit the budget."""
     atoms_kept: float | None
     coverage: float | None
     """Share of the evidence of a question inside the context."""
@@ -137,10 +141,9 @@ class Evaluation:
 class _Reference:
     """What should survive in a conversation: its rules at each call, and its atoms. Made once for all trials."""
 
-    def __init__(
-        self, conversation: EvalConversation, counter: TokenCounter, positions: Sequence[int]
-    ) -> None:
-        self.conversation, self.counter, self.positions = conversation, counter, positions
+    def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
+        self.conversation, self.counter = conversation, counter
+        self.positions = call_positions(conversation.messages)
 
     @cached_property
     def atoms(self) -> AtomIndex:
@@ -202,7 +205,7 @@ def evaluate(
             on_progress(next(done), total, at_work)
 
     for each in chosen:
-        reference = _Reference(each, counter, call_positions(each.messages))
+        reference = _Reference(each, counter)
         factories = {TurnfoldPeer.name: partial(TurnfoldPeer, times=each.times), **others}
         for (budget, name), found in trials.items():
             at_work = f"{name} at {budget:,}"
@@ -228,11 +231,9 @@ def run_trial(
     budget: int,
     *,
     counter: TokenCounter,
-    positions: Sequence[int] | None = None,
 ) -> EvaluationTrial:
-    """Evaluate one peer on one conversation; `positions` are the calls, by the messages logged before each."""
-    calls = call_positions(conversation.messages) if positions is None else positions
-    return _trial(_Reference(conversation, counter, calls), peer, budget, lambda: None)
+    """Evaluate one peer on one conversation."""
+    return _trial(_Reference(conversation, counter), peer, budget, lambda: None)
 
 
 def _work(conversation: EvalConversation) -> int:
@@ -256,10 +257,16 @@ def _trial(reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> E
         if close is not None:
             close()
     messages, contexts = reference.conversation.messages, replay.contexts
-    folds = left_out_calls(contexts, messages)
-    points = [_point(reference, contexts, folds, at) for at in spread(len(folds), _MOST_FOLDS)]
+    folds = fold_indexes(contexts, messages)
+    calls = tuple(_measured(replay, messages, MessageCosts(reference.counter)))
+    full = [index for index, call in enumerate(calls) if call.full]
+    chosen = [full[at] for at in spread(len(full), _MOST_POINTS)]
+    points = [
+        _point(reference, contexts[index] or (), calls[index].seq, bisect_right(folds, index))
+        for index in chosen
+    ]
     return EvaluationTrial(
-        calls=tuple(_measured(replay, messages, MessageCosts(reference.counter))),
+        calls=calls,
         folds=len(folds),
         points=tuple(points),
         coverage=tuple(coverage),
@@ -317,18 +324,12 @@ class _Replay:
             return None
 
 
-def _point(
-    reference: _Reference,
-    contexts: Sequence[tuple[Message, ...] | None],
-    folds: Sequence[int],
-    at: int,
-) -> FoldPoint:
-    sent, seq = contexts[folds[at]] or (), reference.positions[folds[at]]
+def _point(reference: _Reference, sent: Sequence[Message], seq: int, folds: int) -> FoldPoint:
     rules = reference.rules[seq]
     atoms_kept, atoms = reference.atoms.kept(sent, seq)
     return FoldPoint(
         conversation=reference.conversation.name,
-        fold=at + 1,
+        folds=folds,
         seq=seq,
         rules=len(rules),
         rules_kept=rules_in(sent, rules),
@@ -352,7 +353,7 @@ def _measured(
             seq=at,
             tokens=sum(map(cost, sent)) + cost.reply if sent else 0,
             marks=tuple(sum(map(cost, sent[:mark])) for mark in marks),
-            shared=kept_prefix(before, sent, cost),
+            shared=shared_tokens(before, sent, cost),
             previous=sum(map(cost, before)),
             answer=sum(map(cost, answer)),
             usable=is_usable(sent, messages[at - 1]),
@@ -383,7 +384,7 @@ def _row(
         recall_at_5=mean(recall for recall, _ in found),
         precision_at_5=mean(precision for _, precision in found),
         kept_prefix=mean(call.shared / call.previous for call in calls if call.previous),
-        budget_used=mean(call.tokens / budget for call in calls if call.full),
+        budget_used=mean(call.tokens / budget for call in calls if call.full and call.tokens),
         price_per_call=mean(
             chain.from_iterable(prices(trial.calls) for trial in trials) if prices else ()
         ),

@@ -23,6 +23,8 @@ from turnfold.findings.render import (
 )
 from turnfold.findings.rules import (
     FindingRule,
+    RuleSource,
+    as_finding_rules,
     canonical_arguments,
     findings_to_drop,
     is_valid,
@@ -48,7 +50,9 @@ __all__ = (
     "FindingRule",
     "Findings",
     "Language",
+    "RuleSource",
     "TailFindings",
+    "as_finding_rules",
     "as_tool_call",
     "canonical_arguments",
     "chapter_titles",

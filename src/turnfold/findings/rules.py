@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import NoReturn, cast
+from typing import NoReturn, Protocol, cast
 
 import msgspec
 
@@ -37,6 +37,8 @@ from turnfold.text import SIMPLIFIED, normal_form, search_terms
 
 __all__ = (
     "FindingRule",
+    "RuleSource",
+    "as_finding_rules",
     "canonical_arguments",
     "findings_to_drop",
     "is_valid",
@@ -173,6 +175,8 @@ class FindingRule:
     """Results less relevant than this are not remembered."""
     largest: int = 200_000
     """Characters; a longer result is not remembered and stays only in the log."""
+    keep: Callable[[Mapping[str, object], str], str | None] | None = None
+    """Called with the arguments and the result of a call; returns what to remember of it, None for nothing."""
 
     def __post_init__(self) -> None:
         if not self.tool:
@@ -197,6 +201,10 @@ class FindingRule:
                 "set serve=False"
             )
 
+    def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
+        """Return what to remember of a result."""
+        return result if self.keep is None else self.keep(arguments, result)
+
     def relevance_of(self, result: str, given: float | None) -> float:
         """Return the relevance of a result: the given score, else that of `score`, else `relevance`."""
         if given is not None:
@@ -205,6 +213,21 @@ class FindingRule:
         if found is None:
             return self.relevance
         return check_score(found, path=f"score of {self.tool!r}")
+
+
+class RuleSource(Protocol):
+    """An object with rules of its own, such as an `AgentMemory`."""
+
+    def finding_rules(self) -> Sequence[FindingRule]:
+        """Return the rules by which tool results are remembered."""
+        ...
+
+
+def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
+    """Return the rules of a `findings=` option."""
+    if isinstance(findings, Iterable):
+        return tuple(findings)
+    return tuple(findings.finding_rules())
 
 
 def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:

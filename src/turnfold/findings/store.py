@@ -49,6 +49,7 @@ from turnfold.records import (
     freeze,
     plain_text,
     read_note,
+    thaw_object,
     write_note,
 )
 from turnfold.stores import Head, Scope, Store, Written
@@ -321,7 +322,8 @@ class AsyncFindings:
             return None
         rule = self._rules.get(called.name) or FindingRule(called.name)
         arguments = _comparable_arguments(called)
-        relevance = rule.relevance_of(content, score)
+        kept = rule.kept_of(thaw_object(arguments), content) if arguments is not None else None
+        relevance = rule.relevance_of(kept or content, score)
         async with self._lock:
             owner = self._owner
             await owner.refresh()
@@ -329,13 +331,13 @@ class AsyncFindings:
             if arguments is None:
                 return None
             now, head = self._clock(), owner.head
-            if relevance < rule.min_relevance or len(content) > rule.largest:
+            if kept is None or relevance < rule.min_relevance or len(kept) > rule.largest:
                 await self._storage.invalidate(finding_key(called.name, arguments), content)
                 return None
             finding = Finding(
                 tool=called.name,
                 arguments=arguments,
-                content=content,
+                content=kept,
                 kind=rule.kind,
                 score=relevance,
                 turn=head.turns,

@@ -30,13 +30,17 @@ if TYPE_CHECKING:
     from turnfold.memories.short_memory._sync import ShortMemory
     from turnfold.memories.short_memory.memory import AsyncShortMemory
     from turnfold.memories.short_memory.merge import as_read
+    from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
     from turnfold.memories.short_memory.values import (
         MEMORY_MODE_FULL_HISTORY,
         MEMORY_MODE_SUMMARY_N,
+        AgentRequest,
         AsRead,
         FlowContext,
         GlobalState,
         MemoryContext,
+        MemoryQueryRequest,
+        MemoryWriteRequest,
         MemoryWriteResult,
         MessageContext,
         MetaInfo,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
         SessionValue,
         SharedEntities,
         UserProfile,
+        request_options,
     )
     from turnfold.memories.summary_token_memory import SummaryTokenMemory
     from turnfold.memories.token_memory import TokenMemory
@@ -51,8 +56,10 @@ if TYPE_CHECKING:
 __all__ = (
     "MEMORY_MODE_FULL_HISTORY",
     "MEMORY_MODE_SUMMARY_N",
+    "AIMessage",
     "AgentMemory",
     "AgentMemoryConfig",
+    "AgentRequest",
     "AsRead",
     "AsyncContextMemoryStore",
     "AsyncMemoryModule",
@@ -62,9 +69,12 @@ __all__ = (
     "ContextSnapshot",
     "FlowContext",
     "GlobalState",
+    "ImportedMessages",
     "MemoryContext",
     "MemoryModule",
+    "MemoryQueryRequest",
     "MemorySummary",
+    "MemoryWriteRequest",
     "MemoryWriteResult",
     "MessageContext",
     "MessageMemory",
@@ -82,6 +92,7 @@ __all__ = (
     "as_read",
     "check_chunk",
     "chunks_of",
+    "request_options",
     "with_chunk",
 )
 
@@ -95,10 +106,11 @@ _HOMES = {
     "turnfold.memories.short_memory._sync": "ShortMemory",
     "turnfold.memories.short_memory.memory": "AsyncShortMemory",
     "turnfold.memories.short_memory.merge": "as_read",
-    "turnfold.memories.short_memory.values": "AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
+    "turnfold.memories.short_memory.rows": "AIMessage ImportedMessages",
+    "turnfold.memories.short_memory.values": "AgentRequest AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
     "MEMORY_MODE_SUMMARY_N "
-    "MemoryContext MemoryWriteResult MessageContext MetaInfo PendingAction SessionValue "
-    "SharedEntities UserProfile",
+    "MemoryContext MemoryQueryRequest MemoryWriteRequest MemoryWriteResult MessageContext MetaInfo PendingAction "
+    "SessionValue SharedEntities UserProfile request_options",
     "turnfold.memories.summary_token_memory": "SummaryTokenMemory",
     "turnfold.memories.token_memory": "TokenMemory",
 }

@@ -2,7 +2,9 @@
 
 It is kept in the process, for programs that build their own prompt: put `get_toc_context()` and `get_memory_context()`
 after the history, not into the system prompt, where every change would invalidate the provider's prompt cache. A
-session keeps the same for any tool in its store and shows it by itself: see `Session.findings`.
+session keeps the same for any tool in its store and shows it by itself: see `Session.findings`. Given to an agent or an
+adapter as `findings=`, an `AgentMemory` does both: its rules remember the results of the documented tools in the
+session, and it is kept up to date with them.
 
 Search results come from foreign tools. They are read by the field names such tools use, and one that cannot be read is
 refused with the place of the fault before anything changes: a memory that silently lacks a result is worse than none.
@@ -10,22 +12,25 @@ refused with the place of the fault before anything changes: a memory that silen
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.findings import (
     LABELS,
     FindingItem,
+    FindingRule,
     Language,
     chapter_titles,
     check_language,
     escape_headings,
     items_text,
 )
-from turnfold.records import check_score, check_text, freeze_object, thaw_object
+from turnfold.records import check_score, check_text, freeze_object, plain_text, thaw_object
 from turnfold.text import fence, indented_whole, one_line
 from turnfold.tokens import TokenCounter, cautious_counter
 
@@ -43,6 +48,9 @@ _SEARCH_RESULT = "search_result"
 _CONTENTS = ("content", "snippet", "text")
 _SCORES = ("score", "relevance_score", "relevance")
 _PAGES = ("page_num", "page")
+_LISTS = ("results", "hits", "items", "matches")
+_PAGE_TEXTS = ("content", "content_markdown", "text", "markdown")
+_PAGE_NUMBERS = ("start_page", "end_page", "page_num", "page")
 
 
 @dataclass
@@ -175,7 +183,7 @@ class AgentMemoryConfig:
         _check_limits(self.memory_max_chunks, self.memory_min_relevance)
 
 
-@dataclass
+@dataclass(init=False)
 class AgentMemory:
     """Agent 记忆状态: tables of contents and relevant content of one agent session.
 
@@ -183,32 +191,43 @@ class AgentMemory:
     `counter`. A memory that is not `enabled` keeps nothing and renders empty texts.
     """
 
-    toc_cache: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
+    toc_cache: dict[str, dict[str, object]]
     """目录缓存, by regulation."""
-    known_chapters: list[str] = field(default_factory=list[str])
+    known_chapters: list[str]
     """已知章节范围: the chapters of the cached tables of contents."""
-    relevant_chunks: list[ContentChunk] = field(default_factory=list[ContentChunk])
+    relevant_chunks: list[ContentChunk]
     """相关内容: most relevant first."""
-    current_query: str = ""
+    current_query: str
     """当前查询上下文."""
-    max_chunks: int = 10
+    max_chunks: int
     """最大记忆容量."""
-    min_relevance: float = 0.5
+    min_relevance: float
     """最小相关性阈值."""
-    _: KW_ONLY
-    language: InitVar[str] = "zh"
-    context_tokens: InitVar[int] = 2_000
-    counter: InitVar[TokenCounter | None] = None
-    enabled: InitVar[bool] = True
 
-    def __post_init__(
-        self, language: str, context_tokens: int, counter: TokenCounter | None, enabled: bool
+    def __init__(  # noqa: PLR0917 (documented fields, each allowed by position)
+        self,
+        toc_cache: dict[str, dict[str, object]] | None = None,
+        known_chapters: list[str] | None = None,
+        relevant_chunks: list[ContentChunk] | None = None,
+        current_query: str = "",
+        max_chunks: int = 10,
+        min_relevance: float = 0.5,
+        *,
+        language: str = "zh",
+        context_tokens: int = 2_000,
+        counter: TokenCounter | None = None,
+        enabled: bool = True,
     ) -> None:
-        _check_limits(self.max_chunks, self.min_relevance)
-        self._language: Language = check_language(language)
-        self._tokens = _check_tokens(context_tokens)
-        self._count: Callable[[str], int] = (counter or cautious_counter()).count_text
-        self._enabled = enabled
+        _check_limits(max_chunks, min_relevance)
+        self.toc_cache = {} if toc_cache is None else toc_cache
+        self.known_chapters = [] if known_chapters is None else known_chapters
+        self.relevant_chunks = [] if relevant_chunks is None else relevant_chunks
+        self.current_query = current_query
+        self.max_chunks, self.min_relevance = max_chunks, min_relevance
+        self.language: Language = check_language(language)
+        self.context_tokens = _check_tokens(context_tokens)
+        self.counter = counter or cautious_counter()
+        self.enabled = enabled
 
     @classmethod
     def from_config(cls, config: AgentMemoryConfig, *, language: str = "zh") -> AgentMemory:
@@ -225,7 +244,7 @@ class AgentMemory:
         if not check_text(reg_id, path="reg_id").strip():
             raise InvalidRecord("reg_id is empty", path="reg_id")
         copied = thaw_object(freeze_object(toc, path="toc"))
-        if not self._enabled:
+        if not self.enabled:
             return
         self.toc_cache[reg_id] = copied
         self.known_chapters[:] = dict.fromkeys(
@@ -275,20 +294,80 @@ class AgentMemory:
         return self._text(items, tokens, fenced=fenced)
 
     def get_toc_cache_hint(self) -> str:
-        """生成目录缓存提示: list the cached tables of contents.
+        """生成目录缓存提示: list the cached tables of contents; begins with a blank line, to be added to a prompt.
 
         The model relies on it, so show it only together with their content: `get_toc_context()`.
         """
         if not self.toc_cache:
             return ""
-        labels = LABELS[self._language]
+        labels = LABELS[self.language]
         names = ", ".join(map(one_line, self.toc_cache))
-        return "\n".join((labels.contents, labels.fetched.format(names=names), labels.no_toc_call))
+        lines = labels.contents, labels.fetched.format(names=names), labels.no_toc_call
+        return "\n\n" + "\n".join(lines)
 
     def get_toc_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
         """Return the cached tables of contents as outlines in at most `tokens`; the deepest levels go first."""
         items = [FindingItem(reg_id, toc, toc=True) for reg_id, toc in self.toc_cache.items()]
         return self._text(items, tokens, fenced=fenced)
+
+    def finding_rules(
+        self,
+        *,
+        toc: str = "get_toc",
+        search: str = "smart_search",
+        read: str = "read_page_range",
+        serve: bool = False,
+    ) -> tuple[FindingRule, ...]:
+        """Return the rules that remember the results of the documented tools, here and in a session's findings.
+
+        Of a search only hits with at least `min_relevance` are remembered. With `serve` a repeated call for the same
+        table of contents is answered from memory instead of being made; without it the model is shown the contents.
+        """
+        least = self.min_relevance
+        return (
+            FindingRule(toc, kind="toc", serve=serve, keep=self._keep_toc),
+            FindingRule(search, min_relevance=least, keep=self._keep_search),
+            FindingRule(read, relevance=0.8, min_relevance=least, keep=self._keep_page),
+        )
+
+    def update(self, tool: str, arguments: Mapping[str, object], result: str) -> None:
+        """Remember the result of a documented tool: `_update_memory()` of the document; other tools change nothing."""
+        for rule in self.finding_rules():
+            if rule.tool == tool and rule.keep is not None:
+                rule.keep(arguments, result)
+
+    def _keep_toc(self, arguments: Mapping[str, object], result: str) -> str:
+        toc = _json_of(result)
+        if isinstance(toc, dict):
+            named = arguments.get("reg_id") or toc.get("reg_id")
+            with _reported("get_toc"):
+                self.cache_toc(plain_text(named, path="reg_id"), toc)
+        return result
+
+    def _keep_search(self, arguments: Mapping[str, object], result: str) -> str | None:  # noqa: ARG002 (a rule's)
+        value = _json_of(result)
+        lists = [value] if not isinstance(value, dict) else [value.get(name) for name in _LISTS]
+        hits = next((cast("list[object]", each) for each in lists if isinstance(each, list)), None)
+        if hits is None:
+            return result
+        with _reported("search"):
+            scores = [chunk.relevance_score for chunk in chunks_of(hits)]
+            self.add_search_results(hits)
+            relevant = [
+                hit for hit, score in zip(hits, scores, strict=True) if score >= self.min_relevance
+            ]
+            return json.dumps(relevant, ensure_ascii=False) if relevant else None
+        return result
+
+    def _keep_page(self, arguments: Mapping[str, object], result: str) -> str:
+        value = _json_of(result)
+        fields = {**arguments, **(value if isinstance(value, dict) else {})}
+        found = next((fields[name] for name in _PAGE_TEXTS if fields.get(name)), result)
+        pages = [str(fields[name]) for name in _PAGE_NUMBERS if fields.get(name) is not None]
+        source = fields.get("source") or f"{fields.get('reg_id', '')} P{'-'.join(pages)}".strip()
+        with _reported("read"):
+            self.add_page_content(str(found), str(source))
+        return result
 
     def clear_query_context(self) -> None:
         """清除当前查询上下文（保留目录缓存）: drop the content of the current question."""
@@ -303,7 +382,7 @@ class AgentMemory:
 
     def _add(self, chunks: list[ContentChunk]) -> None:
         _check_limits(self.max_chunks, self.min_relevance)
-        if not self._enabled:
+        if not self.enabled:
             return
         added = self.relevant_chunks
         for chunk in chunks:
@@ -311,20 +390,40 @@ class AgentMemory:
         self.relevant_chunks[:] = added
 
     def _text(self, items: list[FindingItem], tokens: int | None, *, fenced: bool) -> str:
-        note = LABELS[self._language].note
+        note = LABELS[self.language].note
 
         def wrap(text: str) -> str:
             return fence(text, label="memory", note=note) if fenced else text
 
         return items_text(
             items,
-            tokens=self._tokens if tokens is None else _check_tokens(tokens),
-            count=self._count,
-            measure=self._count,
-            language=self._language,
+            tokens=self.context_tokens if tokens is None else _check_tokens(tokens),
+            count=self.counter.count_text,
+            measure=self.counter.count_text,
+            language=self.language,
             wrap=wrap,
             layout=indented_whole if fenced else escape_headings,
         )
+
+
+def _json_of(text: str) -> dict[str, object] | list[object] | None:
+    try:
+        value = cast("object", json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict | list):
+        return cast("dict[str, object] | list[object]", value)
+    return None
+
+
+@contextmanager
+def _reported(tool: str) -> Generator[None]:
+    """Report a result that cannot be read and go on: the session remembers its text all the same."""
+    try:
+        yield
+    except (InvalidRecord, InvalidOption) as error:
+        fields = {"event": "result_unreadable", "tool": tool}
+        _log.warning("[Memory] %s: %s", tool, type(error).__name__, extra=fields)
 
 
 def _check_limits(max_chunks: int, min_relevance: float) -> None:

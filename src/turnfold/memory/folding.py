@@ -227,8 +227,12 @@ class Folder:
         except (
             Exception
         ) as error:  # raised by a client of the user's own: a fresh prompt needs less of it
-            fields = {"event": "fold_prompt_failed", "error": type(error).__name__}
-            _log.warning("the agent's prompt cannot be folded: using a fresh one", extra=fields)
+            fields = {
+                "event": "fold_prompt_failed",
+                "conversation": log_mark(self.scope.tenant, self.conversation),
+                "error": type(error).__name__,
+            }
+            _log.warning("cannot go on from the agent's prompt: using a fresh one", extra=fields)
             return None, []
         return (prefix, entries) if prefix is not None else (None, [])
 

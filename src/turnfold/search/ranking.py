@@ -57,7 +57,7 @@ COMMON_CHOOSING = 3
 
 _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.2
-_CHARACTER_WEIGHT = 0.1
+_CHARACTER_WEIGHT = 0.3
 """A character occurs in many words, and always where the pairs of a word occur."""
 _USUAL_LENGTH = 60
 _TOGETHER = 1.0
@@ -221,8 +221,8 @@ def ranked_places(
 
 
 def _best_first(places: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-    rounded = ((seq, round(score, 9)) for seq, score in places)
-    return sorted(rounded, key=lambda place: (-place[1], -place[0]))
+    ordered = sorted((-round(score, 9), -seq) for seq, score in places)
+    return [(-seq, -score) for score, seq in ordered]
 
 
 def worth_of_places(

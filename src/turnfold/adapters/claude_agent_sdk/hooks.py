@@ -1,4 +1,4 @@
-"""Hooks of the Claude Agent SDK that log messages and add context, and change nothing.
+"""Hooks of the Claude Agent SDK that log messages, add context, and answer repeated calls from memory.
 
 The command-line program behind the SDK owns the list of messages, so memory comes in beside it: messages and tool calls
 go into a session's log, and each user prompt gets what the session has for it (pinned rules, state, findings
@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import TypeAlias, cast
 
 from turnfold.errors import SummaryFailed
-from turnfold.findings import FindingRule
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.records import NewEntry, ToolCall, assistant, tool, user
 from turnfold.window import Section
@@ -44,19 +44,23 @@ class SessionHooks:
         memory: AsyncMemory,
         conversation: str,
         *,
-        findings: Sequence[FindingRule] = (),
+        findings: RuleSource | Sequence[FindingRule] = (),
         unlogged: frozenset[str] = frozenset(),
+        continued: str = "",
     ) -> None:
         self._memory = memory
         self._conversation = conversation
-        self._findings = tuple(findings)
+        self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
         """Tools that only read this log: their answers are in it already."""
+        self._informed = {continued}
+        """Sessions of the SDK whose own messages have the findings, or that were shown them."""
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return the hook of each event."""
         return {
             "UserPromptSubmit": self.prompt_submitted,
+            "PreToolUse": self.tool_requested,
             "PostToolUse": self.tool_used,
             "PostToolUseFailure": self.tool_failed,
             "Stop": self.stopped,
@@ -77,8 +81,35 @@ class SessionHooks:
             await self._add(session, [NewEntry(user(prompt), client_id)])
         # A preview and not a call: the program behind the SDK builds the actual request.
         preview = await session.preview(prompt)
-        tail = "\n\n".join(message.text for message in preview.section(Section.TAIL))
-        return _additional_context("UserPromptSubmit", tail)
+        blocks = [message.text for message in preview.section(Section.TAIL)]
+        if (sdk_session := _text(payload, "session_id")) not in self._informed:
+            # A session of the SDK that begins here has none of the results that this log still shows.
+            self._informed.add(sdk_session)
+            tokens = self._memory.budget.share("tail")
+            known = await session.findings.text(tokens=tokens, question=prompt)
+            blocks = [known, *(block for block in blocks if block != known)]
+        return _additional_context("UserPromptSubmit", "\n\n".join(filter(None, blocks)))
+
+    async def tool_requested(
+        self, payload: HookInput, tool_use_id: str | None, context: object
+    ) -> HookOutput:
+        """Answer a call from the findings if its rule has `serve`: the call is not made, the model gets the result.
+
+        A hook can only refuse a call, so the remembered result is the reason; both are logged as an answered call.
+        """
+        del context
+        name = _text(payload, "tool_name")
+        if not any(rule.serve and rule.tool == name for rule in self._findings):
+            return {}
+        session = self._session(payload)
+        call = _call_of(payload, tool_use_id)
+        found = await session.findings.serve(call)
+        if found is None:
+            return {}
+        served = served_text(found)
+        await self._add_call(session, call, served)
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": served}
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
     async def tool_used(
         self, payload: HookInput, tool_use_id: str | None, context: object
@@ -130,21 +161,23 @@ class SessionHooks:
         if name in self._unlogged:
             return
         session = self._session(payload)
-        call_id = encodable(tool_use_id or _text(payload, "tool_use_id"))
-        arguments = _arguments(payload.get("tool_input"))
-        call = ToolCall(call_id, name, arguments)
-        function = {"name": name, "arguments": arguments}
-        asking = assistant(tool_calls=[{"id": call_id, "function": function}])
-        answer = tool(result, tool_call_id=call_id, name=name)
-        stored = await self._add(
-            session, [NewEntry(asking, f"call:{call_id}"), NewEntry(answer, f"result:{call_id}")]
-        )
+        call = _call_of(payload, tool_use_id)
+        stored = await self._add_call(session, call, result)
         if failed or not self._findings or not stored:
             return
         if name in session.findings.rules:
             await session.findings.note(call, result, seq=stored, asked=stored - 2)
         else:
             await session.findings.ran(name)
+
+    async def _add_call(self, session: AsyncSession, call: ToolCall, result: str) -> int:
+        """Log a call with its result, once; return the seq of the result, 0 if both were there."""
+        function = {"name": call.name, "arguments": call.arguments}
+        asking = assistant(tool_calls=[{"id": call.id, "function": function}])
+        answer = tool(result, tool_call_id=call.id, name=call.name)
+        return await self._add(
+            session, [NewEntry(asking, f"call:{call.id}"), NewEntry(answer, f"result:{call.id}")]
+        )
 
     async def _add(self, session: AsyncSession, entries: Sequence[NewEntry]) -> int:
         """Log entries that are not in the log yet; return the seq of the last one, 0 if all were there."""
@@ -170,6 +203,11 @@ def _additional_context(event: str, text: str) -> HookOutput:
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def _call_of(payload: HookInput, tool_use_id: str | None) -> ToolCall:
+    call_id = encodable(tool_use_id or _text(payload, "tool_use_id"))
+    return ToolCall(call_id, _text(payload, "tool_name"), _arguments(payload.get("tool_input")))
 
 
 def _text(payload: HookInput, name: str) -> str:

@@ -23,7 +23,7 @@ from claude_agent_sdk import (
 from turnfold.adapters.claude_agent_sdk.hooks import SessionHooks
 from turnfold.adapters.claude_agent_sdk.session_store import TurnfoldSessionStore
 from turnfold.errors import InvalidOption
-from turnfold.findings import FindingRule
+from turnfold.findings import FindingRule, RuleSource
 from turnfold.memory import RECALL_CONTEXT, AsyncMemory, Memory, RecallTool
 
 __all__ = (
@@ -46,11 +46,11 @@ def turnfold_options(
     options: ClaudeAgentOptions | None = None,
     *,
     recall_tokens: int = 2000,
-    findings: Sequence[FindingRule] = (),
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
     """Return options with this conversation's memory: hooks, the tool `recall_context`, transcripts in its store.
 
-    `findings` are the rules by which tool results are remembered.
+    `findings` are the rules by which tool results are remembered, or an `AgentMemory`.
     """
     awaiting = memory.awaiting if isinstance(memory, Memory) else memory
     own_options = options or ClaudeAgentOptions()
@@ -77,7 +77,7 @@ async def resuming_options(
     options: ClaudeAgentOptions | None = None,
     *,
     recall_tokens: int = 2000,
-    findings: Sequence[FindingRule] = (),
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
     """Return the same options, continuing the SDK session of this conversation where the store has one.
 
@@ -89,17 +89,13 @@ async def resuming_options(
         raise InvalidOption(
             "resume, session_id and continue_conversation must not be set: the conversation names the session here"
         )
-    prepared = turnfold_options(
-        memory, conversation, own_options, recall_tokens=recall_tokens, findings=findings
-    )
     session_id = str(uuid5(_NAMES, conversation))
-    store = prepared.session_store
-    if store is None:  # turnfold_options set one
-        raise InvalidOption("there is no session store to resume from")
+    store = own_options.session_store or TurnfoldSessionStore(memory)
     project = project_key_for_directory(str(own_options.cwd or Path.cwd()))
     known = await store.load({"project_key": project, "session_id": session_id})
-    return (
-        replace(prepared, resume=session_id) if known else replace(prepared, session_id=session_id)
+    named = replace(own_options, **{"resume" if known else "session_id": session_id})
+    return turnfold_options(
+        memory, conversation, named, recall_tokens=recall_tokens, findings=findings
     )
 
 
@@ -117,10 +113,14 @@ def _merged_hooks(
     own_options: ClaudeAgentOptions,
     memory: AsyncMemory,
     conversation: str,
-    findings: Sequence[FindingRule],
+    findings: RuleSource | Sequence[FindingRule],
 ) -> dict[str, list[HookMatcher]]:
     hooks = SessionHooks(
-        memory, conversation, findings=findings, unlogged=frozenset({RECALL_TOOL})
+        memory,
+        conversation,
+        findings=findings,
+        unlogged=frozenset({RECALL_TOOL}),
+        continued=own_options.resume or "",
     ).by_event()
     theirs = cast("dict[str, list[HookMatcher]]", own_options.hooks or {})
     merged = {event: list(matchers) for event, matchers in theirs.items()}

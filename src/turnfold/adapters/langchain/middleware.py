@@ -32,7 +32,7 @@ from turnfold.adapters.langchain.messages import call_of, record_and_shown
 from turnfold.adapters.langchain.run_log import GraphRunLog
 from turnfold.adapters.langchain.view import GraphView, history_of
 from turnfold.errors import InvalidOption
-from turnfold.findings import FindingRule, served_text
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -158,13 +158,14 @@ def turnfold_middleware(
     *,
     recall: bool = True,
     recall_tokens: int = 2000,
-    findings: Sequence[FindingRule] = (),
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldMiddleware:
     """Memory for `create_agent(model, tools, middleware=[turnfold_middleware(memory)])`.
 
     A session is the conversation of every run; a memory gives each run the conversation that the `thread_id` of its
     config names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
-    `recall_context` (`recall_tokens` at most). `findings` are the rules by which tool results are remembered.
+    `recall_context` (`recall_tokens` at most). `findings` are the rules by which tool results are remembered, or an
+    `AgentMemory`.
 
     A `Memory` or `Session` serves `invoke` and `ainvoke`, an `AsyncMemory` or `AsyncSession` `ainvoke`.
     """
@@ -180,7 +181,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         *,
         recall: bool = True,
         recall_tokens: int = 2000,
-        findings: Sequence[FindingRule] = (),
+        findings: RuleSource | Sequence[FindingRule] = (),
     ) -> None:
         super().__init__()
         blocking = isinstance(memory, Memory | Session)
@@ -188,7 +189,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
         self._recall = recall
         self._recall_tokens = recall_tokens
-        self._findings = tuple(findings)
+        self._findings = as_finding_rules(findings)
         self._conversations: SizedCache[str, ConversationState] = SizedCache(
             limit=_MOST_CONVERSATIONS
         )

@@ -31,7 +31,7 @@ from turnfold.adapters._common import ThreadBridge, record_usage
 from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
 from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
 from turnfold.errors import InvalidOption
-from turnfold.findings import FindingRule, served_text
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -240,14 +240,14 @@ def turnfold_capability(
     recall: bool = True,
     recall_tokens: int = 2000,
     instructions: str | None = None,
-    findings: Sequence[FindingRule] = (),
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldCapability:
     """Memory for `Agent(..., capabilities=[turnfold_capability(memory)])`.
 
     A session is the conversation of every run; a memory gives each run the conversation that its `conversation_id`
     names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
     `recall_context` (`recall_tokens` at most); `instructions` tell the model about it (None: a short default; empty:
-    none). `findings` are the rules by which tool results are remembered.
+    none). `findings` are the rules by which tool results are remembered, or an `AgentMemory`.
     """
     return TurnfoldCapability(
         memory,
@@ -268,7 +268,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         recall: bool = True,
         recall_tokens: int = 2000,
         instructions: str | None = None,
-        findings: Sequence[FindingRule] = (),
+        findings: RuleSource | Sequence[FindingRule] = (),
     ) -> None:
         self.id = "turnfold"
         """An agent has only one capability of an id: one given to a run replaces the agent's."""
@@ -279,7 +279,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         self._recall_tokens = recall_tokens
         default = _INSTRUCTIONS if recall else ""
         self._instructions = default if instructions is None else instructions
-        self._findings = tuple(findings)
+        self._findings = as_finding_rules(findings)
         self._run_state: _Run | None = None
         recall_parameters(max_tokens=recall_tokens)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory
-from turnfold.memories.short_memory.values import MemoryContext, MemoryWriteResult, SessionValue
+from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory, QueryDefaults
+from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
+from turnfold.memories.short_memory.values import (
+    AgentRequest,
+    MemoryContext,
+    MemoryQueryRequest,
+    MemoryWriteRequest,
+    MemoryWriteResult,
+    SessionValue,
+)
 from turnfold.memory import Summaries, make_config
 from turnfold.records import Checkpoint
 from turnfold.runtime import SyncRuntime, drive
@@ -29,7 +38,11 @@ class ShortMemory:
         counter: TokenCounter | None = None,
         summarizer: Summaries | None = None,
         meter: Meter | None = None,
+        token_threshold_ratio: float = 0.75,
+        recent_turns: int = RECENT_TURNS,
+        model_context_window: int = 16000,
     ) -> None:
+        defaults = QueryDefaults(token_threshold_ratio, recent_turns, model_context_window)
         config = make_config(
             url,
             SyncRuntime(),
@@ -40,7 +53,7 @@ class ShortMemory:
             summarizer=summarizer,
             meter=meter,
         )
-        self._awaiting = AsyncShortMemory.over(config, owns=isinstance(url, str))
+        self._awaiting = AsyncShortMemory.over(config, defaults, owns=isinstance(url, str))
 
     @property
     def awaiting(self) -> AsyncShortMemory:
@@ -54,14 +67,14 @@ class ShortMemory:
 
     def create_short_memory(
         self,
-        conversation_id: str,
+        conversation_id: str | AgentRequest,
         user_id: str = "",
         *,
         enterprise_id: str = "",
         patient_id: str = "",
-        restart: bool = False,
+        restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation. An existing one is left as it is, unless `restart` is set."""
+        """Create a conversation; an existing one starts over, or goes on without `restart`."""
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -74,16 +87,16 @@ class ShortMemory:
 
     def query_memory_context(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryQueryRequest,
         *,
         enterprise_id: str = "",
         patient_id: str = "",
         query: str = "",
-        token_threshold_ratio: float = 0.75,
-        recent_turns: int = RECENT_TURNS,
-        model_context_window: int = 16000,
+        token_threshold_ratio: float | None = None,
+        recent_turns: int | None = None,
+        model_context_window: int | None = None,
     ) -> MemoryContext:
-        """Return the conversation for the next model call.
+        """Return the conversation for the next model call; what is not given has the default of the memory.
 
         `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
         that no summary covers is shown as far as it fits the window; `recent_turns` of them are in the session's
@@ -103,7 +116,7 @@ class ShortMemory:
 
     def write_turn(
         self,
-        conversation_id: str,
+        conversation_id: str | MemoryWriteRequest,
         *,
         user_id: str = "",
         agent_code: str = "",
@@ -131,7 +144,7 @@ class ShortMemory:
         self,
         conversation_id: str,
         summary: str | None = None,
-        recent_turns: int = RECENT_TURNS,
+        recent_turns: int | None = None,
         *,
         upto: int | None = None,
     ) -> Checkpoint:
@@ -164,6 +177,36 @@ class ShortMemory:
     def reset_short_memory(self, conversation_id: str) -> SessionValue:
         """Restart: hide all messages and settings so far. Messages stay in the log, and the owner stays."""
         return drive(self._awaiting.reset_short_memory(conversation_id))
+
+    def query_message_by_conversation_id_asc_with_limit(
+        self, conversation_id: str, limit: int = 100
+    ) -> list[AIMessage]:
+        """Return the oldest rows of a conversation as `ai_message` has them, at most `limit`."""
+        return drive(
+            self._awaiting.query_message_by_conversation_id_asc_with_limit(conversation_id, limit)
+        )
+
+    def query_message_by_conversation_id_asc_from_checkpoint(
+        self, conversation_id: str, checkpoint_message_id: str
+    ) -> list[AIMessage]:
+        """Return the rows after a checkpoint: the turns that it does not cover wholly, and later checkpoints."""
+        return drive(
+            self._awaiting.query_message_by_conversation_id_asc_from_checkpoint(
+                conversation_id, checkpoint_message_id
+            )
+        )
+
+    def import_messages(self, rows: Iterable[object]) -> ImportedMessages:
+        """Import the rows of an `ai_message` table that another program wrote: mappings by column, or `AIMessage`.
+
+        Every conversation is imported whole or not at all, with its times and checkpoints; one that exists here is left
+        as it is and counted in `already`. Rows that cannot be read refuse the import before anything is written.
+        """
+        return drive(self._awaiting.import_messages(rows))
+
+    def import_session_value(self, value: str | bytes) -> SessionValue:
+        """Import a session value that another program kept in Redis: the owner, and fields that are not set here."""
+        return drive(self._awaiting.import_session_value(value))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
         """Return all checkpoints, oldest first, including those before a restart."""

@@ -35,7 +35,7 @@ from turnfold.records import (
     read_note,
     write_note,
 )
-from turnfold.stores import Head, Scope, Store
+from turnfold.stores import Head, Scope, State, Store, Written
 
 __all__ = (
     "ConversationView",
@@ -175,6 +175,8 @@ class ConversationView:
     latest: Checkpoint | None
     """The newest checkpoint, even if the conversation was restarted since."""
     note: SessionNote
+    turn: TurnNote
+    """What is in progress."""
     changed: int
     """Time of the newest change of notes and checkpoint, in microseconds since 1970."""
 
@@ -205,28 +207,21 @@ class ShortNotes:
     scope: Scope
 
     async def read_view(self, conversation: str) -> ConversationView:
-        """Read the state of a conversation. The head is read last: entries written meanwhile are simply newer."""
-        for _ in range(_TRIES):
-            latest = await self.store.live_checkpoint(self.scope, conversation)
-            cleared = await self._get(conversation, SESSION, CLEARED)
-            settings = await self._get(conversation, _KIND, _KEYS[SessionNote])
-            head = await self.store.head(self.scope, conversation)
-            again = await self._get(conversation, SESSION, CLEARED)
-            # A checkpoint or restart in between would mix two instants; both are rare.
-            start = _version(cleared)
-            if head.checkpoint == (latest.id if latest else "") and _version(again) == start:
-                changes = [each.created for each in (settings, cleared, latest) if each]
-                return ConversationView(
-                    conversation=conversation,
-                    head=head,
-                    cleared=read_note(cleared, ClearedNote).upto,
-                    start=start,
-                    latest=latest,
-                    note=_current(_read(settings, SessionNote), start),
-                    changed=max(changes, default=0),
-                )
-        raise Conflict(
-            f"conversation {conversation!r} was folded or restarted {_TRIES} times while it was read: read it again"
+        """Read a conversation at one instant, with one call of the store."""
+        view = await self.store.view(self.scope, conversation, (SESSION, _KIND))
+        found = {(each.kind, each.key): each for each in view.documents}
+        cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
+        start = _version(cleared)
+        changes = [each.created for each in (settings, cleared, view.checkpoint) if each]
+        return ConversationView(
+            conversation=conversation,
+            head=view.head,
+            cleared=read_note(cleared, ClearedNote).upto,
+            start=start,
+            latest=view.checkpoint,
+            note=_current(_read(settings, SessionNote), start),
+            turn=_current(_read(found.get((_KIND, _KEYS[TurnNote])), TurnNote), start),
+            changed=max(changes, default=0),
         )
 
     async def change_session(
@@ -239,12 +234,16 @@ class ShortNotes:
         self, conversation: str, change: Callable[[TurnNote], TurnNote]
     ) -> TurnNote:
         """Change what is in progress; return the new note."""
-        return await self._change(conversation, TurnNote, change)
+        return (await self._change(conversation, TurnNote, change))[0]
 
-    async def turn(self, view: ConversationView) -> TurnNote:
-        """Return what is in progress."""
-        stored = await self._get(view.conversation, _KIND, _KEYS[TurnNote])
-        return _current(_read(stored, TurnNote), view.start)
+    async def change_turn_since(
+        self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
+    ) -> State | None:
+        """Change what is in progress; return the state after that if nothing else changed since the view, else None."""
+        _, written = await self._change(view.conversation, TurnNote, change)
+        if written is None:
+            return view.head.state
+        return written.after if written.before == view.head.state else None
 
     async def start_over(self, conversation: str) -> None:
         """Restart a conversation: hide all messages, settings and what is in progress; the log stays."""
@@ -257,8 +256,8 @@ class ShortNotes:
 
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
-    ) -> _AnyNote:
-        """Change a note and return it; a `TurnNote` is written only if it changes."""
+    ) -> tuple[_AnyNote, Written | None]:
+        """Change a note and return it, with the write if there was one; a `TurnNote` is written only if it changes."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:
@@ -274,8 +273,8 @@ class ShortNotes:
                 return None
             return Document(_KIND, key, _encoder.encode(result), 0)
 
-        await self._update(conversation, _KIND, key, changed)
-        return result
+        written = await self._update(conversation, _KIND, key, changed)
+        return result, written
 
     async def _update(
         self,
@@ -283,22 +282,21 @@ class ShortNotes:
         kind: str,
         key: str,
         change: Callable[[Document | None], Awaitable[Document | None]],
-    ) -> None:
+    ) -> Written | None:
         """Replace a document with compare-and-swap; after a conflict `change` is called again. None writes nothing."""
         for attempt in range(_TRIES):
             stored = await self._get(conversation, kind, key)
             document = await change(stored)
             if document is None:
-                return
+                return None
             try:
-                await self.store.put_document(
+                return await self.store.put_document(
                     self.scope, conversation, document, expect=_version(stored)
                 )
             except Conflict:
                 if attempt == _TRIES - 1:
                     raise
-            else:
-                return
+        return None
 
     async def _get(self, conversation: str, kind: str, key: str) -> Document | None:
         return await self.store.get_document(self.scope, conversation, kind, key)

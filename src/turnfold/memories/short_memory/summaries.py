@@ -68,7 +68,7 @@ class ShortFold:
     async def fold(self, summary: str | None, upto: int | None) -> Checkpoint:
         """Fold behind the given summary, or one that the writer makes; return the live checkpoint."""
         view = await self._view()
-        note = await self.notes.turn(view)
+        note = view.turn
         # Computed once: another summary that is stored meanwhile does not change what this one has seen. A summary that
         # is yet to be written will have seen what it covers.
         bound = _newest_covered(view, note if summary is not None else TurnNote(), upto)

@@ -122,7 +122,7 @@ class LogEnd:
         """Return the user and assistant messages of the newest turns."""
         first = await self.first_of_newest(turns)
         return [
-            entry.message
+            Message(entry.message.role, entry.message.text)
             for entry in self.entries
             if entry.seq >= first and entry.message.role in ("user", "assistant")
             if entry.message.text

@@ -7,22 +7,25 @@ remembers its values, so that storing it writes only what its holder changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeVar, cast
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from turnfold.errors import InvalidRecord
+from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.memory import MemoryMode
 from turnfold.records import Message, as_messages, freeze
 
 __all__ = (
     "MEMORY_MODE_FULL_HISTORY",
     "MEMORY_MODE_SUMMARY_N",
+    "AgentRequest",
     "AsRead",
     "FlowContext",
     "GlobalState",
     "MemoryContext",
+    "MemoryQueryRequest",
+    "MemoryWriteRequest",
     "MemoryWriteResult",
     "MessageContext",
     "MetaInfo",
@@ -32,6 +35,7 @@ __all__ = (
     "UserProfile",
     "part_from_fields",
     "part_to_fields",
+    "request_options",
 )
 
 
@@ -169,6 +173,52 @@ class SessionValue:
         return session
 
 
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """The request of `CreateShortMemory`."""
+
+    conversation_id: str
+    user_id: str = ""
+    enterprise_id: str = ""
+    patient_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQueryRequest:
+    """The request of `QueryMemoryContext`; 0 stands for the default of the memory."""
+
+    conversation_id: str
+    enterprise_id: str = ""
+    patient_id: str = ""
+    query: str = ""
+    token_threshold_ratio: float = 0
+    recent_turns: int = 0
+    model_context_window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWriteRequest:
+    """The request of `WriteTurn`."""
+
+    conversation_id: str
+    user_id: str = ""
+    agent_code: str = ""
+    user_query: str = ""
+    agent_response: str = ""
+
+
+def request_options(
+    request: AgentRequest | MemoryQueryRequest | MemoryWriteRequest, *given: object
+) -> dict[str, Any]:
+    """Return what a request says, as options; raises `InvalidOption` if options were given beside it."""
+    if any(each not in (None, "") for each in given):
+        raise InvalidOption(
+            f"give a {type(request).__name__} or the conversation id with options, not both"
+        )
+    found = {each.name: getattr(request, each.name) for each in fields(request)}
+    return {name: value for name, value in found.items() if value or name == "conversation_id"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext:
     """The conversation for one model call."""
@@ -217,14 +267,14 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
     """Convert a part to its JSON fields."""
-    fields: dict[str, object] = {}
+    found: dict[str, object] = {}
     for spec in msgspec.structs.fields(part):
         value: object = getattr(part, spec.name)
         if spec.name == "more" and isinstance(part, _WITH_MORE):
-            fields.update(_extra_fields(part))
+            found.update(_extra_fields(part))
         else:
-            fields[spec.encode_name] = _to_field(value)
-    return fields
+            found[spec.encode_name] = _to_field(value)
+    return found
 
 
 def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> _Kind:

@@ -17,14 +17,14 @@ renames a column that its statements use: they fail, and its callers get `Unsafe
 The view `ai_message` shows the log as the table that earlier tools query: one row per turn, one per checkpoint. A
 turn's row has the user's text as `query` and the assistant's last text as `answer`. A checkpoint's row has `query =
 '[MEMORY_CHECKPOINT]'`, its summary as `answer`, its id as `message_id` and `create_by = 'turnfold:checkpoint'`. If a
-user types that marker, the row is still a turn's, with `create_by = 'user'` and a `message_id` of the form
+user types that marker, the row is still a turn's, with the user in `create_by` and a `message_id` of the form
 `conversation#seq`.
 
 The documented queries order by `create_time` and compare it to find what came after a checkpoint. So it always
 increases, even if the clock went back: two microseconds are added per entry, and a checkpoint comes right after the
 last turn that it covers completely. `update_time` is the time of the clock. The view shows the tenant of the session
-(`SET turnfold.tenant = 'name'`) and is subject to row-level security like the tables. JSON in PostgreSQL cannot contain
-a NUL character; the view shows U+FFFD instead.
+(`SET turnfold.tenant = 'name'`), or the tenant "default" to a program that sets none, and is subject to row-level
+security like the tables. JSON in PostgreSQL cannot contain a NUL character; the view shows U+FFFD instead.
 """
 
 from __future__ import annotations
@@ -96,6 +96,45 @@ DO $create$ BEGIN IF to_regclass('ai_message') IS NULL THEN EXECUTE $view${_VIEW
 """
 
 _DOCUMENTED_VIEW = (_READABLE, _MESSAGE_TEXT, _VIEW_UNLESS_TAKEN)
+
+# The tenant of a program that sets none is the default one: it may read that, and write nothing.
+_SHOWN = "tenant = coalesce(nullif(current_setting('turnfold.tenant', true), ''), 'default')"
+_UNNAMED = "tenant = 'default' AND coalesce(current_setting('turnfold.tenant', true), '') = ''"
+# Nobody can be called what tells a checkpoint from a turn.
+_AUTHOR = """
+CREATE FUNCTION turnfold_author(name text, otherwise text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN coalesce(name, '') = '' THEN otherwise WHEN name LIKE 'turnfold:%' THEN 'user:' || name
+           ELSE name END
+"""
+_LABEL = r"""
+CREATE FUNCTION turnfold_label(message json, name text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN regexp_replace(message ->> 'labels', '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g')::json ->> name
+"""
+_NAMED_VIEW = (
+    _VIEW.replace("CREATE VIEW", "CREATE OR REPLACE VIEW")
+    .replace(f"WHERE {_OWN}", f"WHERE {_SHOWN}")
+    .replace(
+        "    FROM entry GROUP BY conversation, turn",
+        "         , max(turnfold_label(message, 'user_id')) AS user_id"
+        ", max(turnfold_label(message, 'agent_code')) AS agent_code\n"
+        "    FROM entry GROUP BY conversation, turn",
+    )
+    .replace("'user' AS create_by", "turnfold_author(user_id, 'user') AS create_by")
+    .replace("'assistant' AS update_by", "turnfold_author(agent_code, 'assistant') AS update_by")
+)
+_REPLACE_VIEW = f"""
+DO $replace$ BEGIN
+    IF (SELECT relkind = 'v' FROM pg_class WHERE oid = to_regclass('ai_message')) THEN
+        EXECUTE $view${_NAMED_VIEW}$view$;
+    END IF;
+END $replace$
+"""
+_DEFAULT_TENANT = tuple(
+    f"CREATE POLICY unnamed_reader ON {table} FOR SELECT USING ({_UNNAMED})"
+    for table in ("turnfold_entry", "turnfold_checkpoint")
+)
 
 
 TABLES = (
@@ -284,6 +323,11 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "ALTER TABLE turnfold_checkpoint ADD COLUMN checksum bigint",
             "ALTER TABLE turnfold_document ADD COLUMN checksum bigint",
         ),
+    ),
+    (
+        # The documented SQL names no tenant: it is answered for the default one. Rows name their user and agent.
+        "0008_default_tenant",
+        (_AUTHOR, _LABEL, *_DEFAULT_TENANT, _REPLACE_VIEW),
     ),
 )
 

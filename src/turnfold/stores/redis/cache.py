@@ -270,6 +270,16 @@ class CachedStore:
         await self._cache.erase(scope, conversation)
         return erasure
 
+    @property
+    def durable(self) -> Store:
+        """The store behind the cache."""
+        return self._inner
+
+    @property
+    def session_values(self) -> SealedValues:
+        """The documented session values in Redis, for a memory that keeps them there."""
+        return self._cache
+
     async def health(self) -> Health:
         inner = await self._inner.health()
         return Health(

@@ -4,8 +4,9 @@ The first failure opens the breaker: no calls are made for a while, which double
 Then one caller may make a call, as a probe. An outage is logged when it begins and when it ends, never per call, and
 never with content.
 
-Only this module knows whether calls block or are awaited, and whether there is one server or a cluster. Each
-conversation is one hash under one key, so a call never needs two nodes of a cluster. Scripts are atomic: a value is
+Only this module knows whether calls block or are awaited, and whether there is one server or a cluster. The cached
+values of a conversation are one hash, its documented session value and the mark of what was written there are two
+strings; the three keys are in one slot, so a call never needs two nodes of a cluster. Scripts are atomic: a value is
 stored only if nothing newer is there, and a deleted conversation leaves a tombstone that rejects late values.
 
 Connections are kept per event loop and closed with it, so a store can be used in one `asyncio.run` after another.
@@ -20,7 +21,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.stores.process_guard import ProcessGuard
@@ -29,6 +30,7 @@ __all__ = (
     "Breaker",
     "BreakerState",
     "RedisEngine",
+    "SessionKeys",
 )
 
 
@@ -125,11 +127,51 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
 _ERASE = """
-redis.call('DEL', KEYS[1])
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 redis.call('HSET', KEYS[1], 'store', ARGV[2], 'generation', '9007199254740991')
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 """
+# A key that is missing before its time was deleted, unless the server evicted one since: its count would differ.
+_SERVER = """
+local function server()
+  local one, two = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'stats')
+  if type(one) ~= 'string' or type(two) ~= 'string' then return '' end
+  return (one:match('run_id:(%x+)') or '') .. ':' .. (two:match('evicted_keys:(%d+)') or '')
+end
+local function text(key)
+  return redis.call('TYPE', key)['ok'] == 'string' and redis.call('GET', key)
+end
+"""
+_READ_SESSION = (
+    _SERVER
+    + """
+local value, mark = text(KEYS[1]), text(KEYS[2])
+local deleted = 0
+if mark and not value then
+  local then_ = mark:match('^%S+ %S+ %S+ %S+ (%S+)$')
+  if then_ and then_ ~= ':' and then_ == server() and redis.call('PTTL', KEYS[2]) > 1000 then deleted = 1 end
+end
+return {value, mark, deleted}
+"""
+)
+_WRITE_SESSION = (
+    _SERVER
+    + """
+local hash = redis.call('TYPE', KEYS[3])['ok'] == 'hash'
+if hash and redis.call('HGET', KEYS[3], 'store') == ARGV[1]
+    and redis.call('HGET', KEYS[3], 'generation') == '9007199254740991' then return 0 end
+local mark = text(KEYS[2])
+if mark then
+  local store, generation = mark:match('^(%S+) (%d+) ')
+  if store == ARGV[1] and tonumber(generation) > tonumber(ARGV[2]) then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[5], 'PX', ARGV[6])
+local made = table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4], server()}, ' ')
+redis.call('SET', KEYS[2], made, 'PX', ARGV[6])
+return 1
+"""
+)
 _MAX_FIELDS = 64
 """A conversation with more cached values than this is cleared."""
 _MARK_SECONDS = 60
@@ -149,6 +191,14 @@ class _AsyncClient(Protocol):
     async def execute_command(self, *arguments: _Argument) -> object: ...
     async def initialize(self) -> object: ...
     async def aclose(self) -> None: ...
+
+
+class SessionKeys(NamedTuple):
+    """The keys of a conversation: its documented session value, the mark of the last one written, its cached values."""
+
+    value: str
+    mark: str
+    cache: str
 
 
 class RedisEngine:
@@ -176,7 +226,7 @@ class RedisEngine:
         self._in_use = 0
         self._blocking_client: _BlockingClient | None = None
         self._loop_clients: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
-        self._pending_erasures: dict[str, str] = {}
+        self._pending_erasures: dict[SessionKeys, str] = {}
         self._closed = False
         self._on_answer = on_answer
         self._process = ProcessGuard(self)
@@ -210,11 +260,38 @@ class RedisEngine:
     ) -> bool:
         """Cache a value unless the same store has a newer generation there; return True if it was cached."""
         values = (generation, field, value, int(ttl_seconds * 1000), _MAX_FIELDS, store)
-        return await self._run(_FILL, key, values) == 1
+        return await self._run(_FILL, (key,), values) == 1
 
-    async def erase(self, key: str, *, store: str) -> None:
-        """Delete everything under a key, now or as soon as the cache responds again."""
-        self._pending_erasures[key] = store
+    async def read_session(self, keys: SessionKeys) -> tuple[bytes | None, bytes | None, bool]:
+        """Return the session value, the mark of the last one that was written here, and True if it was deleted."""
+        answer = await self._run(_READ_SESSION, (keys.value, keys.mark), ())
+        if not isinstance(answer, list):
+            return None, None, False
+        value, mark, deleted = cast("list[object]", answer)
+        return (
+            value if isinstance(value, bytes) else None,
+            mark if isinstance(mark, bytes) else None,
+            deleted == 1,
+        )
+
+    async def write_session(
+        self,
+        keys: SessionKeys,
+        value: bytes,
+        *,
+        store: str,
+        state: tuple[int, int],
+        digest: str,
+        ttl_seconds: float,
+    ) -> bool:
+        """Store the session value of a state, unless a newer one is there or the conversation was deleted."""
+        milliseconds = int(ttl_seconds * 1000)
+        values = (store, *state, digest, value, milliseconds)
+        return await self._run(_WRITE_SESSION, (keys.value, keys.mark, keys.cache), values) == 1
+
+    async def erase(self, keys: SessionKeys, *, store: str) -> None:
+        """Delete everything of a conversation, now or as soon as the cache responds again."""
+        self._pending_erasures[keys] = store
         while len(self._pending_erasures) > _MAX_PENDING:
             self._pending_erasures.pop(next(iter(self._pending_erasures)), None)
             self.unerased += 1
@@ -222,10 +299,11 @@ class RedisEngine:
 
     async def erase_pending(self) -> None:
         """Execute some of the pending deletions."""
-        for key, store in list(self._pending_erasures.items())[:_ERASED_AT_ONCE]:
-            if await self._run(_ERASE, key, (_MARK_SECONDS * 1000, store)) != 1:
+        for keys, store in list(self._pending_erasures.items())[:_ERASED_AT_ONCE]:
+            places = (keys.cache, keys.value, keys.mark)
+            if await self._run(_ERASE, places, (_MARK_SECONDS * 1000, store)) != 1:
                 return
-            self._pending_erasures.pop(key, None)
+            self._pending_erasures.pop(keys, None)
 
     async def close(self) -> None:
         """Close the connections of this event loop; those of other loops are closed with their loop."""
@@ -239,11 +317,11 @@ class RedisEngine:
             if not self._blocking and loop is asyncio.get_running_loop():
                 await client.close()
 
-    async def _run(self, script: str, key: str, values: Sequence[_Argument]) -> object:
+    async def _run(self, script: str, keys: Sequence[str], values: Sequence[_Argument]) -> object:
         digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
-        answer = await self._call("EVALSHA", digest, 1, key, *values)
+        answer = await self._call("EVALSHA", digest, len(keys), *keys, *values)
         if isinstance(answer, NoScriptError):
-            answer = await self._call("EVAL", script, 1, key, *values)
+            answer = await self._call("EVAL", script, len(keys), *keys, *values)
         return answer
 
     async def _call(self, *arguments: _Argument) -> object:

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -27,8 +27,8 @@ import msgspec
 from turnfold.errors import Conflict, InvalidRecord, StoreUnavailable, TurnfoldError
 from turnfold.records import Checkpoint, Document, Entry
 from turnfold.stores.log_semantics import Row, entry_row, row_entry
-from turnfold.stores.protocol import Head, Scope, Store
-from turnfold.stores.redis.engine import RedisEngine
+from turnfold.stores.protocol import Head, Scope, State, Store
+from turnfold.stores.redis.engine import RedisEngine, SessionKeys
 
 __all__ = (
     "SECRET_BYTES",
@@ -37,6 +37,7 @@ __all__ = (
     "CachedWindow",
     "Counts",
     "SealedValues",
+    "SessionValueRead",
     "document_field",
     "entries_of",
     "extend_window",
@@ -45,6 +46,7 @@ __all__ = (
     "open_sealed",
     "seal",
     "session_key",
+    "session_keys",
     "store_mark",
     "tail_of",
 )
@@ -86,12 +88,19 @@ class CachedCheckpoints(msgspec.Struct, frozen=True, array_like=True):
 def session_key(scope: Scope, conversation: str, *, default_tenant: str) -> str:
     """Return the key of a conversation: `short_term_memory:session:<id>`, other tenants' `...:{<tenant>/<id>}`.
 
-    No two conversations share a key: a quoted tenant contains no `/`, and an id that begins with `{` is written in the
-    second form for every tenant. A cluster places the key by the part in braces.
+    No two conversations share a key: a quoted tenant contains no `/`, and an id with a brace is written in the second
+    form for every tenant. A cluster places the key by the part in braces.
     """
-    if scope.tenant == default_tenant and not conversation.startswith("{"):
+    if scope.tenant == default_tenant and not {"{", "}"} & set(conversation):
         return _PREFIX + conversation
     return f"{_PREFIX}{{{quote(scope.tenant, safe='')}/{conversation}}}"
+
+
+def session_keys(scope: Scope, conversation: str, *, default_tenant: str) -> SessionKeys:
+    """Return all keys of a conversation, which a cluster places together."""
+    key = session_key(scope, conversation, default_tenant=default_tenant)
+    placed = key if "{" in key else f"{{{key}}}"
+    return SessionKeys(key, f"{placed}:written", f"{placed}:cache")
 
 
 def document_field(kind: str, key: str) -> bytes:
@@ -222,6 +231,36 @@ class Counts:
     """Cached values that were rejected because their seal did not verify."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionValueRead:
+    """A documented session value as it was found."""
+
+    value: bytes | None = None
+    state: State | None = None
+    """The state of the conversation it was written for; None if another program wrote it."""
+    known: bool = False
+    """True if this store wrote the value before it, and it has not expired."""
+    deleted: bool = False
+    """True if this store wrote one that somebody deleted before its time."""
+
+
+class _SessionMark(NamedTuple):
+    store: str
+    state: State
+    digest: str
+
+
+def _session_mark(mark: bytes | None) -> _SessionMark | None:
+    parts = (mark or b"").decode("ascii", "replace").split(" ")
+    if len(parts) != 5 or not (parts[1].isdigit() and parts[2].lstrip("-").isdigit()):
+        return None
+    return _SessionMark(parts[0], (int(parts[1]), int(parts[2])), parts[3])
+
+
+def _text_digest(value: bytes) -> str:
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
+
+
 class SealedValues:
     """The cached values of all conversations."""
 
@@ -293,7 +332,41 @@ class SealedValues:
         """Delete everything cached of a conversation."""
         secret = await self._get_secret()
         store = store_mark(secret) if secret else ""
-        await self.engine.erase(self._key(scope, conversation), store=store)
+        await self.engine.erase(self._keys(scope, conversation), store=store)
+
+    async def read_session(self, scope: Scope, conversation: str) -> SessionValueRead:
+        """Return the documented session value, and whether this store wrote it."""
+        secret = await self._get_secret()
+        if not secret:
+            return SessionValueRead()
+        value, mark, deleted = await self.engine.read_session(self._keys(scope, conversation))
+        written = _session_mark(mark)
+        if written is None or written.store != store_mark(secret):
+            return SessionValueRead(value)
+        if value is None:
+            return SessionValueRead(deleted=deleted)
+        return SessionValueRead(
+            value, written.state if written.digest == _text_digest(value) else None, known=True
+        )
+
+    async def write_session(
+        self, scope: Scope, conversation: str, value: bytes, state: State
+    ) -> None:
+        """Store the documented session value of a state."""
+        secret = await self._get_secret()
+        if not secret or len(value) > self._largest_value:
+            self.counts.unfit += 1
+            return
+        done = await self.engine.write_session(
+            self._keys(scope, conversation),
+            value,
+            store=store_mark(secret),
+            state=state,
+            digest=_text_digest(value),
+            ttl_seconds=self._ttl_seconds,
+        )
+        self.counts.fills += done
+        self.counts.refused += not done
 
     def details(self) -> Mapping[str, str]:
         """Return state and counters, for `health`."""
@@ -325,8 +398,11 @@ class SealedValues:
             )
         return tuple(found)
 
+    def _keys(self, scope: Scope, conversation: str) -> SessionKeys:
+        return session_keys(scope, conversation, default_tenant=self._default_tenant)
+
     def _key(self, scope: Scope, conversation: str) -> str:
-        return session_key(scope, conversation, default_tenant=self._default_tenant)
+        return self._keys(scope, conversation).cache
 
     async def _get_secret(self) -> bytes:
         """Return the durable store's secret; empty while it cannot be read, and then nothing is cached."""

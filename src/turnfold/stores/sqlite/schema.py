@@ -205,6 +205,58 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ALTER TABLE document ADD COLUMN checksum INTEGER;
         """,
     ),
+    (
+        # The log of the default tenant as the table that earlier tools query: see the view of a PostgreSQL store.
+        "0009_documented_view",
+        """
+        CREATE VIEW ai_message AS
+        WITH said AS (
+            SELECT conversation.name, entry.conversation, entry.seq, entry.turn, entry.created,
+                max(entry.created) OVER (PARTITION BY entry.conversation ORDER BY entry.seq) + 2 * entry.seq AS place,
+                json_extract(CAST(body AS TEXT), '$.role') AS role,
+                (SELECT coalesce(group_concat(json_extract(part.value, '$.text'), ''), '')
+                    FROM json_each(CAST(body AS TEXT), '$.parts') AS part
+                    WHERE json_extract(part.value, '$.kind') = 'text') AS text,
+                json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.user_id') AS user_id,
+                json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.agent_code') AS agent_code
+            FROM entry JOIN conversation ON conversation.key = entry.conversation
+            WHERE conversation.tenant = 'default'
+        ), turns AS (
+            SELECT name, conversation, turn, min(seq) AS first, max(seq) AS last, min(place) AS place,
+                max(place) AS until, max(created) AS updated, min(seq) FILTER (WHERE role = 'user') AS asked,
+                max(seq) FILTER (WHERE role = 'assistant' AND text <> '') AS answered,
+                max(user_id) AS user_id, max(agent_code) AS agent_code
+            FROM said GROUP BY conversation, turn
+        ), shown AS (
+            SELECT name || '#' || first AS message_id, name AS conversation_id,
+                coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = asked), '')
+                    AS query,
+                coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = answered), '')
+                    AS answer,
+                place, coalesce(nullif(user_id, ''), 'user') AS create_by, updated,
+                coalesce(nullif(agent_code, ''), 'assistant') AS update_by
+            FROM turns WHERE asked IS NOT NULL OR answered IS NOT NULL
+        )
+        SELECT message_id, conversation_id, query, answer,
+            datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000) AS create_time,
+            iif(create_by GLOB 'turnfold:*', 'user:' || create_by, create_by) AS create_by,
+            datetime(updated / 1000000, 'unixepoch') || printf('.%06d', updated % 1000000) AS update_time,
+            iif(update_by GLOB 'turnfold:*', 'user:' || update_by, update_by) AS update_by
+        FROM shown
+        UNION ALL
+        SELECT id, name, '[MEMORY_CHECKPOINT]', text,
+            datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000), 'turnfold:checkpoint',
+            datetime(made / 1000000, 'unixepoch') || printf('.%06d', made % 1000000), 'turnfold:checkpoint'
+        FROM (
+            SELECT checkpoint.id, conversation.name, checkpoint.text, checkpoint.created AS made, coalesce(
+                (SELECT max(until) + 1 FROM turns
+                    WHERE turns.conversation = checkpoint.conversation AND turns.last <= checkpoint.upto),
+                (SELECT min(place) - 1 FROM said WHERE said.conversation = checkpoint.conversation)) AS place
+            FROM checkpoint JOIN conversation ON conversation.key = checkpoint.conversation
+            WHERE conversation.tenant = 'default'
+        );
+        """,
+    ),
 )
 
 
