@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from turnfold import Budget, Memory
 from turnfold.cli.app import app
+from turnfold.cli.demo.replay import fixed_clock
 
 __all__ = (
     "LONG",
@@ -40,7 +41,9 @@ def seed(folder: Path) -> str:
 
 def seed_at(url: str) -> str:
     """The same in the store at this address."""
-    with Memory(url, model=MODEL, budget=Budget(max_tokens=TOKENS)) as memory:
+    # Recalled passages show times: with a clock of its own every store has the same token counts.
+    budget = Budget(max_tokens=TOKENS)
+    with Memory(url, model=MODEL, budget=budget, clock=fixed_clock()) as memory:
         long = memory.session(LONG)
         long.system("You plan a warehouse move. 你负责搬仓库。")
         long.pin("Never move the cold store before the 14th. 14 号之前不要动冷库。")
