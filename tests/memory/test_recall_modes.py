@@ -13,6 +13,7 @@ from turnfold import Budget, Memory
 from turnfold.budget import RECALL_TOKENS
 from turnfold.errors import InvalidOption
 from turnfold.memory import Session
+from turnfold.records import Entry, user
 from turnfold.search import relevant_places
 from turnfold.text import search_terms
 from turnfold.window import Section
@@ -194,12 +195,8 @@ def test_without_the_gate_idle_words_would_bring_something_back(
     ],
 )
 def test_two_telling_terms_or_a_name(text: str, question: str, told_of: bool) -> None:  # noqa: FBT001
-    with Memory() as memory:
-        session = memory.session("one")
-        session.add({"role": "assistant", "content": text})
-        [entry] = session.history()
-    places = relevant_places([(1, 1.0)], {1: entry}, search_terms(question))
-    assert bool(places) is told_of
+    entries = {1: Entry(1, user(text), "", 0, 1, 1, 1)}
+    assert bool(relevant_places([(1, 1.0)], entries, search_terms(question))) is told_of
 
 
 def test_no_place_is_invented() -> None:

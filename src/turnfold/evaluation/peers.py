@@ -70,9 +70,10 @@ class TurnfoldPeer:
         counter: TokenCounter,
         *,
         times: Sequence[int] = (),
+        budget: int = 0,
         recall: str = "automatic",
     ) -> None:
-        self._counter, self._times, self._recall = counter, times, recall
+        self._counter, self._times, self._budget, self._recall = counter, times, budget, recall
         self._memory: Memory | None = None
         self._logged = self._now = 0
         self.marks: tuple[int, ...] = ()
@@ -80,13 +81,14 @@ class TurnfoldPeer:
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
         """Add what is new to the session and build its context."""
-        context = self._session(messages, budget).context(budget=Budget(max_tokens=budget))
+        self._budget = self._budget or budget
+        context = self._session(messages).context(budget=Budget(max_tokens=budget))
         self.marks = _marks(context)
         return context.messages
 
     def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
         """Return the seqs that `session.recall()` finds."""
-        session = self._session(messages, 0)
+        session = self._session(messages)
         return [found.seq for found in session.recall(question, limit=limit)]
 
     def close(self) -> None:
@@ -94,11 +96,11 @@ class TurnfoldPeer:
         if self._memory is not None:
             self._memory.close()
 
-    def _session(self, messages: Sequence[Message], budget: int) -> Session:
+    def _session(self, messages: Sequence[Message]) -> Session:
         if self._memory is None:
             self._memory = Memory(
                 counter=self._counter,
-                budget=Budget(max_tokens=budget) if budget else None,
+                budget=Budget(max_tokens=self._budget) if self._budget else None,
                 recall=self._recall,
                 clock=lambda: self._now,
             )

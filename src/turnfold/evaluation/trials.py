@@ -206,10 +206,11 @@ def evaluate(
 
     for each in chosen:
         reference = _Reference(each, counter)
-        factories = {TurnfoldPeer.name: partial(TurnfoldPeer, times=each.times), **others}
         for (budget, name), found in trials.items():
             at_work = f"{name} at {budget:,}"
-            found.append(_trial(reference, factories[name](counter), budget, on_call))
+            ours = partial(TurnfoldPeer, times=each.times, budget=budget)
+            peer = others.get(name, ours)(counter)
+            found.append(_trial(reference, peer, budget, on_call))
     charge = partial(call_prices, model=model, prices=prices) if prices else None
     return Evaluation(
         conversations=len(chosen),

@@ -29,6 +29,7 @@ from turnfold.search import (
     relevant_places,
     worth_of_places,
 )
+from turnfold.stores import Head
 from turnfold.text import search_terms
 
 __all__ = (
@@ -136,22 +137,8 @@ class Recaller:
             hits = await self._with_meaning(hits, query, after=after, before=stop)
         if not hits and not recent:
             return []
-        mean = head.tokens / max(head.seq, 1)
-        places = ranked_places(
-            hits[:_MAX_RANKED], newest=head.seq, mean_tokens=mean, after=after, before=before
-        )
-        entries: dict[int, Entry] = {}
-        for first, last in places_to_read(places, tokens=tokens, mean_tokens=mean):
-            entries.update((entry.seq, entry) for entry in await self._read(first, last))
-        # Entries were chosen for reading by their average length; now the length of each is known.
-        positions = {seq: entry.running - entry.tokens / 2 for seq, entry in entries.items()}
-        places = ranked_places(
-            hits[:_MAX_RANKED],
-            newest=head.seq,
-            mean_tokens=mean,
-            after=after,
-            before=before,
-            positions=positions,
+        places, entries = await self._ranked_entries(
+            hits[:_MAX_RANKED], head, tokens=tokens, after=after, before=before
         )
         found = {seq: entries[seq] for seq, _ in hits if seq in entries}
         close = relevant_places(places, found, terms) if automatic else places
@@ -175,6 +162,27 @@ class Recaller:
         return select(
             [*chosen, *(each for each in others if each[0] not in relevant)], tokens=tokens
         )
+
+    async def _ranked_entries(
+        self,
+        hits: Sequence[tuple[int, float]],
+        head: Head,
+        *,
+        tokens: int,
+        after: int,
+        before: int | None,
+    ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
+        """Return the hits and their neighbours, best first, and the entries of the best of them."""
+        mean = head.tokens / max(head.seq, 1)
+        rank = partial(
+            ranked_places, hits, newest=head.seq, mean_tokens=mean, after=after, before=before
+        )
+        entries: dict[int, Entry] = {}
+        for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
+            entries.update((entry.seq, entry) for entry in await self._read(first, last))
+        # Entries were chosen for reading by their average length; now the length of each is known.
+        positions = {seq: entry.running - entry.tokens / 2 for seq, entry in entries.items()}
+        return rank(positions=positions), entries
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
         """Return the parts of the scores by seq; `words` and `meaning` add up to the score of `matches`."""
