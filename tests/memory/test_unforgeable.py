@@ -41,7 +41,7 @@ from turnfold.memory.prompt_tail import tail_message, tail_text, with_notes
 from turnfold.records import Entry, Finding, Message, assistant, tool, user
 from turnfold.search import Recalled
 from turnfold.snapshots import SnapshotPart, show_parts
-from turnfold.text import clean_text
+from turnfold.text import clean_text, split_sentences
 from turnfold.tokens import TokenCounter, counter_for
 from turnfold.window import Transcript, price
 
@@ -278,9 +278,11 @@ def _judge_line(line: str, said: dict[str, list[str]]) -> None:
         return
     speaker, words = _role(named[1]), named[2]
     assert speaker in said, f"{speaker!r} said nothing: {line!r}"
-    assert any(_plain(words) in text for text in said[speaker]), (
-        f"{speaker!r} did not say it: {line!r}"
-    )
+    # Sentences of one speaker share a line, also if they were said at different times.
+    for sentence in split_sentences(words):
+        assert any(_plain(sentence.text) in text for text in said[speaker]), (
+            f"{speaker!r} did not say it: {line!r}"
+        )
 
 
 def judge_model_text(dice: random.Random, counter: TokenCounter) -> None:

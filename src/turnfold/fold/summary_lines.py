@@ -98,6 +98,8 @@ def tool_name(name: str) -> str:
 
 def starts_with_label(line: str) -> str:
     """Return the beginning of a line up to its colon if that may be a speaker's name; else ""."""
+    if ":" not in line and "：" not in line:
+        return ""
     found = _PREFIXED.match(line)
     if found is None or not (is_role(found["label"]) or len(found["label"]) <= _LONGEST_NAME):
         return ""

@@ -104,6 +104,8 @@ _OUTCOME = re.compile(
     re.IGNORECASE,
 )
 _PROPER = re.compile(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
+_REACTION_FACTOR = 0.07
+"""At most, for a reaction: in no place of a message is it worth keeping beside anything else."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
 _ENCODED_LENGTH = 100
 _SHORT_REACTION = 6
@@ -167,7 +169,7 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
         and not (who or likes or (own and terms > _SHORT_REACTION))
         and all(hit.kind in _WEAK for hit in hits)
     ):
-        return Form(factor * 0.15)
+        return Form(min(0.15 * factor, _REACTION_FACTOR))
     asks = is_question(words)
     if asks:
         factor *= 0.45
