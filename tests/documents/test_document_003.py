@@ -63,20 +63,27 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def cached(tmp_path: Path, server: RedisServer) -> Iterator[ShortMemory]:
-    """PostgreSQL with Redis in front, as the document draws it; patient, because the machine may be busy."""
-    server.ask("FLUSHALL")
+def database(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database."""
     places = PostgresPlaces()
-    store = CachedStore(
-        PostgresStore(as_url(places.url(tmp_path)), blocking=True),
-        server.url,
-        blocking=True,
-        timeout_seconds=PATIENCE,
-    )
-    yield ShortMemory(store)
-    drive(store.close())
+    yield as_url(places.url(tmp_path))
     places.sweep()
     places.close()
+
+
+def behind_redis(database: str, server: RedisServer, **options: Any) -> CachedStore:
+    """Open the database with Redis in front; patient, because the machine may be busy."""
+    durable = PostgresStore(database, blocking=True, **options)
+    return CachedStore(durable, server.url, blocking=True, timeout_seconds=PATIENCE)
+
+
+@pytest.fixture
+def cached(database: str, server: RedisServer) -> Iterator[ShortMemory]:
+    """PostgreSQL with Redis in front, as the document draws it."""
+    server.ask("FLUSHALL")
+    store = behind_redis(database, server)
+    yield ShortMemory(store)
+    drive(store.close())
 
 
 def select(place: Place, question: str) -> list[tuple[Any, ...]]:
@@ -392,17 +399,32 @@ def test_a_value_that_is_not_valid_or_not_newer_is_never_trusted(
     assert value_of(server) == json.loads(before.to_json()), "written over"
 
 
-def test_a_late_copy_of_ours_takes_nothing_back(cached: ShortMemory, server: RedisServer) -> None:
+def test_a_late_copy_of_ours_takes_nothing_back(database: str, server: RedisServer) -> None:
     """Fencing: of two writers in one second the durable one wins."""
-    cached.create_short_memory(C, "user-456")
-    talk(cached, C, range(1))
+    server.ask("FLUSHALL")
+    store = behind_redis(database, server, clock=lambda: 1_800_000_000_000_000)
+    memory = ShortMemory(store)
+    memory.create_short_memory(C, "user-456")
+    talk(memory, C, range(1))
     late = server.ask("GET", KEY)
-    session = cached.get_short_memory(C)
+    session = memory.get_short_memory(C)
     session.global_state.current_intent = "newer"
-    cached.set_short_memory(C, session)
+    memory.set_short_memory(C, session)
     server.ask("DEL", f"{{{KEY}}}:written")
     server.ask("SET", KEY, late)
-    assert cached.get_short_memory(C).global_state.current_intent == "newer"
+    assert memory.get_short_memory(C).global_state.current_intent == "newer"
+    drive(store.close())
+
+
+def test_a_copy_that_is_no_longer_true_is_not_served(cached: ShortMemory, database: str) -> None:
+    """Another process writes without Redis."""
+    cached.create_short_memory(C, "user-456")
+    talk(cached, C, range(1))
+    with ShortMemory(database) as other:
+        talk(other, C, range(1, 3))
+    session = cached.get_short_memory(C)
+    assert session.flow_context.turn_count == 3
+    assert session.flow_context.last_bot_message == "<a2>"
 
 
 def test_both_documented_ways_to_start_over(cached: ShortMemory, server: RedisServer) -> None:

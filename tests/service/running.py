@@ -29,6 +29,7 @@ from turnfold.service import (  # noqa: E402 (after the check)
     make_state,
     new_token,
 )
+from turnfold.service.server import server_config  # noqa: E402 (after the check)
 
 __all__ = ("PATIENCE", "Running", "ServiceProcess", "make_tokens", "running")
 
@@ -63,9 +64,8 @@ def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
     for each in [make(state) for make in besides]:
         more["mounts"] = [*more.get("mounts", ()), *each.mounts]
         more["beside"] = [*more.get("beside", ()), *each.running]
-    config = uvicorn.Config(
-        make_app(state, **more), port=0, log_config=None, access_log=False, lifespan="on"
-    )
+    config = server_config(make_app(state, **more), options)
+    config.port = 0
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

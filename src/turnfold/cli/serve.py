@@ -40,6 +40,7 @@ _Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token
 _Model = Annotated[str, typer.Option(help="Model to count tokens for.")]
 _Tokens = Annotated[int | None, typer.Option(help="Default token budget of a call.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
+_Connections = Annotated[int, typer.Option(help="Most open connections.")]
 _Rate = Annotated[float, typer.Option(help="Requests per second and token; 0 for no limit.")]
 _Burst = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
 _Quota = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
@@ -74,6 +75,7 @@ def serve(
     budget: _Tokens = None,
     semantic: SemanticOption = False,
     max_body: _Body = 8 * 1024 * 1024,
+    max_connections: _Connections = 1_000,
     rate: _Rate = 0.0,
     burst: _Burst = 100,
     quota: _Quota = 0,
@@ -106,6 +108,7 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
             limits=Limits(
                 body=max_body,
+                connections=max_connections,
                 rate=rate,
                 burst=burst,
                 quota=quota,

@@ -18,7 +18,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption, LimitExceeded, StoreError
@@ -69,13 +69,22 @@ class Limits:
     """Hours a response is kept under its Idempotency-Key; 0 for ever."""
     streams: int = 32
     """Concurrent event streams per token."""
+    connections: int = 1_000
+    """Open connections; fewer where the system lets the process open fewer files."""
+    header_seconds: float = 10.0
+    """Seconds in which the headers of a request must have arrived."""
+    body_seconds: float = 120.0
+    """Seconds in which its body must have arrived."""
 
     def __post_init__(self) -> None:
-        at_least_one = ("body", "burst")
-        for name in (*at_least_one, "rate", "quota", "stored", "answer_hours", "streams"):
-            least, given = int(name in at_least_one), getattr(self, name)
+        at_least_one = ("body", "burst", "connections")
+        for each in fields(self):
+            least, given = int(each.name in at_least_one), getattr(self, each.name)
             if not given >= least:
-                raise InvalidOption(f"{name}={given} must be at least {least}")
+                raise InvalidOption(f"{each.name}={given} must be at least {least}")
+        for name in ("header_seconds", "body_seconds"):
+            if not getattr(self, name) > 0:
+                raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
 
     def check_body(self, size: int) -> None:
         """Raise `LimitExceeded` if a body has more bytes than the limit."""

@@ -41,14 +41,17 @@ __all__ = (
     "make_state",
     "run",
     "serve",
+    "server_config",
 )
 
 
 try:
     import uvicorn
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp
 
     from turnfold.service.app import make_app
+    from turnfold.service.connections import LogThrottle, limited_protocol
     from turnfold.service.routes import TABLE
     from turnfold.service.state import ServiceState
 except ImportError as missing:
@@ -147,6 +150,25 @@ def _named_embedder(options: ServiceOptions) -> Embedder | None:
     return LocalEmbedder()
 
 
+def server_config(app: ASGIApp, options: ServiceOptions) -> uvicorn.Config:
+    """Return the configuration of the server for an application."""
+    for name in ("asyncio", "uvicorn.error"):  # what strangers can make them say
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, LogThrottle) for each in logger.filters):
+            logger.addFilter(LogThrottle())
+    return uvicorn.Config(
+        app,
+        http=limited_protocol(options.limits),
+        ws="none",
+        access_log=False,  # it would log conversation ids
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=max(int(options.drain), 1),
+        timeout_keep_alive=30,
+        lifespan="on",
+    )
+
+
 async def serve(
     options: ServiceOptions,
     *,
@@ -173,15 +195,7 @@ async def serve(
         beside=[enter for each in extras for enter in each.running],
         table=table,
     )
-    config = uvicorn.Config(
-        app,
-        access_log=False,  # it would log conversation ids
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=max(int(options.drain), 1),
-        timeout_keep_alive=30,
-        lifespan="on",
-    )
+    config = server_config(app, options)
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

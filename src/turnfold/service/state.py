@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from turnfold.errors import Conflict, ConversationDeleted, IdReused
+from turnfold.errors import Conflict, ConversationDeleted, IdReused, TurnfoldError
 from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession, MemoryConfig, SessionCache
 from turnfold.records import Document
@@ -155,6 +155,8 @@ def _decoded_reply(document: Document) -> _ReplyRecord:
     return msgspec.json.decode(document.body, type=_ReplyRecord)
 
 
+_PROBE_EVERY: Final = 0.5
+"""Seconds between two checks of the store for probes, which anybody may send."""
 _MOST_TENANTS: Final = 1_024
 """Tenants whose memories are cached; everything is in the store."""
 
@@ -206,6 +208,9 @@ class ServiceState:
         default_factory=WeakValueDictionary[str, ChangeSignal]
     )
     """By tenant, while a stream uses it."""
+    _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _probed: tuple[float, bool] = (float("-inf"), False)
+    """When the store was last asked whether it is ready, and what it said."""
 
     def __post_init__(self) -> None:
         store, limits = self.config.store, self.limits
@@ -231,6 +236,18 @@ class ServiceState:
         if signal is None:
             self._signals[tenant] = signal = ChangeSignal()
         return signal
+
+    async def is_store_ready(self) -> bool:
+        """Return True if the store can serve requests; it is asked at most twice a second, whoever asks."""
+        async with self._probing:
+            checked, ready = self._probed
+            if time.monotonic() - checked >= _PROBE_EVERY:
+                try:
+                    ready = (await self.config.store.health()).ok
+                except TurnfoldError:
+                    ready = False
+                self._probed = time.monotonic(), ready
+        return ready
 
     def call_made(self, tenant: str) -> None:
         """Signal that a call was made for a tenant."""

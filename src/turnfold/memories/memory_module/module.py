@@ -33,7 +33,8 @@ from turnfold.memories.memory_module.values import (
     fence_recalled,
     recall_tool,
 )
-from turnfold.memory import MemoryConfig, make_config
+from turnfold.memories.standing_rules import rules_text
+from turnfold.memory import AsyncSession, MemoryConfig, make_config
 from turnfold.models import SummaryModel, as_chat_model
 from turnfold.records import Snapshot
 from turnfold.runtime import AsyncRuntime
@@ -223,6 +224,20 @@ class AsyncMemoryModule:
             share=share,
             count=count,
             clock=config.clock,
+            rules=self._rules,
+        )
+
+    async def _rules(self) -> str:
+        config = self._config
+        head = await config.store.head(config.scope, self._conversation)
+        if not head.seq:
+            return ""  # the log is in another store, or there is none
+        session = AsyncSession(self._conversation, config)
+        return await rules_text(
+            session,
+            upto=head.seq,
+            window=config.budget.tokens,
+            count=config.counter.count_text,
         )
 
     @property

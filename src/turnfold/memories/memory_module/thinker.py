@@ -132,12 +132,14 @@ class Thinker:
         earlier: str,
         *,
         pending: str,
+        rules: str,
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Run up to `most` rounds over a workspace; `pending` was recalled before and is shown too."""
+        """Run up to `most` rounds over a workspace; `pending` was recalled before, the user laid down the `rules`."""
         thoughts = _Thoughts(stopped="rounds used up")
-        messages = [system(_THINKING), user(_prompt(read, reading, earlier, pending))]
+        prompt = _prompt(read, reading, earlier, pending, rules)
+        messages = [system(_THINKING), user(prompt)]
         seen: set[str] = set()
         for _ in range(most):
             room = self.tokens - sum(self.count(each.text) + _MESSAGE_TOKENS for each in messages)
@@ -165,10 +167,12 @@ class Thinker:
         return thoughts
 
     async def summary(
-        self, read: str, reading: str, thoughts: Sequence[str], *, most: int
+        self, read: str, reading: str, thoughts: Sequence[str], *, rules: str, most: int
     ) -> WrittenSummary:
         """Write the summary and insights of a workspace, in at most `most` tokens."""
         blocks = [fence(read, label="workspace", note=_NOTES[reading])]
+        if rules:
+            blocks[0] += f"\n\n{rules}"
         room = self.tokens - self.count(_SUMMARISING) - self.count(blocks[0]) - _MIN_ROUND_TOKENS
         if thoughts and room > 0:
             thought = shrink_text("\n".join(thoughts), room, self.count)
@@ -226,8 +230,10 @@ class Thinker:
         return tuple(names), results
 
 
-def _prompt(read: str, reading: str, earlier: str, pending: str) -> str:
+def _prompt(read: str, reading: str, earlier: str, pending: str, rules: str) -> str:
     blocks = [fence(read, label="workspace", note=_NOTES[reading])]
+    if rules:
+        blocks.append(rules)
     if earlier:
         blocks.append(fence(earlier, label="summaries", note=_EARLIER))
     if pending:
@@ -267,6 +273,8 @@ class Phase:
     """Tokens of the summaries of all turns."""
     count: Callable[[str], int]
     clock: Callable[[], int]
+    rules: Callable[[], Awaitable[str]]
+    """Returns what the user laid down in the conversation, for the prompts."""
 
     async def perform(
         self,
@@ -287,8 +295,9 @@ class Phase:
                 known, _Thoughts(stopped="thought through before"), repeated=True
             )
         read, reading = await self._read_context(context)
-        thought = await self._think(read, reading, earlier, pending)
-        written = await self._write_summary(read, reading, thought)
+        rules = await self.rules() if self.thinker else ""
+        thought = await self._think(read, reading, earlier, pending, rules)
+        written = await self._write_summary(read, reading, thought, rules)
         summary = MemorySummary(
             id=summary_id(context.id),
             context_id=context.id,
@@ -351,7 +360,12 @@ class Phase:
         return text_to_read(text, full_context(before), tokens=self.reads, count=self.count)
 
     async def _think(
-        self, read: str, reading: Reading, earlier: str, pending: RecalledContext | None
+        self,
+        read: str,
+        reading: Reading,
+        earlier: str,
+        pending: RecalledContext | None,
+        rules: str,
     ) -> _Thoughts:
         if self.thinker is None or not self.rounds:
             return _Thoughts(stopped="reflective thinking is off")
@@ -364,16 +378,19 @@ class Phase:
             reading,
             earlier,
             pending=pending.text if pending else "",
+            rules=rules,
             most=self.rounds,
             recall=recall,
         )
 
     async def _write_summary(
-        self, read: str, reading: Reading, thought: _Thoughts
+        self, read: str, reading: Reading, thought: _Thoughts, rules: str
     ) -> WrittenSummary:
         if self.thinker is None:
             return WrittenSummary()
-        return await self.thinker.summary(read, reading, thought.thoughts, most=self.summary_tokens)
+        return await self.thinker.summary(
+            read, reading, thought.thoughts, rules=rules, most=self.summary_tokens
+        )
 
     async def _result(
         self, summary: MemorySummary, thought: _Thoughts, *, repeated: bool = False

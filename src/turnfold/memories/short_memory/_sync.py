@@ -99,8 +99,8 @@ class ShortMemory:
         """Return the conversation for the next model call; what is not given has the default of the memory.
 
         `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
-        that no summary covers is shown as far as it fits the window; `recent_turns` of them are in the session's
-        `window_messages`.
+        that no summary covers is shown as far as it fits the window, after what the user laid down in those it covers;
+        `recent_turns` of them are in the session's `window_messages`.
         """
         return drive(
             self._awaiting.query_memory_context(

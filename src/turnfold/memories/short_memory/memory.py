@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self, cast
 
@@ -67,7 +67,8 @@ from turnfold.memories.short_memory.values import (
     SessionValue,
     request_options,
 )
-from turnfold.memory import Folder, MemoryConfig, MemoryMode, Summaries, make_config
+from turnfold.memories.standing_rules import rules_text
+from turnfold.memory import AsyncMemory, Folder, MemoryConfig, MemoryMode, Summaries, make_config
 from turnfold.records import Checkpoint, Entry, plain_text
 from turnfold.runtime import AsyncRuntime
 from turnfold.stores import Erasure, Scope, State, Store
@@ -161,6 +162,7 @@ class AsyncShortMemory:
         self._notes = ShortNotes(self._store, config.scope)
         self._key = SessionKey(self._notes, known)
         self._turns = TurnWriter(self._store, config.scope, self._notes, config.meter)
+        self._sessions = AsyncMemory.over(replace(config, store=self._store), owns=False)
 
     @property
     def meter(self) -> Meter:
@@ -204,8 +206,8 @@ class AsyncShortMemory:
         """Return the conversation for the next model call; what is not given has the default of the memory.
 
         `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
-        that no summary covers is shown as far as it fits the window; `recent_turns` of them are in the session's
-        `window_messages`.
+        that no summary covers is shown as far as it fits the window, after what the user laid down in those it covers;
+        `recent_turns` of them are in the session's `window_messages`.
         """
         if isinstance(conversation_id, MemoryQueryRequest):
             texts, options = (
@@ -233,7 +235,17 @@ class AsyncShortMemory:
         log = self._log(view)
         window = limits.model_context_window
         await log.open(window)
-        history = await read_history(log, counter=self._config.counter, window=window, query=text)
+        rules = ""
+        if view.live is not None:
+            rules = await rules_text(
+                self._sessions.session(conversation_id),
+                upto=view.covered,
+                window=window,
+                count=self._config.counter.count_text,
+            )
+        history = await read_history(
+            log, counter=self._config.counter, window=window, query=text, rules=rules
+        )
         due = history.upto > view.covered and fold_due(
             history.tokens, window, limits.token_threshold_ratio
         )

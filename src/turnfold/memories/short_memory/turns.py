@@ -42,6 +42,8 @@ __all__ = (
 
 
 _PAGE: Final = 64
+_LINE_ENDS: Final = 2
+"""Tokens between the rules and the history."""
 
 
 @dataclass(slots=True)
@@ -141,12 +143,14 @@ class _History:
     """The newest entry of `full`."""
 
 
-async def read_history(log: LogEnd, *, counter: TokenCounter, window: int, query: str) -> _History:
-    """Read the history of a conversation for a model with a window of `window` tokens."""
+async def read_history(
+    log: LogEnd, *, counter: TokenCounter, window: int, query: str, rules: str = ""
+) -> _History:
+    """Read the history of a conversation for a model with a window of `window` tokens; `rules` stand before it."""
     view, count = log.view, counter.count_text
     full_mode = view.mode is MemoryMode.FULL_HISTORY
     summary = remove_label(view.live.text) if view.live else ""
-    room = max(window - count(query), 0)
+    room = max(window - count(query) - (count(rules) + _LINE_ENDS if rules else 0), 0)
     after = view.cleared if full_mode else view.covered
     turns = await _load_turns(log, after, room, counter)
     unread = await _unread_turns(log, turns)
@@ -163,6 +167,8 @@ async def read_history(log: LogEnd, *, counter: TokenCounter, window: int, query
         text, shown = fit_history(
             summary=summary, turns=turns, hidden=hidden, room=room, count=count
         )
+    if rules and (summary or not full_mode):
+        text = f"{rules}\n\n{text}" if text else rules
     first = shown[0].first if shown else view.head.seq + 1
     tokens = count(text) + (
         await _tokens_between(log, after, first - 1) if first > after + 1 else 0

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from turnfold import api
 from turnfold.api import EventsQuery, NoQuery, Nothing, Ready
-from turnfold.errors import NotFound, TurnfoldError
+from turnfold.errors import NotFound
 from turnfold.service.events import session_events, tenant_events
 from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.state import ServiceState
@@ -81,12 +81,7 @@ async def healthz(request: OperationRequest[Nothing, NoQuery]) -> Ready:
 
 @TABLE.bind(api.operations.READYZ)
 async def readyz(request: OperationRequest[Nothing, NoQuery]) -> Response:
-    ready = False
-    if not request.state.stopping:
-        try:
-            ready = (await request.state.config.store.health()).ok
-        except TurnfoldError:
-            ready = False
+    ready = not request.state.stopping and await request.state.is_store_ready()
     return JSONResponse({"ready": ready}, 200 if ready else 503)
 
 

@@ -99,7 +99,6 @@ _DOCUMENTED_VIEW = (_READABLE, _MESSAGE_TEXT, _VIEW_UNLESS_TAKEN)
 
 # The tenant of a program that sets none is the default one: it may read that, and write nothing.
 _SHOWN = "tenant = coalesce(nullif(current_setting('turnfold.tenant', true), ''), 'default')"
-_UNNAMED = "tenant = 'default' AND coalesce(current_setting('turnfold.tenant', true), '') = ''"
 # Nobody can be called what tells a checkpoint from a turn.
 _AUTHOR = """
 CREATE FUNCTION turnfold_author(name text, otherwise text) RETURNS text
@@ -131,10 +130,17 @@ DO $replace$ BEGIN
     END IF;
 END $replace$
 """
-_DEFAULT_TENANT = tuple(
-    f"CREATE POLICY unnamed_reader ON {table} FOR SELECT USING ({_UNNAMED})"
-    for table in ("turnfold_entry", "turnfold_checkpoint")
-)
+
+
+def _default_reader(table: str) -> tuple[str, ...]:
+    # One policy for each command and not a second one for SELECT: joined by OR they would be evaluated for every row.
+    return (
+        f"DROP POLICY own_tenant ON {table}",
+        f"CREATE POLICY shown_tenant ON {table} FOR SELECT USING ({_SHOWN})",
+        f"CREATE POLICY own_insert ON {table} FOR INSERT WITH CHECK ({_OWN})",
+        f"CREATE POLICY own_update ON {table} FOR UPDATE USING ({_OWN}) WITH CHECK ({_OWN})",
+        f"CREATE POLICY own_delete ON {table} FOR DELETE USING ({_OWN})",
+    )
 
 
 TABLES = (
@@ -327,7 +333,12 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         # The documented SQL names no tenant: it is answered for the default one. Rows name their user and agent.
         "0008_default_tenant",
-        (_AUTHOR, _LABEL, *_DEFAULT_TENANT, _REPLACE_VIEW),
+        (
+            *(_AUTHOR, _LABEL),
+            *_default_reader("turnfold_entry"),
+            *_default_reader("turnfold_checkpoint"),
+            _REPLACE_VIEW,
+        ),
     ),
 )
 

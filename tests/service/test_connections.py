@@ -1,0 +1,186 @@
+"""Before anybody is authorized: silent and slow connections end, keep nobody out, and fill no log."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.service.running import PATIENCE, Running, running
+from turnfold.errors import InvalidOption
+from turnfold.service import Limits, ServiceOptions
+from turnfold.service import connections as connections_module
+from turnfold.service.connections import LogThrottle, most_connections
+from turnfold.stores import Health
+
+POST = b"POST /v1/sessions/s/user HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW = {
+    "nothing": b"",
+    "half a line": b"GET /v1/ses",
+    "half the headers": POST,
+    "half a body": POST + b"Content-Length: 100\r\n\r\n{",
+    "half a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n10\r\n{",
+    "a request and half of the next": WHOLE + b"GET /v1/",
+}
+
+
+def connect(service: Running) -> socket.socket:
+    port = int(service.url.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What still comes before the connection is closed."""
+    got = b""
+    try:
+        while data := connection.recv(4_096):
+            got += data
+    except ConnectionResetError:
+        pass
+    return got
+
+
+@pytest.mark.parametrize("sent", SLOW)
+def test_a_request_that_does_not_arrive_is_ended(tmp_path: Path, sent: str) -> None:
+    limits = Limits(header_seconds=0.2, body_seconds=0.3)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, connect(service) as connection:
+        connection.sendall(SLOW[sent])
+        rest(connection)  # which would wait for ever
+        with service.client() as client:
+            assert client.get("/v1/sessions").json()["conversations"] == []
+
+
+def test_a_request_that_takes_long_to_answer_is_not_ended(tmp_path: Path) -> None:
+    limits = Limits(header_seconds=0.1, body_seconds=0.1)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with (
+        running(options) as service,
+        service.client(timeout=PATIENCE) as client,
+        client.stream("GET", "/v1/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 1000"
+        with connect(service) as silent:
+            assert rest(silent) == b""  # its deadline, which is that of the stream too, has passed
+        client.post("/v1/sessions/s/user", json={"content": "hi"})
+        client.post("/v1/sessions/s/context", json={})
+        assert next(line for line in lines if line.startswith("event")) == "event: call"
+
+
+def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    limits = Limits(connections=20, header_seconds=PATIENCE)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with (
+        running(options) as service,
+        service.client(timeout=PATIENCE) as client,
+        client.stream("GET", "/v1/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 1000"
+        silent = list[socket.socket]()
+        for number in range(60):
+            silent.append(connect(service))
+            if number % 10 == 0:
+                with service.client(timeout=PATIENCE) as other:
+                    assert other.get("/healthz").status_code == 200
+        assert rest(silent[0]) == b""  # the first made room
+        # Who was being served still is.
+        with service.client(timeout=PATIENCE) as other:
+            other.post("/v1/sessions/s/user", json={"content": "hi"})
+            other.post("/v1/sessions/s/context", json={})
+        assert next(line for line in lines if line.startswith("event")) == "event: call"
+        for each in silent:
+            each.close()
+
+
+def test_where_all_connections_are_in_use_a_new_one_is_refused(tmp_path: Path) -> None:
+    limits = Limits(connections=2, header_seconds=PATIENCE)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with (
+        running(options) as service,
+        service.client(timeout=PATIENCE) as client,
+        client.stream("GET", "/v1/events") as one,
+        client.stream("GET", "/v1/events") as two,
+    ):
+        assert (one.status_code, two.status_code) == (200, 200)
+        with service.client(timeout=PATIENCE) as other, pytest.raises(httpx2.TransportError):
+            other.get("/healthz")
+
+
+def test_strangers_cannot_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("asyncio", "uvicorn.error"):
+        monkeypatch.setattr(logging.getLogger(name), "filters", [])
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with caplog.at_level(logging.WARNING), running(options) as service:
+        for _ in range(200):
+            with connect(service) as connection:
+                connection.sendall(b"\x16\x03\x01 not HTTP\r\n\r\n")
+                rest(connection)
+    assert 0 < len(caplog.records) <= 25
+
+
+def test_what_is_left_out_of_the_log_is_counted() -> None:
+    now, shown = [0.0], list[str]()
+    logger = logging.getLogger("tests.throttled")
+    logger.addFilter(LogThrottle(most=2, seconds=10.0, clock=lambda: now[0]))
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            shown.append(record.getMessage())
+
+    logger.addHandler(Handler())
+    for at in (0.0, 1.0, 2.0, 3.0, 10.0, 11.0):
+        now[0] = at
+        logger.warning("bad request at %d", at)
+    logger.warning("of another kind")
+    assert shown == [
+        "bad request at 0",
+        "bad request at 1",
+        "bad request at 10 (2 more like the last ones were left out)",
+        "bad request at 11",
+        "of another kind",
+    ]
+
+
+def test_there_are_fewer_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    for allowed, most in (
+        (1_024, 896),
+        (100_000, 1_000),
+        (64, 16),
+        (resource.RLIM_INFINITY, 1_000),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, allowed=allowed: (allowed, allowed))
+        assert most_connections(1_000) == most
+    assert connections_module._RESERVED > 100
+
+
+def test_a_probe_does_not_ask_the_store_each_time(tmp_path: Path) -> None:
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as client:
+        asked: list[int] = []
+
+        async def health() -> Health:
+            asked.append(1)
+            return Health(ok=True, backend="sqlite")
+
+        service.state.config.store.health = health
+        service.state._probed = float("inf"), True
+        assert {client.get("/readyz").status_code for _ in range(50)} == {200}
+        assert asked == []
+        service.state._probed = float("-inf"), False
+        assert client.get("/readyz").status_code == 200
+        assert asked == [1]
+
+
+@pytest.mark.parametrize("wrong", [{"connections": 0}, {"header_seconds": 0}, {"body_seconds": -1}])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidOption):
+        Limits(**wrong)
