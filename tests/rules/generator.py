@@ -14,7 +14,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
-__all__ = ("HALVES", "Change", "Planted", "changes", "planted", "quoted_messages", "talk")
+__all__ = (
+    "HALVES",
+    "Change",
+    "Planted",
+    "changes",
+    "planted",
+    "quoted_messages",
+    "read_pairs",
+    "read_sentences",
+    "talk",
+)
 
 Half = Literal["develop", "report"]
 HALVES: tuple[Half, ...] = ("develop", "report")
@@ -120,3 +130,22 @@ def quoted_messages(half: Half, *, seed: int = 1) -> Iterator[str]:
         for frame in frames:
             for text in rng.sample(said[language], 4):
                 yield frame.format(text)
+
+
+def read_sentences(name: str, language: str) -> dict[str, list[str]]:
+    """Return freely worded sentences by kind."""
+    found: dict[str, list[str]] = {}
+    path = Path(__file__).parent / "sentences" / f"{name}_{language}.txt"
+    kind = ""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("["):
+            kind = line.strip("[]")
+        else:
+            found.setdefault(kind, []).append(line)
+    return found
+
+
+def read_pairs(name: str, language: str, kind: str) -> list[tuple[str, str]]:
+    """Return the pairs of a kind: what was said first, and what was said later about it."""
+    pairs = (line.split(" => ") for line in read_sentences(name, language)[kind])
+    return [(first, later) for first, later in pairs]

@@ -366,6 +366,7 @@ RULES = declare(
     f"GET {_SESSION}/rules",
     "List the active rules, in the order in which they were said: what the user laid down, word for word.",
     right=_READ,
+    query=requests.RulesQuery,
     answer=responses.RulesAnswer,
 )
 STATE = declare(

@@ -62,6 +62,7 @@ __all__ = (
     "Provider",
     "RecallBody",
     "RuleForm",
+    "RulesQuery",
     "SearchBody",
     "SnapshotQuery",
     "StateBody",
@@ -416,6 +417,13 @@ class NamePageQuery(Body):
 
     after: _Key = ""
     limit: Limit = 100
+
+
+class RulesQuery(Body):
+    """Which rules to list."""
+
+    ended: bool = False
+    """Also those that were replaced, done or dropped."""
 
 
 class DiffQuery(Body):

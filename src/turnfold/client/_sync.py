@@ -305,13 +305,13 @@ class RemoteSession:
         """Return pinned texts by key, oldest first."""
         return drive(self._awaiting.pins())
 
-    def rules(self) -> list[StandingRule]:
+    def rules(self, *, ended: bool = False) -> list[StandingRule]:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
-        document or the model are never included.
+        document or the model are never included. `ended` also returns those that were replaced, done or dropped.
         """
-        return drive(self._awaiting.rules())
+        return drive(self._awaiting.rules(ended=ended))
 
     def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
         """Add a rule that was not said in the conversation; contexts show it from now on."""

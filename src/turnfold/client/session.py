@@ -42,6 +42,7 @@ from turnfold.api import (
     Provider,
     RecallBody,
     RuleForm,
+    RulesQuery,
     StateBody,
     SystemBody,
     ToolRanBody,
@@ -448,13 +449,14 @@ class AsyncRemoteSession:
         """Return pinned texts by key, oldest first."""
         return (await self._sender.call(api.operations.PINS, self.id)).pins
 
-    async def rules(self) -> list[StandingRule]:
+    async def rules(self, *, ended: bool = False) -> list[StandingRule]:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
-        document or the model are never included.
+        document or the model are never included. `ended` also returns those that were replaced, done or dropped.
         """
-        return (await self._sender.call(api.operations.RULES, self.id)).rules
+        query = RulesQuery(ended=ended)
+        return (await self._sender.call(api.operations.RULES, self.id, query=query)).rules
 
     async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
         """Add a rule that was not said in the conversation; contexts show it from now on."""

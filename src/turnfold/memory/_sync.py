@@ -280,13 +280,13 @@ class Session:
         """Return the pinned texts by key, oldest first."""
         return drive(self._awaiting.pins())
 
-    def rules(self) -> list[StandingRule]:
+    def rules(self, *, ended: bool = False) -> list[StandingRule]:
         """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
 
         They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one.
+        document or the model says never becomes one. `ended` also returns those that were replaced, done or dropped.
         """
-        return drive(self._awaiting.rules())
+        return drive(self._awaiting.rules(ended=ended))
 
     def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
         """Add a rule that was not said in the conversation; contexts show it from now on."""
@@ -380,6 +380,8 @@ class Memory:
     - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
       recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
+    - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
+      once it has left the window. With `False` only rules of `add_rule()` are shown.
 
     For operation and tests:
 
@@ -405,6 +407,7 @@ class Memory:
         stand_in: bool = True,
         fold_lease: float = 120.0,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
+        rules: bool = True,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
@@ -428,6 +431,7 @@ class Memory:
             stand_in=stand_in,
             fold_lease=fold_lease,
             recall=recall,
+            rules=rules,
             embedder=embedder,
             strategy=strategy,
             meter=meter,

@@ -73,6 +73,8 @@ class MemoryConfig:
     cache: str | None = None
     """Address of the cache without its password; only for display."""
     recall: RecallMode = RecallMode.AUTOMATIC
+    rules: bool = True
+    """True if what users lay down is taken from their messages and shown once it left the window."""
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)

@@ -11,9 +11,11 @@ import msgspec
 
 from turnfold.errors import Conflict
 from turnfold.memory.conversation_cache import erased
+from turnfold.memory.rules import rules_as_of
 from turnfold.records import (
     CLEARED,
     PIN,
+    RULES,
     SESSION,
     STATE,
     SYSTEM,
@@ -39,7 +41,7 @@ _PAGE = 500
 async def copy_conversation(
     store: Store, scope: Scope, source: str, target: str, *, upto: int
 ) -> None:
-    """Copy entries, their checkpoints, system messages, pins, state and snapshots into a new conversation."""
+    """Copy entries, their checkpoints, system messages, pins, rules, state and snapshots into a new conversation."""
     exists = Conflict(f"conversation {target!r} exists already: fork into a new one")
     if (await store.head(scope, target)).generation:
         raise exists
@@ -82,6 +84,8 @@ def _as_of(note: Document, upto: int, turn: int) -> Document | None:
         body = write_note(*place, ClearedNote(upto=cleared)).body
     elif place == (SESSION, TAKEN_BACK):
         body = write_note(*place, _taken_back_upto(read_note(note, TakenBackNote), upto)).body
+    elif place == (SESSION, RULES):
+        body = rules_as_of(note, upto)
     elif place != (SESSION, STATE):
         return None
     return Document(*place, body, 1, note.created)

@@ -146,6 +146,7 @@ def make_config(
     stand_in: bool = True,
     fold_lease: float = 120.0,
     recall: RecallMode | str = RecallMode.AUTOMATIC,
+    rules: bool = True,
     embedder: Embedder | None = None,
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
@@ -176,6 +177,7 @@ def make_config(
         counter=counter,
         strategy=strategy,
         recall=recall_mode,
+        rules=rules,
         embedder=embedder,
         policy=policy,
         runtime=runtime,
@@ -236,6 +238,7 @@ def _options_text(config: MemoryConfig) -> str:
         "stand_in": repr(policy.stand_in),
         "fold_lease": repr(policy.lease),
         "recall": repr(str(config.recall)),
+        "rules": repr(config.rules),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
         "strategy": _object_text(config.strategy),
         "meter": _object_text(config.meter),
@@ -285,6 +288,8 @@ class AsyncMemory:
     - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
       recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
+    - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
+      once it has left the window. With `False` only rules of `add_rule()` are shown.
 
     For operation and tests:
 
@@ -310,6 +315,7 @@ class AsyncMemory:
         stand_in: bool = True,
         fold_lease: float = 120.0,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
+        rules: bool = True,
         embedder: Embedder | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
@@ -334,6 +340,7 @@ class AsyncMemory:
                 stand_in=stand_in,
                 fold_lease=fold_lease,
                 recall=recall,
+                rules=rules,
                 embedder=embedder,
                 strategy=strategy,
                 meter=meter,

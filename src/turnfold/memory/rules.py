@@ -32,7 +32,7 @@ from turnfold.rules import (
 )
 from turnfold.text import fence
 
-__all__ = ("RuleLedger",)
+__all__ = ("RuleLedger", "rules_as_of")
 
 
 _PAGE = 512
@@ -63,15 +63,18 @@ class RuleLedger:
     """The rules of one conversation."""
 
     cache: ConversationCache
-    _read: tuple[Document | None, RulesNote] = (None, RulesNote())
-    """The note as decoded last, and the document it was decoded from."""
-    _seen: tuple[int, int] = field(default=(0, 0), init=False)
-    """The history of the cache, and the last of its entries that this handle has read for rules."""
-    _texts: dict[tuple[object, ...], str] = field(
-        default_factory=dict[tuple[object, ...], str], init=False
+    enabled: bool = True
+    """False: nothing is read for rules; those added by hand are kept and shown."""
+    left_out: int = field(default=0, init=False)
+    """Active rules that the last context had no room for."""
+    _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
+    """The stored note, the history of the cache, and the note as of the last entry this handle has read."""
+    _unsaved: bool = field(default=False, init=False)
+    """True if the note was changed since it was read from the store."""
+    _texts: dict[tuple[object, ...], tuple[str, int]] = field(
+        default_factory=dict[tuple[object, ...], tuple[str, int]], init=False
     )
-    """The text shown last, by rules, window and limit."""
-
+    """The text shown last and the rules it leaves out, by rules, window and limit."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
     """Tokens of rules, by their text."""
 
@@ -80,6 +83,8 @@ class RuleLedger:
         cache = self.cache
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
+            if self._unsaved:
+                await self._write(self._note())
         question = window.head.seq if window.head else 0
         hidden = tuple(
             rule
@@ -91,22 +96,25 @@ class RuleLedger:
         limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL))
         key = (hidden, limit)
         if key not in self._texts:
-            shown, left_out = shown_rules(hidden, limit_tokens=limit, count=self._count)
-            heading, _, lines = render_rules(shown, left_out=len(left_out)).partition("\n")
-            self._texts = {key: fence(lines, label="rules", note=heading) if lines else ""}
-        return self._texts[key]
+            shown, others = shown_rules(hidden, limit_tokens=limit, count=self._count)
+            heading, _, lines = render_rules(shown, left_out=len(others)).partition("\n")
+            self._texts = {
+                key: (fence(lines, label="rules", note=heading) if lines else "", len(others))
+            }
+        text, self.left_out = self._texts[key]
+        return text
 
     async def active(self) -> list[StandingRule]:
-        """Return the active rules in the order in which they were said; reads whatever is new in the log."""
+        """Return the active rules in the order in which they were said; reads what is new, and stores nothing."""
+        return [rule for rule in await self.all() if rule.state == "active"]
+
+    async def all(self) -> list[StandingRule]:
+        """Return the rules in the order in which they were said, those that ended included; stores nothing."""
         await self.cache.refresh()
         while await self._read_page(self.cache.head.seq):
             pass
         cleared = self.cache.cleared
-        return [
-            rule
-            for rule in self._note().rules
-            if rule.state == "active" and (not rule.seq or rule.seq > cleared)
-        ]
+        return [rule for rule in self._note().rules if not rule.seq or rule.seq > cleared]
 
     async def add(self, text: str, kind: RuleKind) -> StandingRule:
         """Add a rule that was not said in the log."""
@@ -141,29 +149,26 @@ class RuleLedger:
         return dropped
 
     def _note(self) -> RulesNote:
-        document = self.cache.rules_document
-        if document is not self._read[0]:
-            self._read = (document, _decode(document))
-        return self._read[1]
-
-    def _upto(self) -> int:
-        history, upto = self._seen
-        return max(self._note().upto, upto if history == self.cache.history else 0)
+        """Return the ledger as far as this handle has read the log."""
+        document, history = self.cache.rules_document, self.cache.history
+        if document is not self._read[0] or history != self._read[1]:
+            self._read = (document, history, _decode(document))
+            self._unsaved = False
+        return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
         """Read the user's messages since the last time: those in the window at no cost, one page of older ones."""
-        upto = self._upto()
-        if upto + 1 < window.anchor:
+        if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
-        upto = self._upto()
-        if window.anchor - 1 <= upto < window.seq:
-            await self._take(window.user_messages(upto), window.seq)
+        upto = self._note().upto
+        if self.enabled and window.anchor - 1 <= upto < window.seq:
+            self._take(window.user_messages(upto), window.seq)
 
     async def _read_page(self, last: int) -> bool:
         """Read the next page of the log up to `last`; return True if there may be more."""
         cache = self.cache
-        upto = self._upto()
-        if upto >= last:
+        upto = self._note().upto
+        if not self.enabled or upto >= last:
             return False
         entries = await cache.store.read(
             cache.scope, cache.conversation, after=upto, upto=last, limit=_PAGE
@@ -173,19 +178,16 @@ class RuleLedger:
         said = [
             (entry.seq, entry.message.text) for entry in entries if entry.message.role == "user"
         ]
-        await self._take(said, entries[-1].seq, store=len(entries) == _PAGE)
+        self._take(said, entries[-1].seq, is_page=len(entries) == _PAGE)
         return entries[-1].seq < last
 
-    async def _take(
-        self, said: Iterable[tuple[int, str]], upto: int, *, store: bool = False
-    ) -> None:
-        """Add the rules of some messages; the ledger is stored if it changes, or with `store` in any case."""
+    def _take(self, said: Iterable[tuple[int, str]], upto: int, *, is_page: bool = False) -> None:
+        """Add the rules of some messages. Worth storing is a ledger that changes, and how far a whole page was read."""
+        note = self._note()
         new = [rule for seq, text in said for rule in extract_rules(text, seq=seq, trust="user")]
-        rules = self._note().rules
-        updated = self._updated(rules, new) if new else rules
-        if updated != rules or store:
-            await self._write(RulesNote(upto=upto, rules=updated))
-        self._seen = (self.cache.history, upto)
+        updated = self._updated(note.rules, new) if new else note.rules
+        self._unsaved = self._unsaved or is_page or updated != note.rules
+        self._read = (*self._read[:2], RulesNote(upto=upto, rules=updated))
 
     def _updated(
         self, rules: Sequence[StandingRule], new: Iterable[StandingRule]
@@ -217,6 +219,8 @@ class RuleLedger:
         )
         cache.wrote(written)
         cache.rules_document = written.document
+        self._read = (written.document, cache.history, note)
+        self._unsaved = False
 
     async def _change(
         self, change: Callable[[Sequence[StandingRule]], tuple[StandingRule, ...]]
@@ -230,6 +234,17 @@ class RuleLedger:
                 if attempt == _MAX_TRIES:
                     raise
                 await self.cache.refresh()
+
+
+def rules_as_of(document: Document, upto: int) -> bytes:
+    """Return a stored ledger as it was when `upto` was the newest entry; rules added by hand are in it."""
+    note = _decode(document)
+    said = [rule for rule in note.rules if rule.seq <= upto]
+    kept = [
+        msgspec.structs.replace(rule, state="active", ended=0) if rule.ended > upto else rule
+        for rule in said
+    ]
+    return msgspec.json.encode(RulesNote(upto=min(note.upto, upto), rules=tuple(kept)))
 
 
 def _decode(document: Document | None) -> RulesNote:

@@ -249,7 +249,7 @@ class AsyncSession:
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None
         self._recaller = Recaller(config, self._cache, self._meanings)
-        self._rules = RuleLedger(self._cache)
+        self._rules = RuleLedger(self._cache, config.rules)
         self._builder = ContextBuilder(
             config, self._cache, self._folds, self._calls, self._recaller, self._rules
         )
@@ -525,14 +525,14 @@ class AsyncSession:
         """Return the pinned texts by key, oldest first."""
         return await self._pins.shown()
 
-    async def rules(self) -> list[StandingRule]:
+    async def rules(self, *, ended: bool = False) -> list[StandingRule]:
         """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
 
         They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one.
+        document or the model says never becomes one. `ended` also returns those that were replaced, done or dropped.
         """
         async with self._lock:
-            return await self._rules.active()
+            return await (self._rules.all() if ended else self._rules.active())
 
     async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
         """Add a rule that was not said in the conversation; contexts show it from now on."""

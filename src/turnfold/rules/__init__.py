@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnfold.rules.display import render_rules, shown_rules
-from turnfold.rules.extract import MOST_PER_MESSAGE, extract_rules
+from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import LedgerChange, update_ledger
 from turnfold.rules.record import (
     LONGEST_RULE,
@@ -17,7 +17,6 @@ from turnfold.rules.record import (
 
 __all__ = (
     "LONGEST_RULE",
-    "MOST_PER_MESSAGE",
     "LedgerChange",
     "RuleAct",
     "RuleKind",

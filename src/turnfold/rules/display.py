@@ -8,7 +8,7 @@ out the others:
 - Within a kind the oldest and the newest rules take turns. Rules said early stay, however many are said later, and so
   does what was said last.
 - Of one message, and of rules that begin alike ("never use a1", "never use a2", ...), the first few count as usual; the
-  others come after everything else of their kind.
+  others come after everything else, and so does what was barely taken for a rule.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def rank_rules(
             room -= cost(rule)
             (first if room >= 0 else later).append(rule)
         crowd += crowding
-    return [*first, *later, *crowd]
+    return [*first, *later, *sorted(crowd, key=lambda rule: not rule.weak)]
 
 
 def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
@@ -114,7 +114,9 @@ def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[S
         messages[message] += 1
         beginnings[beginning] += 1
         system = rule.trust == "system"
-        crowds = messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
+        crowds = (
+            rule.weak or messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
+        )
         (crowding if crowds and not system else usual).append(rule)
     return [*_turns(usual)], [*_turns(crowding)]
 

@@ -1,8 +1,8 @@
 """Extract standing rules from a message of a user or from the system message, without a model.
 
-Only what the author says himself is read (see `own_words`). A sentence is cut into the clauses that can each be a
-rule; if only one of them is one, the whole sentence is kept, so that it can be understood alone. What is kept is a
-slice of the message.
+Only what the author says himself is read (see `own_words`). A sentence is kept if its score is high enough (see
+`sentences`): less is asked of one that is the whole message than of one among chatter. What is kept is a slice of the
+message.
 """
 
 from __future__ import annotations
@@ -11,112 +11,167 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from turnfold.rules.chinese import (
-    chinese_change,
-    is_chinese_talk,
-    read_chinese,
-    read_swap,
-    split_chinese,
-)
-from turnfold.rules.english import (
-    english_change,
-    is_english_talk,
-    may_ask_rule,
-    read_english,
-    split_english,
-)
-from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
-from turnfold.rules.patterns import labels
-from turnfold.rules.record import LONGEST_RULE, Reading, RuleTrust, StandingRule, rule_id
-from turnfold.rules.scope import Terms, plain_terms, scope_terms
+from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
+from turnfold.rules.own_words import OwnSentence, own_sentences
+from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
+from turnfold.rules.scope import rule_terms
+from turnfold.rules.sentences import Language, kind_of, score
 
-__all__ = ("MOST_PER_MESSAGE", "extract_rules")
+__all__ = ("extract_rules",)
 
 
-MOST_PER_MESSAGE = 24
-"""Rules taken from one message: two thirds from its beginning, one third from its end."""
-_FROM_THE_END = MOST_PER_MESSAGE // 3
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
-_OPENS_ZH = re.compile("[从今往以如凡每无不只遇等]")
-_OPENS_EN = re.compile(
-    r"\W*(?:from|going|moving|in|as|by|starting|at|no|under|until|for|each|every|when|whenever|if|once|unless|before"
-    r"|after|during|outside|on|actually|instead|not|sorry|wait|(?:the|our|my)\s+[\w ]{2,30}(?:changed|moved)|note"
-    r"|remember|please|also|and|so|ok|okay|but|by|one|rules?|decision|it's|it)\b",
+_ALONE: dict[Language, float] = {"en": -1.2, "zh": -1.1}
+"""The score from which a sentence is kept that is the whole message, or stands among others of its kind."""
+_AMONG_OTHERS = 2.6
+"""How much more is asked of it where the other sentences lay nothing down,"""
+_AMONG_CHATTER = 6.0
+"""and where they are chatter among friends, in which people say a lot about themselves in passing."""
+_CHANGE = 0.7
+"""How much less is asked of a sentence that says it changes something."""
+_WEAK = 0.7
+"""How much more than that it needs to be shown before others."""
+_REPORTED = 2.0
+"""How much less likely a sentence is that begins with what somebody else said."""
+_OTHERS_SAID: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach|neighbou?r|he"
+        r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign)\s+(?:said|says|told|thinks?|wants?\s+(?:me|us))\b"
+        r"(?!.*\b(?:i|my|we|our)\b)|^according\s+to\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档|教程|牌子上|医生|专家)"
+        "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
+    ),
+}
+_CLAUSE = 0.7
+"""The score from which a clause is a rule of its own."""
+_SHORT = 4
+"""Words (pairs of characters) of a sentence that says nothing about the message around it: "Thanks."."""
+_CHATTER = re.compile(
+    r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool|wow|yay|haha"
+    r"|lol|hope|hoping|dreams?|feel(?:s|ing)?|felt|support\w*|memor\w+|enjoy\w*|inspir\w+|joy|peace\w*|passion\w*|blast"
+    r"|incredible|grateful|lucky|life|friends?|together|congrats|miss|sweet|nice|cute|fantastic|special|journey|strength"
+    r"|bond|cozy|relax\w*|comfort\w*|courage|thankful|appreciate|bet|buddy|pic|photo)\b"
+    r"|！|哈哈|开心|好玩|太棒|加油|可爱|幸福|喜欢你|羡慕|感动|真好",
     re.IGNORECASE,
 )
-"""Beginnings of sentences of which no clause alone may be a rule, but the whole: "Whenever I ask for code, ..."."""
+_ASKED: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:and|also|so|please|hey|hi|ok(?:ay)?)\W+)*(?:can|could|would|will)\s+(?:you|u|we)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile("能不能|可不可以|可以|麻烦|请"),
+}
+_LASTS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+time|any\s?more|make\s+sure"
+        r"|stick|short(?:er)?|brief|keep|call\s+me)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile("以后|从现在|今后|每次|都|一直|总是|尽量|不要|别|只用|提醒我|叫我|称呼我"),
+}
+_QUESTION: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(r"\?\W*$"),
+    "zh": re.compile("[?？]\\W*$|(?:吗|呢|来着)[。！!~～\\s]*$"),
+}
+_CLAUSES: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\s*[;,]\s+(?:and\s+|but\s+|also\s+)?|\s+(?:and|but)\s+(?=(?:i|my|we|our|never|don't|please|the)\b)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(r"[,，;；]\s*"),
+}
 _CLAUSE_END = re.compile(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
-_LEADS_ON = re.compile(
-    r"(?:的话|时候?|之前|以前|之后|以后|情况下|如果.*|关于.*|对于.*|每次.*|只要.*|遇到.*|凡是.*"
-    r"|除非.*)$"
+_HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
+    ("prohibition", re.compile("don'?ts|restriction|禁忌|忌口", re.IGNORECASE)),
+    (
+        "rule",
+        re.compile(
+            "rule|constraint|requirement|guideline|convention|instruction|规则|要求|原则|规范|约定|注意|限制",
+            re.IGNORECASE,
+        ),
+    ),
+    ("decision", re.compile("decision|decided|agreed|决定", re.IGNORECASE)),
+    ("preference", re.compile("preference|偏好", re.IGNORECASE)),
+    ("task", re.compile("to-?do|task|remind|待办|任务", re.IGNORECASE)),
 )
 
 
-class _Found(NamedTuple):
+class _Part(NamedTuple):
     start: int
     end: int
-    reading: Reading
+    language: Language
+    kind: RuleKind
+    act: RuleAct
+    weak: bool = False
+
+
+class _Read(NamedTuple):
+    sentence: OwnSentence
+    language: Language
+    score: float
+    words: int
+    """0 if it is no sentence; of Chinese, pairs of characters."""
+    is_chatter: bool = False
+
+    @property
+    def talk(self) -> float:
+        """How surely it lays nothing down, 0 to 1; of a short one this says nothing."""
+        return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
+
+
+class _Around(NamedTuple):
+    """Totals of all sentences of a message."""
+
+    sentences: int
+    long: int
+    talk: float
+    chatter: int
 
 
 def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
     """Return what a message lays down beyond its turn, in order.
 
     `text` is what a user or the system message says, never a tool result or an answer of a model; what it quotes is
-    left out. At most `MOST_PER_MESSAGE` rules are returned.
+    left out. Reports that something is done are returned as well (`act="done"`): they end tasks and are not kept.
     """
+    read = [_read(sentence) for sentence in own_sentences(text)]
+    around = _Around(
+        sum(each.words > 0 for each in read),
+        sum(each.words >= _SHORT for each in read),
+        sum(each.talk for each in read),
+        sum(each.is_chatter for each in read),
+    )
     rules: list[StandingRule] = []
     seen: set[tuple[str, ...]] = set()
-    for sentence in own_sentences(text):
-        for found in _read_sentence(sentence):
-            rule = _rule(text, sentence, found, seq=seq, trust=trust)
-            if rule is None:
-                continue
-            key = (rule.act, rule.kind, str(rule.negative), *rule.scope, "=", *rule.value)
+    for each in read:
+        for part in _parts(each, None if trust == "system" else around):
+            rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
+            key = (rule.act, rule.kind, rule.text.lower())
             if key not in seen:
                 seen.add(key)
                 rules.append(rule)
-    if len(rules) > MOST_PER_MESSAGE:
-        rules[MOST_PER_MESSAGE - _FROM_THE_END : -_FROM_THE_END] = []
     return tuple(rules)
 
 
-def _read_sentence(sentence: OwnSentence) -> list[_Found]:
-    """Return the clauses of a sentence that lay something down, each with the words that belong to it."""
+def _read(sentence: OwnSentence) -> _Read:
     text = sentence.text
-    is_zh = not text.isascii() and len(_HAN.findall(text)) >= max(2, len(_LATIN_WORD.findall(text)))
-    split, read, is_talk, change = _CHINESE if is_zh else _ENGLISH
-    if text[-1] in ":：" or (not is_zh and text.endswith("?") and not may_ask_rule(text)):
-        return []
-    spans = split(text)
-    found = [
-        _Found(start, end, reading)
-        for start, end in spans
-        if (reading := read(text[start:end])) is not None
-    ]
-    if is_zh and len(spans) > 1 and (swap := read_swap(text)) is not None:
-        found = [_Found(0, len(text), swap)]
-    leads_on = _OPENS_ZH if is_zh else _OPENS_EN
-    if (
-        not found
-        and len(spans) > 1
-        and leads_on.match(text)
-        and (reading := read(text)) is not None
+    chinese = 0 if text.isascii() else len(_HAN.findall(text))
+    words = len(_LATIN_WORD.findall(text))
+    language: Language = "zh" if chinese >= max(2, words) else "en"
+    if _is_babble(text) or not chinese + words or text[0] in "[【":
+        return _Read(sentence, language, -9.0, 0)
+    if _QUESTION[language].search(text) and not (
+        _ASKED[language].search(text) and _LASTS[language].search(text)
     ):
-        found = [_Found(0, len(text), reading)]
-    if not found and (reading := _listed(sentence)) is not None:
-        found = [_Found(0, len(text), reading)]
-    # Most sentences lay nothing down: what is costly to find out is asked of the others only.
-    if not found or is_talk(text) or _is_babble(text):
-        return []
-    return [
-        each._replace(reading=change(text[each.start : each.end], each.reading))
-        for each in _widened(text, spans, found)
-    ]
-
-
-_CHINESE = (split_chinese, read_chinese, is_chinese_talk, chinese_change)
-_ENGLISH = (split_english, read_english, is_english_talk, english_change)
+        return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
+    likely = score(text, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
+    return _Read(
+        sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
+    )
 
 
 def _is_babble(text: str) -> bool:
@@ -127,77 +182,84 @@ def _is_babble(text: str) -> bool:
     return len(text) > 60 and len(set(text)) < 8
 
 
-def _listed(sentence: OwnSentence) -> Reading | None:
-    """Return the reading of a list item by the heading of its list."""
+def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
+    """Yield what a sentence lays down: mostly itself, or several clauses; without `around` it counts as alone."""
+    sentence, language = each.sentence, each.language
+    text = sentence.text
+    if text[-1] in ":：" or not each.words:
+        return
+    kind = _listed(sentence)
+    act = act_of(text, language)
+    wanted = _wanted(each, around)
+    if kind is None and each.score < wanted:
+        if reports_done(text, language) and not _QUESTION[language].search(text):
+            yield _Part(0, len(text), language, "task", "done")
+        return
+    clauses = [] if act != "state" or kind else [*_clauses(text, language)]
+    if len(clauses) > 1:
+        yield from clauses
+        return
+    weak = kind is None and each.score < wanted + _WEAK
+    kind = kind or kind_of(text, language)
+    if kind in ("task", "decision", "fact") and reports_done(text, language):
+        yield _Part(0, len(text), language, "task", "done")
+    yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _wanted(each: _Read, around: _Around | None) -> float:
+    """Return the score from which a sentence is kept, by the sentences around it."""
+    wanted = _ALONE[each.language]
+    if around is None or around.sentences < 2:
+        return wanted - (_CHANGE if act_of(each.sentence.text, each.language) != "state" else 0.0)
+    others = around.long - (each.words >= _SHORT)
+    if others:
+        wanted += _AMONG_OTHERS * (around.talk - each.talk) / others
+    if around.chatter:
+        share = (around.chatter - each.is_chatter) / (around.sentences - 1)
+        wanted += _AMONG_CHATTER * min(1.0, 0.3 + share)
+    return wanted
+
+
+def _clauses(text: str, language: Language) -> Iterator[_Part]:
+    """Yield the clauses of a sentence that are rules of their own, each with what follows it."""
+    cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
+    starts = [0, *(end for _, end in cuts)]
+    ends = [*(start for start, _ in cuts), len(text)]
+    found = [
+        span
+        for span in zip(starts, ends, strict=True)
+        if span[1] - span[0] > 3 and score(text[slice(*span)], language) >= _CLAUSE
+    ]
+    if len(found) < 2:
+        return
+    found[0] = (0, found[0][1])
+    for number, (start, _) in enumerate(found):
+        end = found[number + 1][0] if number + 1 < len(found) else len(text)
+        yield _Part(start, end, language, kind_of(text[start:end], language), "state")
+
+
+def _listed(sentence: OwnSentence) -> RuleKind | None:
+    """Return the kind of a list item by the heading of its list."""
     heading, text = sentence.heading, sentence.text
     if not heading or not 4 <= len(text) <= LONGEST_RULE or text == heading or text[-1] in ":：?？":
         return None
-    lowered = heading.lower()
-    for word, kind in _HEADINGS.items():
-        if word in lowered:
-            return Reading(
-                kind, many=kind in ("task", "prohibition"), negative=kind == "prohibition"
-            )
-    return None
-
-
-_HEADINGS = labels(
-    prohibition="don'ts restriction 禁忌 忌口",
-    rule="rule constraint requirement guideline convention instruction 规则 要求 原则 规范 约定 注意 限制",
-    decision="decision decided agreed 决定",
-    preference="preference 偏好",
-    task="todo to-do task remind 待办 任务",
-)
-
-
-def _widened(text: str, spans: list[tuple[int, int]], found: list[_Found]) -> Iterator[_Found]:
-    """Give each clause the clauses after it that say nothing of their own, and the condition before it."""
-    if not found:
-        return
-    if len(found) == 1 and len(text) <= LONGEST_RULE:
-        yield _Found(0, len(text), found[0].reading)
-        return
-    starts = [each.start for each in found]
-    for number, each in enumerate(found):
-        stop = starts[number + 1] if number + 1 < len(starts) else len(text)
-        end = stop if stop - each.start <= LONGEST_RULE else each.end
-        start = each.start
-        before = [span for span in spans if span[1] <= each.start]
-        floor = found[number - 1].end if number else 0
-        if before and before[-1][0] >= floor and _LEADS_ON.search(text[slice(*before[-1])]):
-            start = before[-1][0]
-            end = max(each.end, min(end, start + LONGEST_RULE))
-        yield _Found(start, end, each.reading)
+    return next((kind for kind, pattern in _HEADINGS if pattern.search(heading)), None)
 
 
 def _rule(
-    text: str, sentence: OwnSentence, found: _Found, *, seq: int, trust: RuleTrust
-) -> StandingRule | None:
-    start, end = sentence.start + found.start, sentence.start + found.end
+    text: str, sentence: OwnSentence, part: _Part, *, seq: int, trust: RuleTrust
+) -> StandingRule:
+    start, end = sentence.start + part.start, sentence.start + part.end
     said = _cut(text[start:end])
-    reading = found.reading
-    terms = scope_terms(
-        said, attribute=reading.attribute, value=reading.value, tags=reading.tags, many=reading.many
-    )
-    old = plain_terms(reading.old.replace(BLANK, " "))
-    if old and reading.act == "change":
-        terms = _without(terms, old)
-    named = [term for term in (*terms.scope, *terms.value) if not term.startswith("@")]
-    if not named and not old and not (terms.scope and terms.value) and "@reply" not in terms.scope:
-        return None
-    if reading.act in ("cancel", "done", "permit") and not old:
-        return None
+    terms = rule_terms(said)
+    negative = part.kind == "prohibition" or is_negative(said, part.language)
+    act = part.act
+    if act == "state" and is_weak_change(said, part.language):
+        act = "renew"
     return StandingRule(
-        id=rule_id(said, seq=seq, trust=trust, at=start), text=said, kind=reading.kind, seq=seq, trust=trust,
-        act=reading.act, negative=reading.negative, scope=terms.scope[:24], value=terms.value[:12], old=old[:12],
+        id=rule_id(said, seq=seq, trust=trust, at=start), text=said, kind=part.kind, seq=seq, trust=trust,
+        act=act, negative=negative and act != "permit", weak=part.weak, scope=terms.scope[:24], value=terms.value[:12],
     )  # fmt: skip
-
-
-def _without(terms: Terms, old: tuple[str, ...]) -> Terms:
-    """Return the terms without those of what is replaced, unless nothing else would be left."""
-    scope = tuple(term for term in terms.scope if term not in old)
-    value = tuple(term for term in terms.value if term not in old)
-    return Terms(scope, value) if scope or value else terms
 
 
 def _cut(said: str) -> str:

@@ -35,11 +35,25 @@ class LedgerChange:
 
 _RESTATED = 0.8
 """Share of common terms from which two rules say the same."""
-_SAME_SCOPE = 0.5
-"""Share of common scope terms from which a word of change refers to an earlier rule."""
-_NAMED = 0.6
-"""Share of the terms of a name ("the thing about emojis") an earlier rule must have."""
+_SAME_TOPIC = 0.6
+"""Share of common words from which two rules without a word of change are about the same thing."""
+_SAME_NOW = 0.5
+"""The same for a sentence that says what holds now."""
+_NAMED = 0.3
+"""Share of the terms of the shorter rule that a word of change needs to refer to an earlier rule."""
+_SAME_CLASS = 0.2
+"""How likely a word of change refers to a rule that only has a value of the same class ("make it Thursday")."""
 _DONE = 0.5
+"""Share of the terms of a task that a report must have to close it."""
+_REPORTED = 0.75
+"""or share of the terms of the report that the task must have."""
+_STEM = 4
+"""Letters that two forms of a word have in common at least."""
+_ONE_AT_A_TIME = frozenset({"@name", "@home", "@job", "@diet"})
+"""Known attributes that have one value at a time, whatever words name them."""
+_MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
+_NO_TOPIC = frozenset({"@number", "@reply", "@count"})
+"""Classes that say nothing about what a sentence is about."""
 
 
 def update_ledger(
@@ -58,14 +72,18 @@ def update_ledger(
     ledger = {rule.id: rule for rule in rules}
     added: list[str] = []
     ended: dict[str, None] = {}
+    reports: set[str] = set()
     for rule in new:
-        if rule.id in ledger:
+        if rule.id in ledger or rule.id in reports:
             continue
         targets = _targets(rule, [each for each in ledger.values() if each.state == "active"])
         for target, state in targets:
-            ledger[target.id] = msgspec.structs.replace(target, state=state)
+            ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
             ended[target.id] = None
-        if rule.act != "done":
+        if rule.act == "done":
+            # The report of a task that was open says nothing else.
+            reports.update([rule.id] if targets else [])
+        else:
             linked = tuple(target.id for target, _ in targets)
             ledger[rule.id] = msgspec.structs.replace(rule, supersedes=linked)
             added.append(rule.id)
@@ -84,160 +102,139 @@ def _targets(
     rule: StandingRule, active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that `rule` ends, each with the state it gets."""
-    mine = [each for each in active if each.trust == rule.trust and each.seq <= rule.seq]
+    mine = [
+        each
+        for each in active
+        if each.trust == rule.trust
+        and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
+    ]
     if rule.act == "done":
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
-    if rule.act == "cancel":
-        return [(each, "dropped") for each in _closest(rule, mine)]
-    if rule.act == "permit":
-        forbidden = [each for each in mine if each.negative and _covers(rule, each)]
-        return [(each, "superseded") for each in forbidden]
     found = [each for each in mine if _replaces(rule, each)]
-    if not found and rule.act == "change":
+    if not found and rule.act != "state":
         found = _meant(rule, mine)
-    return [(each, "superseded") for each in found]
+    state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
+    return [(each, state) for each in found]
+
+
+def _words(rule: StandingRule) -> set[str]:
+    return {term for term in rule.scope if not term.startswith("@")}
+
+
+def _classes(rule: StandingRule) -> set[str]:
+    return {term for term in rule.scope if term.startswith("@")}
+
+
+def _common(first: set[str], second: set[str]) -> set[str]:
+    """Return the terms of the first set that the second has too, in the same form or another one of the stem."""
+    shared = first & second
+    rest = [term for term in second - shared if _has_stem(term)]
+    if not rest:
+        return shared
+    return shared | {
+        term
+        for term in first - shared
+        if _has_stem(term) and any(_alike(term, other) for other in rest)
+    }
+
+
+def _has_stem(term: str) -> bool:
+    return len(term) >= _STEM and term.isascii() and term.isalpha()
+
+
+def _alike(term: str, other: str) -> bool:
+    if term[:_STEM] != other[:_STEM]:
+        return False
+    shorter, longer = sorted((term, other), key=len)
+    stem = shorter[:-1] if len(shorter) > _STEM and shorter[-1] in "eiy" else shorter
+    return longer.startswith(stem)
 
 
 def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if most of what a task is about is reported as done."""
-    about = {term for term in task.terms if not term.startswith("@")}
-    common = about & {*rule.old, *rule.terms}
-    return bool(common) and len(common) >= _DONE * len(about)
+    about, told = _parts(_words(task) or task.terms), _parts(_words(rule) or rule.terms)
+    common = _common(about, told)
+    return bool(common) and (
+        len(common) >= _DONE * len(about) or len(common) >= _REPORTED * len(told)
+    )
 
 
-def _is_named(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if the words that name what is replaced or cancelled are mostly those of the other rule."""
-    terms = {term for term in other.terms if not term.startswith("@")}
-    common = set(rule.old) & terms
-    return bool(common) and len(common) >= _NAMED * min(len(rule.old), len(terms))
+def _parts(terms: Iterable[str]) -> set[str]:
+    """Return words, and the single characters of Chinese terms: a task and its report rarely have the same pairs."""
+    return {
+        part for term in terms for part in ([term] if term.isascii() or term[0] == "=" else term)
+    }
 
 
-def _closest(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return those of the named rules that have most in common with the name."""
-    named = [(_similar(rule.old, each.terms), each) for each in active if _is_named(rule, each)]
-    best = max((score for score, _ in named), default=0.0)
-    return [each for score, each in named if score == best]
-
-
-def _covers(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if what is permitted is at least half of what the other rule is about."""
-    terms = {term for term in other.terms if not term.startswith("@")}
-    return _is_named(rule, other) and 2 * len(set(rule.old) & terms) >= len(terms)
-
-
-def _similar(first: Iterable[str], second: Iterable[str]) -> float:
-    one, two = set(first), set(second)
-    return len(one & two) / len(one | two) if one and two else 0.0
+def _similar(first: set[str], second: set[str]) -> float:
+    common = len(_common(first, second))
+    return common / (len(first) + len(second) - common) if common else 0.0
 
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` restates the other one, contradicts it or gives its attribute another value."""
-    if "task" in (rule.kind, other.kind) and rule.kind != other.kind:
-        return False
-    same_scope = bool(rule.scope) and rule.scope == other.scope
+    if one := _ONE_AT_A_TIME & set(rule.scope) & set(other.scope):
+        return rule.act != "state" or not one.isdisjoint({"@name", "@home"})
+    words, others = _words(rule), _words(other)
+    if rule.value == other.value and rule.negative == other.negative:
+        same = rule.scope == other.scope and bool(words or rule.value)
+        return same or _similar(set(rule.terms), set(other.terms)) >= _RESTATED
     if rule.negative != other.negative:
-        return _contradicts(rule, other)
-    if rule.value == other.value:
-        return same_scope or _similar(rule.terms, other.terms) >= _RESTATED
-    return bool(rule.value and other.value) and rule.kind != "task" and _same_attribute(rule, other)
-
-
-def _same_attribute(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both rules give a value to the same attribute.
-
-    A class alone ("@database") is no attribute: two databases can be used side by side. Where the attribute is
-    named ("the deadline is ..."), the class of the value does not matter.
-    """
-    about = {term for term in rule.scope if not term.startswith("@") or term in _ATTRIBUTES}
-    if not about or about != {
-        term for term in other.scope if not term.startswith("@") or term in _ATTRIBUTES
-    }:
-        return False
-    if "@is" in rule.scope and "@is" in other.scope:
-        facets, others = _with(rule, "@is:"), _with(other, "@is:")
-        if {_moment(rule), _moment(other)} == {"date", "time"}:
-            return False
-        return (
-            bool(facets & others)
-            or not facets
-            or not others
-            or bool(_moment(rule) and _moment(other))
+        return bool(_common(words, others)) and (
+            _common(others, words) == others or _similar(words, others) >= _RESTATED
         )
-    classes, others = _with(rule, "@") - _NO_CLASS, _with(other, "@") - _NO_CLASS
-    return bool(classes & others) or not classes or not others
-
-
-def _moment(rule: StandingRule) -> str:
-    """Return "date", "time" or "both" for a value that says when, else ""."""
-    date = not {"@day", "@month"}.isdisjoint(rule.scope)
-    time = "@is:time" in rule.scope
-    return "both" if date and time else "date" if date else "time" if time else ""
-
-
-def _with(rule: StandingRule, prefix: str) -> set[str]:
-    return {term for term in rule.scope if term.startswith(prefix)}
-
-
-_ATTRIBUTES = frozenset({"@name", "@home", "@job", "@reply", "@favourite"})
-"""Known attributes of which there is one at a time."""
-_NO_CLASS = frozenset({"@choice", "@is"})
-"""Marks of the form of a sentence: a choice, a named attribute."""
-
-
-def _contradicts(rule: StandingRule, other: StandingRule) -> bool:
-    shared = rule.terms & other.terms
-    named = [term for term in shared if not term.startswith("@")]
-    if not named:
+    if rule.kind == other.kind == "task":
         return False
-    return other.terms <= rule.terms or _similar(rule.terms, other.terms) >= 0.75
+    if any(term.startswith("@is:") for term in _classes(rule) & _classes(other)):
+        # "The standup is on Monday", "the standup is at 9:30": a day and an hour do not contradict each other.
+        moments, others = _classes(rule) & _MOMENTS, _classes(other) & _MOMENTS
+        return not (moments and others) or not moments.isdisjoint(others)
+    if not _conflict(rule, other):
+        return False
+    if rule.negative and not any(term.startswith("@n") for term in rule.scope):
+        return False
+    if not words and not others:
+        # "Reply in French", "answer in English": the class of what they set is all they have.
+        return "@reply" in rule.scope and "@reply" in other.scope
+    if rule.act == "renew":
+        return bool(_common(words, others))
+    return _similar(words, others) >= _SAME_TOPIC
+
+
+def _conflict(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if both give a value of the same class, and not the same one."""
+    shared = {
+        term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
+    }
+    return bool(shared) and bool(rule.value and other.value) and rule.value != other.value
 
 
 def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rule that a sentence with a word of change refers to; none if several are equally likely."""
-    named = [each for each in active if each.kind != "task" and rule.old and _is_named(rule, each)]
-    if named:
-        return named
-    scored = [
-        (score, each)
-        for each in active
-        if each.kind != "task"
-        and each.negative == rule.negative
-        and (score := _aimed(rule, each)) > 0
-    ]
-    if not scored:
+    """Return the rule that a sentence with a word of change refers to: the likeliest, of equals the latest."""
+    scored = [(_aimed(rule, each), each.seq, each) for each in active]
+    likely = [each for each in scored if each[0] > 0]
+    if not likely:
         return []
-    best = max(score for score, _ in scored)
-    likely = [each for score, each in scored if score == best]
-    if best == 1.0:
-        return likely
-    if all(term.startswith("@") for term in rule.scope):
-        # "Make it Thursday" names nothing: it is about what was decided last.
-        return [max(likely, key=lambda each: each.seq)]
-    return likely if len(likely) == 1 else []
+    return [max(likely, key=lambda each: each[:2])[2]]
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
     """Return how likely a sentence with a word of change is about the other rule, 0 to 1."""
-    mine = {term for term in rule.scope if not term.startswith("@is:")}
-    theirs = {term for term in other.scope if not term.startswith("@is:")}
-    if "@choice" in mine & theirs and not (mine | theirs) - _NO_CLASS:
-        return 0.3
-    if not mine - _NO_CLASS:
-        return _similar(set(rule.value), (theirs | set(other.value)) - _NO_CLASS)
-    if (mine | theirs) - _NO_CLASS:
-        mine, theirs = mine - _NO_CLASS, theirs - _NO_CLASS
-    if _same_attribute(rule, other):
-        return 1.0
-    shared = mine & theirs
+    if rule.act == "permit" and not other.negative and not _conflict(rule, other):
+        return 0.0
+    mine, theirs = _words(rule) | set(rule.value), _words(other) | set(other.value)
+    shared = _common(theirs, mine)
+    classes = _classes(rule) & _classes(other) - _NO_TOPIC
+    if rule.act == "renew" and not _conflict(rule, other):
+        # "... now" may as well begin something: it must be about most of what the other rule is about.
+        share = len(shared) / max(1, len(theirs), len(mine) - 1)
+        return share if share >= _SAME_NOW else 0.0
     if not shared:
-        return 0.0
-    named = {term for term in shared if not term.startswith("@")}
-    if not named and not (mine <= theirs or theirs <= mine):
-        return 0.0
-    if mine <= theirs or theirs <= mine:
-        return 0.5 + 0.5 * len(shared) / len(mine | theirs)
-    similar = _similar(mine, theirs)
-    return similar if similar >= _SAME_SCOPE else 0.0
+        return _SAME_CLASS if classes and _conflict(rule, other) else 0.0
+    # Words of which both languages have one term name what rules are often about: they count twice.
+    known = sum(term.startswith("=") for term in shared)
+    share = (len(shared) + known) / max(1, min(len(mine), len(theirs)))
+    return share + 0.1 * len(classes) if share >= _NAMED else 0.0
 
 
 def _evicted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -11,7 +11,6 @@ from turnfold.errors import InvalidRecord
 
 __all__ = (
     "LONGEST_RULE",
-    "Reading",
     "RuleAct",
     "RuleKind",
     "RuleState",
@@ -23,8 +22,9 @@ __all__ = (
 
 
 RuleKind = Literal["rule", "prohibition", "decision", "preference", "task", "fact"]
-RuleAct = Literal["state", "change", "permit", "cancel", "done"]
-"""What a sentence does: state something, replace something said before, lift a prohibition, cancel, report as done."""
+RuleAct = Literal["state", "renew", "change", "permit", "cancel", "done"]
+"""What a sentence does: state something, say what holds now, replace something said before, lift a prohibition, cancel,
+report as done."""
 RuleState = Literal["active", "superseded", "done", "dropped"]
 """`dropped` is a rule the user took back without putting another in its place."""
 RuleTrust = Literal["user", "system"]
@@ -50,12 +50,14 @@ class StandingRule(
     negative: bool = False
     """True if it says what is not to be done."""
     scope: tuple[str, ...] = ()
-    """Sorted terms of what it is about; `@` marks classes of values (`@day`) and known attributes (`@name`)."""
+    """Sorted terms of what it is about; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
     value: tuple[str, ...] = ()
-    """Sorted terms of the value it gives to a single-valued attribute; a later rule with another value replaces it."""
-    old: tuple[str, ...] = ()
-    """Sorted terms of what it names as replaced, cancelled or done."""
+    """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
+    weak: bool = False
+    """True if it was barely taken for a rule: it gives way to others where there is no room."""
     state: RuleState = "active"
+    ended: int = 0
+    """The log entry that ended it; 0 if it is active or was dropped by hand."""
     supersedes: tuple[str, ...] = ()
     """Ids of the rules it replaced, restated, cancelled or lifted."""
 
@@ -79,24 +81,6 @@ def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
     """Return the id of the rule at character `at` of an entry; the same sentence of the same entry has the same id."""
     named = f"{trust}:{seq}:{at}:{text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-class Reading(NamedTuple):
-    """What one clause lays down; made by the English and the Chinese patterns."""
-
-    kind: RuleKind
-    act: RuleAct = "state"
-    negative: bool = False
-    tags: tuple[str, ...] = ()
-    """Known attributes it is about, such as `@name`."""
-    attribute: str = ""
-    """The words that name a single-valued attribute; its scope is made of these alone."""
-    value: str = ""
-    """The words that give the value of a single-valued attribute."""
-    old: str = ""
-    """The words that name what is replaced, cancelled or done."""
-    many: bool = False
-    """True if the attribute may have several values at once: another value does not replace this one."""
 
 
 def new_rule(text: str, *, kind: RuleKind) -> StandingRule:

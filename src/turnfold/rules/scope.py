@@ -1,9 +1,8 @@
 """Terms by which two rules are known to be about the same thing, in English and Chinese.
 
-A rule has a scope (what it is about: "deadline", "report") and, if it gives one value to one attribute, a value
-("friday"). Words of small closed classes (weekdays, languages, databases, ...) are values, and their class is part
-of the scope, so that "reply in French" and "请用英文回复" meet in `@reply` and `@language`. Words with the same
-meaning in both languages have one term.
+Words of small closed classes (weekdays, languages, databases, ...) and numbers are values; their class is part of what
+a rule is about, so that "reply in French" and "请用英文回复" meet in `@reply` and `@language` and differ in the value.
+Words with the same meaning in both languages have one term.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from typing import NamedTuple
 
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
-__all__ = ("Terms", "plain_terms", "scope_terms")
+__all__ = ("Terms", "rule_terms")
 
 
 class Terms(NamedTuple):
     """The terms of a sentence, sorted."""
 
     scope: tuple[str, ...]
+    """Words it is about, and after `@` the classes of its values and the known attributes it names."""
     value: tuple[str, ...]
 
 
@@ -99,6 +99,30 @@ hotel 酒店 宾馆
 contract 合同
 supplier vendor 供应商
 framework 框架
+wedding 婚礼
+party 聚会 派对
+dinner 晚饭 晚餐 吃饭
+project 项目
+team 团队
+logo 标志
+rent 房租 租金
+timeout 超时
+repo repository 仓库
+client 客户 customer
+update updates 更新
+guest guests 客人 宾客
+summary 总结 摘要
+passport 护照
+invoice 发票
+slides ppt 幻灯 演示文稿
+docs documentation 文档
+certificate cert 证书
+car 汽车
+course 课程 开课
+exam 考试
+mascot 吉祥物
+backup backups 备份
+cover 封面
 frontend 前端 front-end
 backend 后端 back-end
 theme 主题
@@ -130,10 +154,27 @@ color red|红色 blue|蓝色 green|绿色 yellow|黄色 black|黑色 white|白�
 color grey|gray|灰色 brown|棕色 teal navy
 unit metric|公制 imperial|英制 celsius|摄氏度|摄氏 fahrenheit|华氏度|华氏
 currency dollars|usd|dollar|美元|美金 euros|eur|euro|欧元 yuan|rmb|cny|人民币 pounds|gbp|pound|英镑 yen|jpy|日元
-length short|brief|concise|terse|简短|简洁|精简|简明 detailed|long|verbose|lengthy|thorough|详细|详尽
+length short|shorter|brief|concise|terse|简短|简洁|精简|简明|短
+length detailed|long|longer|verbose|lengthy|thorough|详细|详尽|长
+daytime morning|mornings|早上|上午|早晨 evening|evenings|晚上|傍晚|晚间 afternoon|afternoons|下午 night|nights|夜里
+script 简体|简体字 繁体|繁体字
 tone formal|正式 casual|informal|friendly|随意|轻松|口语化
 format json yaml csv xml markdown html pdf toml word excel
 spelling british american
+frequency daily|每天|每日 weekly|每周 monthly|每月|按月 yearly|annually|每年|按年 hourly
+phone iphone|苹果手机 pixel samsung|三星 android|安卓 华为手机 小米手机
+chat slack teams discord 飞书 钉钉 企业微信 微信 telegram whatsapp zoom
+ci jenkins github_actions|actions gitlab circleci travis
+payment stripe adyen paypal 支付宝 微信支付
+editor vim|neovim emacs vscode helix intellij
+transport train|trains|rail|火车|高铁|动车
+transport plane|fly|flying|flight|flights|飞机|机票|航班 bus|大巴|公交 car|drive|driving|开车
+transport ferry|轮渡 bike|cycling|骑车
+carrier ups dhl dpd fedex 顺丰 京东快递 maersk
+milk oat_milk|燕麦奶 soy|豆奶 cow's_milk|牛奶
+seat window|靠窗 aisle|过道
+place left|左边 right|右边 top|上面 bottom|底部
+drink tea|茶 coffee|咖啡
 """)
 _ZH_WORDS = sorted(
     (word for word in (*_SYNONYMS, *_CLASSES) if not word.isascii()), key=len, reverse=True
@@ -154,13 +195,6 @@ _ZH_NUMBER = re.compile(
     r"[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行万千人岁小分%％页份楼层])"
 )
 _ZH_LEXICON = re.compile("|".join(map(re.escape, _ZH_WORDS)))
-_NUMBER = re.compile(r"\d[\d,.:/-]*\d|\d")
-_DIGITS = "〇零一二两三四五六七八九十百千万半"
-_LIMIT = re.compile(
-    r"\b(?:before|after|until|under|below|above|over|than|least|most|within|max|exceed)\b"
-    r"|超过|少于|低于|高于|以内|之前|以前|以后|之后|最多|至少",
-    re.IGNORECASE,
-)
 _OPTION = re.compile(
     r"(option|plan|version|variant|proposal|方案|选项|版本)\s*([A-Za-z]|\d)(?![A-Za-z0-9])",
     re.IGNORECASE,
@@ -194,7 +228,6 @@ def _chinese(run: str) -> tuple[tuple[str, str], ...]:
         found.append(pair)
         rest[match.start() : match.end()] = " " * len(word)
     left = "".join(rest)
-    found.extend(("", number) for number in _ZH_NUMBER.findall(left))
     left = _ZH_STOP.sub(" ", _ZH_NUMBER.sub(" ", left))
     for piece in left.split():
         if len(piece) == 1:
@@ -204,11 +237,16 @@ def _chinese(run: str) -> tuple[tuple[str, str], ...]:
 
 
 def _pairs(text: str) -> Iterable[tuple[str, str]]:
+    """Yield pairs of scope term and value term; either may be empty."""
     plain = plain_text(text)
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
-    for number in _NUMBER.findall(plain):
-        yield "", _SIGNS.sub("", number)
+    for found in _AMOUNT.finditer(plain):
+        yield _unit(found), _SIGNS.sub("", found["number"])
+    lowered = plain.lower()
+    for phrase in _PHRASES:
+        if phrase in lowered:
+            yield _CLASSES[phrase]
     for run in RUN.findall(plain):
         if is_cjk(run):
             yield from _chinese(run)
@@ -216,69 +254,105 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
             yield _english(run.lower())
 
 
-def scope_terms(
-    text: str,
-    *,
-    attribute: str = "",
-    value: str = "",
-    tags: tuple[str, ...] = (),
-    many: bool = False,
-) -> Terms:
-    """Return scope and value of a sentence.
-
-    `attribute` are the words that name what has the value; without it the whole sentence does. `value` are the
-    words of the sentence that give the value, where its pattern knows them; otherwise members of a class and
-    numbers are the value. With `many` the attribute can have several values at once: all terms are scope.
-    """
-    scope: set[str] = set(tags)
-    values: set[str] = set()
-    named = {term for pair in _pairs(value) for term in pair if term} if value else set[str]()
-    if attribute or not _ONE_AT_A_TIME.isdisjoint(tags):
-        return _named_attribute(attribute, value, tags)
-    for about, given in _pairs(text):
-        if given:
-            if about:
-                scope.add(about)
-            values.add(given)
-        elif about in named and about:
-            values.add(about)
-        elif about:
-            scope.add(about)
-    if many:
-        # "Never call before 9" sets a limit, of which there is one at a time; "never touch server 9" names a thing.
-        limits = {each for each in values if each[0].isdigit() or each[0] in _DIGITS}
-        kept = limits if _LIMIT.search(text) else set[str]()
-        return Terms(tuple(sorted(scope | (values - kept))), tuple(sorted(kept)))
-    return Terms(tuple(sorted(scope)), tuple(sorted(values)))
-
-
-def _named_attribute(attribute: str, value: str, tags: tuple[str, ...]) -> Terms:
-    """Return the terms of a sentence that names an attribute and gives its value."""
-    scope = {*tags, *(about for about, given in _pairs(attribute) if about and not given)}
-    values: set[str] = set()
-    for about, given in _pairs(value):
-        values.add(given or about)
-        if given and about and attribute:
-            scope.add(about)
-    facet = _FACET.match(value)
-    if attribute and _CLOCK.search(value):
-        scope.add("@is:time")
-    elif attribute and facet:
-        scope.add(f"@is:{facet[0].lower()}")
-    return Terms(tuple(sorted(scope)), tuple(sorted(values - {""})))
-
-
-_FACET = re.compile(r"(?:on|at|in|by|every|with)\b", re.IGNORECASE)
-_CLOCK = re.compile(
-    r"\d{1,2}:\d\d|\d\s?(?:am|pm)\b|o'clock|[\d一二两三四五六七八九十]点", re.IGNORECASE
+_PHRASES = tuple(word for word in _CLASSES if " " in word)
+_AMOUNT = re.compile(
+    r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
+    r"\s*(?P<unit>[a-zA-Z%]+|[个条字元块天周月年点号次页行人岁小分％份楼层秒万千排晚名位])?"
 )
-"""What a value is a value of: "the meeting is on Monday", "at 9:30" and "in Berlin" do not contradict each other."""
-_ONE_AT_A_TIME = frozenset({"@name", "@home", "@job"})
-"""Attributes named by the form of the sentence, whatever words it uses: "I live in Oslo", "I moved to Rome"."""
+_UNITS = {
+    unit: name
+    for name, units in {
+        "@time": "am pm a p h oclock 点",
+        "@money": "k m eur euro euros usd dollars gbp pounds bucks rmb 元 块 万 千",
+        "@date": "st nd rd th 号 月",
+        "@people": "people person guests pax adults players users members 人 名 位",
+        "@count": "个 条 份 次",
+    }.items()
+    for unit in units.split()
+}
 
 
-def plain_terms(text: str) -> tuple[str, ...]:
-    """Return all terms of a text, sorted: values as well as what they are values of."""
-    return tuple(
-        sorted({term for about, given in _pairs(text) for term in (given or about,) if term})
+def _unit(found: re.Match[str]) -> str:
+    """Return the class of a number: what stands beside it says what it counts."""
+    unit = (found["unit"] or "").lower()
+    if found["before"]:
+        return "@money"
+    if ":" in found["number"]:
+        return "@time"
+    if unit in _UNITS:
+        return _UNITS[unit]
+    return (
+        f"@n:{terms_of_words(unit)[-1]}"
+        if unit and unit not in _STOP and terms_of_words(unit)
+        else "@number"
     )
+
+
+_TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "@name",
+        re.compile(
+            r"\bmy\s+name|name's\b|\bcall\s+me\b|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "@home",
+        re.compile(
+            r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone))"
+            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?|搬到|搬去|定居)|^上周末?搬|家在",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "@job",
+        re.compile(
+            r"\bi\s+(?:\w+\s+)?work\s+(?:at|for)\b|\bjob\s+at\b|\bi(?:'m|\s+am)\s+at\s+[A-Z]\w+\s+now|\bi\s+(?:left|joined|quit)\s+[A-Z]"
+            r"|我.{0,4}在.{1,10}(?:工作|上班|任职)|离职|跳槽|换工作|入职",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "@diet",
+        re.compile(
+            r"\bvegetarian|\bvegan|\beat\s+(?:meat|everything|anything)|pescatarian|吃素|吃肉|素食|都吃",
+            re.IGNORECASE,
+        ),
+    ),
+    ("@favorite", re.compile(r"\bfavou?rite\b|\bfave?\b|最喜欢|最爱", re.IGNORECASE)),
+)
+"""Attributes that are named by the form of a sentence, whatever words it uses: "I live in Oslo", "I moved to Rome"."""
+
+
+_ATTRIBUTE = re.compile(
+    r"^\W*(?:(?:so|ok(?:ay)?|and|also|now|actually|final|new|update)\W+)*(?:(?:the|our|my|its)\s+)?"
+    r"(?P<en>[\w' -]{2,30}?)"
+    r"(?:\s+(?:is|are|was|will\s+be|has\s+been|becomes?)|'s|\s*[:=])\s+(?:now\s+|going\s+to\s+be\s+|set\s+to\s+|called\s+"
+    r"|renamed\s+to\s+)*(?P<facet>on|at|in|by|with)?\b"
+    r"|^\W*(?:那|就|我们?的?|咱们?的?|新的?)*(?P<zh>[^,，。我你他她它这那是叫]{1,8}?)(?:现在|已经|也|就|最终|最后|还是)*"
+    r"(?:是|叫|为|定在|定为|定成|设为|[:：])(?!不|否|因)",
+    re.IGNORECASE,
+)
+
+
+def _attribute(text: str) -> str:
+    """Return the term of the attribute that a sentence of the form "the X is ..." gives a value; "" if it does not."""
+    found = _ATTRIBUTE.match(text)
+    if found is None:
+        return ""
+    named = sorted({about for about, _ in _pairs(found["en"] or found["zh"]) if about})
+    return f"@is:{'+'.join(named)}:{(found['facet'] or '').lower()}" if named else ""
+
+
+def rule_terms(text: str) -> Terms:
+    """Return what a sentence is about and the values it gives."""
+    scope = {name for name, pattern in _TAGS if pattern.search(text)}
+    if attribute := _attribute(text):
+        scope.add(attribute)
+    values: set[str] = set()
+    for about, given in _pairs(text):
+        if about:
+            scope.add(about)
+        if given:
+            values.add(given)
+    return Terms(tuple(sorted(scope)), tuple(sorted(values)))

@@ -23,6 +23,7 @@ from turnfold.api import Right, kind_of, problem_of
 from turnfold.errors import InvalidOption, NotFound, TurnfoldError
 from turnfold.memory import AsyncSession, pins_text
 from turnfold.records import Entry
+from turnfold.rules import render_rules
 from turnfold.search import Recalled, passages_text
 from turnfold.service.app import error_frames
 from turnfold.service.auth import Caller
@@ -129,7 +130,7 @@ async def get_prompt(request: McpRequest, name: str, given: Mapping[str, str]) -
 
 
 async def _session_text(request: McpRequest, session: AsyncSession, room: int) -> str:
-    """Return the summary, the pins (at most a quarter of `room` tokens each) and the newest messages that fit."""
+    """Return the summary, the pins, the rules (at most a quarter of `room` tokens each) and the newest messages."""
     blocks: list[str] = []
     checkpoints = await session.checkpoints()
     if checkpoints:
@@ -137,6 +138,9 @@ async def _session_text(request: McpRequest, session: AsyncSession, room: int) -
     pins = await session.pins()
     if pins:
         blocks.append(_clipped(request, pins_text(pins.values()), "pinned", room // 4))
+    rules = render_rules(await session.rules())
+    if rules:
+        blocks.append(_clipped(request, rules, "rules", room // 4))
     left = room - sum(request.count(block) + 2 for block in blocks)
     return "\n\n".join([*blocks, await _newest(request, session, left)])
 

@@ -1,6 +1,6 @@
 """Reading a session: its log, its calls and the reasons for what each sent.
 
-Nothing here changes stored data, except that `rules` stores the rules it finds in messages not read for rules before.
+Nothing here changes stored data.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from turnfold.api import (
     RecallBody,
     RecalledAnswer,
     RulesAnswer,
+    RulesQuery,
     StateAnswer,
     context_form,
     difference_form,
@@ -104,8 +105,8 @@ async def pins(request: OperationRequest[Nothing, NoQuery]) -> PinsAnswer:
 
 
 @TABLE.bind(api.operations.RULES)
-async def rules(request: OperationRequest[Nothing, NoQuery]) -> RulesAnswer:
-    return RulesAnswer(rules=await request.session.rules())
+async def rules(request: OperationRequest[Nothing, RulesQuery]) -> RulesAnswer:
+    return RulesAnswer(rules=await request.session.rules(ended=request.query.ended))
 
 
 @TABLE.bind(api.operations.STATE)

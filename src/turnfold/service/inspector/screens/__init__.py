@@ -11,6 +11,7 @@ from turnfold.service.inspector.screens.fold_summaries import checkpoints
 from turnfold.service.inspector.screens.health import health
 from turnfold.service.inspector.screens.log import log
 from turnfold.service.inspector.screens.recall import recall
+from turnfold.service.inspector.screens.rules import rules
 from turnfold.service.inspector.screens.sessions import sessions
 from turnfold.service.inspector.screens.snapshots import (
     snapshot,
@@ -30,6 +31,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     log,
     checkpoints,
     recall,
+    rules,
     snapshots,
     snapshot_diff,
     snapshot,

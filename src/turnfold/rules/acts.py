@@ -1,0 +1,135 @@
+"""What a sentence does to what was said before: replace it, lift it, cancel it or report it as done, by its words."""
+
+from __future__ import annotations
+
+import re
+
+from turnfold.rules.record import RuleAct
+from turnfold.rules.sentences import Language
+
+__all__ = ("act_of", "is_negative", "is_weak_change", "reports_done")
+
+
+_I = re.IGNORECASE
+_ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
+    "en": (
+        (
+            "permit",
+            re.compile(
+                r"\b(?:is|are|'s|'re)\s+(?:now\s+|also\s+|totally\s+)?(?:ok(?:ay)?|fine|allowed|permitted|welcome)\b"
+                r"|\byou\s+(?:may|can)\b[^,;]*\b(?:again|now|after\s+all|from\s+now\s+on)\b|\b(?:ok(?:ay)?|fine)\s+again\b"
+                r"|\b(?:it's|it\s+is)\s+(?:now\s+)?(?:ok(?:ay)?|fine|allowed)\s+to\b|\bfeel\s+free\b[^,;]*\bagain\b"
+                r"|\byou\s+(?:may|can)\s+(?:now|write|use)\b",
+                _I,
+            ),
+        ),
+        (
+            "cancel",
+            re.compile(
+                r"^(?:please\s+|let's\s+|ok(?:ay)?,?\s+)?(?:forget|disregard|ignore|scratch|never\s?mind|cancel|undo|lift)\s"
+                r"+(?!that\b|to\b|it\b)|\b(?:is|are|was|were|been|got)\s+(?:now\s+|all\s+)?(?:cancell?ed|scrapped|called\s+off"
+                r"|off\s+the\s+table|dropped|history)\b|\bno\s+longer\b|\bany\s?more\b|\bno\s+need\s+(?:to|for)\b",
+                _I,
+            ),
+        ),
+        (
+            "change",
+            re.compile(
+                r"\bactually\b|\bon\s+second\s+thoughts?|\bchange\s+of\s+plans?|\bscratch\s+that|\binstead\b|\brather\s+than\b"
+                r"|\bchang(?:e|ed|es|ing)\b|^(?:no\s+)?wait\b|\bcorrection\b|\bsorry\b|\bswitch(?:ed|ing)?\b|\bswap"
+                r"|\breplac(?:e|ed|ing)\b|\brenamed?\b|\bmove[sd]?\b|\bmigrated?\b|\bpush(?:ed)?\b|\bpostponed?\b"
+                r"|\breschedul|\bdelayed\b|\bslipped\b|\bextend(?:ed)?\b|\bbump(?:ed)?\b|\braised?\b|\blowered\b|\bcut\b.*\bto\b"
+                r"|\b(?:went|goes|go)\s+(?:up|down)\b|\bupgraded?\b|\btak(?:en|es|ing)\s+over\b|\btook\s+over\b"
+                r"|\bmake\s+(?:it|the|my|that)\b|^not\b|\bforget\b|\bdrop(?:ped|ping)?\b|\bditch"
+                r"|\bleft\b|\bsold\b|\bin\s+favou?r\s+of\b|\bended\s+up\b|\bdoes(?:n't|\s+not)\s+work\b|\bgone\s+off\b"
+                r"|\b(?:is|are|was|were)\s+(?:full|taken|leaving|enough|sold\s+out|booked\s+(?:out|up)|too\s+\w+)\b|\bcancell?ed\b|\bnew\s+\w+(?:\s+\w+)?(?::|\s+is\b)"
+                r"|\bmy\s+new\b|\bnot\s+\w+ing\b.*\bafter\s+all\b|\bafter\s+all\b|\boff\s+\w+(?:\s+\w+)?,|\bis\s+better\b"
+                r"|\bbetter\s+fit\b|\bdon't\b[^,]*,\s*(?:use|ship|send|take)\b|\bgot\s+room\b|\blet's\s+continue\s+in\b"
+                r"|\blonger\b|\bi\s+eat\b|\bstarted\s+a\s+new\b|\bwe\s+can\s+go\s+up\b|\bneed\b.*,\s*not\b",
+                _I,
+            ),
+        ),
+    ),
+    "zh": (
+        (
+            "permit",
+            re.compile(
+                "可以.{0,14}(?:了|也行|都行|一点)|允许.{0,10}了|(?:可以|允许|没问题)了|现在.{0,6}可以"
+            ),
+        ),
+        (
+            "cancel",
+            re.compile(
+                "^(?:请|那就?|就)?(?:取消|撤销|收回|作废|忘掉|忘了)|(?:取消|作废|不算数|不用|不要|不办|不做|不搞)了"
+                "|^我(?:现在|已经|早就|以后)*不(?:再)?(?:是|在|吃|喝|住|用|做|养|喜欢|爱|抽).{0,10}了[。！!]?$"
+            ),
+        ),
+        (
+            "change",
+            re.compile(
+                "改|换|不.{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
+                "|涨到|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
+                "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新|新(?:日期|电话|地址|号)"
+                "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|不行[，,]|开始吃|收回|作废|更正"
+            ),
+        ),
+    ),
+}
+_WEAK: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\bnow\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
+        r"|\bupdate\b|\brather\b|,\s*not\b",
+        _I,
+    ),
+    "zh": re.compile(
+        "[，,](?:别|不用|不要|不在)|现在|以后|最近|今后|接下来|从.{1,4}起|还是|目前|决定"
+    ),
+}
+_DONE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^(?:(?:ok(?:ay)?|yes|great|good\s+news|update|finally|all\s+done|done)\W+)?(?!.*\b(?:not|n't|still|yet|need|must"
+        r"|should|will|please|never|always|every|if|let's|todo)\b)(?:(?:i|we)(?:'ve|\s+have)?\s+(?:just\s+|already\s+"
+        r"|finally\s+|now\s+)*(?:\w+ed|done|sent|paid|bought|got|wrote|written|made|took|taken|found|saw|spoke|met|did|"
+        r"gave|put|sold|told|built|ran|read|set|brought)\b|just\s+\w+|\w+ed\b|(?:got|bought|sent|paid|found|saw|wrote|done"
+        r"|made|took|met|gave|spoke|told|sold|brought)\s)"
+        r"|\b(?:is|are|was|were|'s|'re|got|has\s+been|have\s+been)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done"
+        r"|paid|sent|ready|in\b|back|gone|shut|closed|sorted|bought|written|made|taken|up\s+to\s+date|complete|through)\b"
+        r"|\bwent\s+out\b|\b(?:submitted|ordered|renewed|booked|shipped|merged|deployed|fixed|paid|done|sorted)[.!]*$",
+        _I,
+    ),
+    "zh": re.compile(
+        "(?<!不)(?<!算)(?:好|完|过|上|掉|回来|搞定|到|单|出|下来|关|交|付|买|还|发|删|续|修|取|打|寄|办|签|约|订|退|写|清)了"
+        "[。！!~]?$|已经.{1,12}了|过.{0,3}了[。！!]?$|搞定|刚.{0,4}(?:通完|打完|办完|交完|发完)|上去了[。！!]?$|过信了"
+    ),
+}
+_NEGATIVE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:no|not|never|don't|dont|can't|cannot|won't|mustn't|shouldn't|isn't|aren't|nothing|nobody|none|without|avoid"
+        r"|stop|skip|refrain|banned|forbidden|prohibited|off[\s-]limits|hate|dislike|quit)\b",
+        _I,
+    ),
+    "zh": re.compile("不|别|勿|禁|严禁|避免|没|讨厌|拒绝|免"),
+}
+
+
+def act_of(text: str, language: Language) -> RuleAct:
+    """Return what a sentence does; "state" if it says nothing about anything said before."""
+    for act, pattern in _ACTS[language]:
+        if pattern.search(text):
+            return act
+    return "state"
+
+
+def is_weak_change(text: str, language: Language) -> bool:
+    """Return True if a sentence says that it holds now: it may replace what was said before, or just begin."""
+    return _WEAK[language].search(text) is not None
+
+
+def reports_done(text: str, language: Language) -> bool:
+    """Return True if a sentence has the form of a report that something is done."""
+    return len(text) <= 120 and _DONE[language].search(text) is not None
+
+
+def is_negative(text: str, language: Language) -> bool:
+    """Return True if a sentence says what is not to be done or is not so."""
+    return _NEGATIVE[language].search(text) is not None
