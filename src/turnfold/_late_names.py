@@ -1,4 +1,4 @@
-"""Exports that load their module on first use, so that a program pays only for the parts it uses."""
+"""Names and patterns that are loaded on first use, so that a program pays only for the parts it uses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in turnfold itself: typing costs more than all the rest
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Mapping
 
-__all__ = ("late_names",)
+__all__ = (
+    "late_names",
+    "late_pattern",
+)
 
 
 def late_names(
@@ -43,3 +47,22 @@ def _is_module(name: str) -> bool:
     from importlib.util import find_spec  # not needed by a program that names what it imports
 
     return find_spec(name) is not None
+
+
+class _LatePattern:
+    def __init__(self, pattern: str, flags: int) -> None:
+        self.pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> object:
+        import re  # compiling a pattern is most of the time it takes to load many modules
+
+        compiled = re.compile(self.pattern, self._flags)
+        for each in ("findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"):
+            setattr(self, each, getattr(compiled, each))
+        return getattr(compiled, name)
+
+
+def late_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a regular expression that is compiled when one of its methods is first used."""
+    return _LatePattern(pattern, flags)  # pyright: ignore[reportReturnType] (it has all methods of a pattern)

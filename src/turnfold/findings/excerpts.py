@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Literal, NamedTuple, TypeAlias, cast
 
+from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.findings.rules import normalized, term_scores
 from turnfold.text import clip
@@ -42,8 +43,8 @@ __all__ = (
 
 Language: TypeAlias = Literal["zh", "en"]
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
-_LATIN_WORD = re.compile(r"[^\W\d_]{2,}", re.ASCII)
+_HAN = late_pattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_LATIN_WORD = late_pattern(r"[^\W\d_]{2,}", re.ASCII)
 _SAMPLE = 500
 """Characters of each text that decide the language."""
 _SAMPLES = 8
@@ -127,13 +128,13 @@ def time_text(created: int) -> str:
     return f"{_EPOCH + timedelta(microseconds=created):%Y-%m-%d %H:%M} UTC"
 
 
-_SENTENCE = re.compile(
+_SENTENCE = late_pattern(
     r"[。！？；…]+[”’」』）)】\"]*"
     r"|(?<![.!?])[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z0-9])"
 )
-_HTML_ROW = re.compile(r"<tr\b.*?(?:</tr\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_ROW = re.compile(r"\s*[|{\[<]|.*(?:\t| \| )")
-_WORD_END = re.compile(
+_HTML_ROW = late_pattern(r"<tr\b.*?(?:</tr\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_ROW = late_pattern(r"\s*[|{\[<]|.*(?:\t| \| )")
+_WORD_END = late_pattern(
     r"(?<=[\u3040-\u9fff\uac00-\ud7af])(?=[\u3040-\u9fff\uac00-\ud7af])|(?<=\s)(?=\S)"
 )
 
@@ -228,7 +229,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_TABLE_RULE = re.compile(r"[\s|:+-]+")
+_TABLE_RULE = late_pattern(r"[\s|:+-]+")
 """The line below the heading of a table."""
 _GAP = "…"
 _GAP_TOKENS = 2

@@ -8,10 +8,10 @@ a boundary and says so, and results that are not shown are counted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from turnfold._late_names import late_pattern
 from turnfold.findings.excerpts import (
     LABELS,
     Language,
@@ -39,7 +39,7 @@ _LINE_ENDS = 2
 """Tokens for the line ends of a heading and of its content."""
 _SMALLEST = 24
 """Tokens below which a part of an item is not worth its heading."""
-_HEADING_LIKE = re.compile(
+_HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
 """The start of a line that could be read as a heading or as the note on omitted items."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.fold.rules import find_cues
 from turnfold.text import FOLD_STOP_WORDS, SentenceKind, same_width, splits_word
 
@@ -89,7 +90,7 @@ _ENGLISH_NUMERALS = {
         start=2,
     )
 } | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
-_SPACES = re.compile(r"\s+")
+_SPACES = late_pattern(r"\s+")
 
 
 def canonical_number(written: str, *, shift: int = 0) -> str:
@@ -199,7 +200,7 @@ _MAY_BEGIN = rf"""
 """
 # No shape begins inside a word, with white space, or with a plain word before a space unless that may name a date or a
 # currency. The shapes imply this; testing it first skips all of them at most places.
-_SHAPES = re.compile(
+_SHAPES = late_pattern(
     rf"""
     {_MAY_BEGIN} (?:
       (?P<url> (?<!\w)(?:https?|ftp|wss?|file)://{_URL_BODY} | (?<![\w.])www\.{_URL_BODY} )
@@ -249,14 +250,14 @@ _SHAPES = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-_WORTH_A_SCAN = re.compile(
+_WORTH_A_SCAN = late_pattern(
     r"[\d@/\\]|[a-z_]_[a-z]|[a-z][A-Z]|\w\.\w|\w\(\)|--\w|[一二两三四五六七八九十]|day", re.ASCII
 )
-_LIST_NUMBER = re.compile(r"\d{1,3}[.)、．](?!\d)\s*|\(\d{1,2}\)\s*", re.ASCII)
-_INNER_LIST_NUMBER = re.compile(r"[:：;；。，,]\s*\d{1,2}[.)、．](?!\d)", re.ASCII)
-_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)", re.ASCII | re.IGNORECASE)
-_JSON_KEY_TAIL = re.compile(r"\"\s*:", re.ASCII)
-_PATH_SEPARATOR = re.compile(r"[/\\]")
+_LIST_NUMBER = late_pattern(r"\d{1,3}[.)、．](?!\d)\s*|\(\d{1,2}\)\s*", re.ASCII)
+_INNER_LIST_NUMBER = late_pattern(r"[:：;；。，,]\s*\d{1,2}[.)、．](?!\d)", re.ASCII)
+_ORDINAL = late_pattern(r"(\d+)(?:st|nd|rd|th)", re.ASCII | re.IGNORECASE)
+_JSON_KEY_TAIL = late_pattern(r"\"\s*:", re.ASCII)
+_PATH_SEPARATOR = late_pattern(r"[/\\]")
 _TRAILING = ".,;:!?)]}'\"*"
 _LONGEST_CODE = 80
 _LONGEST_DOTTED_NAME = 120
@@ -445,7 +446,7 @@ class Fact:
     speaker: str = ""
 
 
-_QUOTED = re.compile(
+_QUOTED = late_pattern(
     r"“(?P<a>[^“”]{1,60})”|「(?P<b>[^「」]{1,60})」|『(?P<c>[^『』]{1,60})』"
     r"|《(?P<d>[^《》]{1,60})》|`(?P<e>[^`]{1,80})`"
     r"|(?<![\w\"=])\"(?P<f>[^\s\"](?:[^\"]{0,58}[^\s\"])?)\"(?![\w\"])(?!\s*:)"

@@ -8,10 +8,10 @@ extracts within the token limit, so that a fold (compaction) does not depend on 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.fold.extract import MISFITS_BEFORE_GIVING_UP, Language
 from turnfold.fold.facts import (
@@ -46,7 +46,7 @@ __all__ = (
 
 
 _MEASURES = frozenset(ENGLISH_UNITS.values())
-_WORD = re.compile(r"[a-z]+")
+_WORD = late_pattern(r"[a-z]+")
 _AS_SPACES = {ord("_"): " ", ord("-"): " "}  # gift_card_77 and "Gift Card 77" name one thing
 _ENOUGH_OF_A_RULE = 0.6
 

@@ -16,11 +16,11 @@ text can pose as another speaker; the instruction comes last and contains nothin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
+from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption, SummaryFailed
 from turnfold.fold.passages import Passage
 from turnfold.records import Entry, Message, get_field, user
@@ -69,8 +69,8 @@ _KEPT = {
 _ABOVE = "(the messages above / 以上消息)"
 _LONGEST_TOKEN = 32
 """Characters that a token of running text hardly ever exceeds."""
-_SLOT = re.compile(r"\{\{\s*history\s*\}\}")
-_JINJA = re.compile(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
+_SLOT = late_pattern(r"\{\{\s*history\s*\}\}")
+_JINJA = late_pattern(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
 _SAMPLE = "<conversation>"
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.text import content_terms
 
 __all__ = ("find_cues",)
@@ -71,23 +72,23 @@ _DECIDE = r"""
 _DECIDE_ZH = r"""
     决定(?![性于因]) | (?<![请需要未])确认 | (?<![我很])同意 | 敲定 | 约定 | 定于 | 选定 | 批准 | 说好 | 定下
 """
-_ENGLISH_CUE = re.compile(
+_ENGLISH_CUE = late_pattern(
     rf"(?P<decide>{_DECIDE})|(?P<forbid>{_FORBID})|(?P<require>{_REQUIRE})",
     re.VERBOSE | re.IGNORECASE,
 )
-_CUE = re.compile(
+_CUE = late_pattern(
     rf"(?P<decide>{_DECIDE}|{_DECIDE_ZH})|(?P<require_first>不得不)|(?P<forbid>{_FORBID}|{_FORBID_ZH})"
     rf"|(?P<require>{_REQUIRE}|{_REQUIRE_ZH})",
     re.VERBOSE | re.IGNORECASE,
 )
-_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_CHINESE = late_pattern(r"[\u4e00-\u9fff]")
 # Cues that close a clause ("is not allowed", "是禁止的") govern the words before them.
-_LOOKS_BACK = re.compile(
+_LOOKS_BACK = late_pattern(
     r".*(?:allowed|permitted|acceptable|eligible|forbidden|prohibited|required|confirmed|approved)$",
     re.IGNORECASE,
 )
-_CLAUSE_END = re.compile(r"[,;:!?，。；：！？、\n()（）|]|\.(?=\s|$)|\s[-–—]\s")
-_WORD = re.compile(r"\S+")
+_CLAUSE_END = late_pattern(r"[,;:!?，。；：！？、\n()（）|]|\.(?=\s|$)|\s[-–—]\s")
+_WORD = late_pattern(r"\S+")
 _PHRASE_WORDS = 8
 _PHRASE_CHARACTERS = 64
 _POLARITIES: dict[str, _Polarity] = {
@@ -131,13 +132,13 @@ def _cue_pattern(text: str) -> re.Pattern[str] | None:
 
 
 # What stands before a cue: who cannot or does not do something, or what something is done for.
-_UNABLE = re.compile(
+_UNABLE = late_pattern(
     r"(?:\A|\b(?:i|it|that|he|she|they|who|which|there)|[.!?,–-])\s*\Z", re.IGNORECASE
 )
-_STATES = re.compile(
+_STATES = late_pattern(
     r"\b(?!(?:please|and|but|so|just|you|we|also|then|or|ok|okay)\b)[a-z’']+\s+\Z", re.IGNORECASE
 )
-_PURPOSE = re.compile(r"\bto\s+\Z|\b(?:have|has|had)\s+\Z|['’](?:ve|d)\s+\Z", re.IGNORECASE)
+_PURPOSE = late_pattern(r"\bto\s+\Z|\b(?:have|has|had)\s+\Z|['’](?:ve|d)\s+\Z", re.IGNORECASE)
 _BEFORE = 16
 
 

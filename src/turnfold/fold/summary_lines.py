@@ -6,10 +6,10 @@ not. Every line therefore begins with the speaker, and the speaker of a line of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from turnfold._late_names import late_pattern
 from turnfold.text import clean_text, is_chinese, single_line
 
 __all__ = (
@@ -39,15 +39,15 @@ _VOICES = {
     "user": 1.0, "system": 1.0, "developer": 1.0, "summary": 1.0, "assistant": 0.75, "tool": 0.45, "function": 0.45,
 }  # fmt: skip
 _NAMED_SPEAKER_VOICE = 0.9
-_FIRST_WORD = re.compile(r"[:\s]")
-_PREFIXED = re.compile(
+_FIRST_WORD = late_pattern(r"[:\s]")
+_PREFIXED = late_pattern(
     r"(?P<label>[^\s:：](?:[^:：\n]{0,160}[^\s:：])?(?::[\w.-]{1,80})?)(?:: |：)(?=\S)"
 )
-_NOT_IN_TOOL_NAMES = re.compile(r"[^\w.-]+")
+_NOT_IN_TOOL_NAMES = late_pattern(r"[^\w.-]+")
 _LONGEST_TOOL_NAME = 64
 _LONGEST_NAME = 64
 """Most characters of a speaker's own name."""
-_BULLET = re.compile(r"\s*(?:[-*•]\s+)?")
+_BULLET = late_pattern(r"\s*(?:[-*•]\s+)?")
 
 
 @lru_cache(maxsize=256)

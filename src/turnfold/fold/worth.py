@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.fold.facts import FactMatch
 from turnfold.text import Sentence
 
 __all__ = ("Form", "form_of", "is_question", "proper_names", "without_lead")
 
 
-_LEAD = re.compile(
+_LEAD = late_pattern(
     r"""
     (?: (?: (?:oh|ah|aw+|wow|hey|hi|hello|hmm+|ha(?:ha)+|lol|yeah|yep|yup|yes|ok(?:ay)?|sure|right|well|so|anyways?
       | alright|cool|great|nice|awesome|amazing|perfect|exactly|absolutely|definitely|totally|certainly|of\ course
@@ -30,7 +31,7 @@ _LEAD = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_REACTION = re.compile(
+_REACTION = late_pattern(
     r"""
     (?: (?:that|this|it)(?:['’]s|\ is|\ was|\ sounds|\ looks|\ must|\ would|\ will)\b | sounds\b | looks\ like\ you
       | how\ \w+(?:[!.]|\ (?:of|that|for|to)\b) | what\ an?\b | such\ an?\b | so\ (?:glad|happy|proud|cool|great|nice)
@@ -55,9 +56,9 @@ _REACTION = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_OWN = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|me|us|mine)\b|[我咱]")
-_ADDRESSED = re.compile(r"\b[Yy]ou(?:r|rs|rself)?\b|[你您]")
-_TOLD = re.compile(
+_OWN = late_pattern(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|me|us|mine)\b|[我咱]")
+_ADDRESSED = late_pattern(r"\b[Yy]ou(?:r|rs|rself)?\b|[你您]")
+_TOLD = late_pattern(
     r"""
     (?: \b(?: was|were|went|did|had|got|came|made|took|bought|found|met|saw|moved|began|wrote|won|lost|left|gave|told
       | yesterday|ago|last\s+(?:week|month|year|night|summer|winter|spring|fall|weekend|\w+day) | recently|lately
@@ -67,7 +68,7 @@ _TOLD = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_LIKES = re.compile(
+_LIKES = late_pattern(
     r"""
     \b(?: (?:i|we)(?:['’](?:d|ll|m|re|ve))?\s+(?:\w+\s+)?(?:likes?|loved?|enjoy(?:ed)?|prefer|hate|dislike
         |can['’]?t\s+stand)
@@ -77,7 +78,7 @@ _LIKES = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_PLANS = re.compile(
+_PLANS = late_pattern(
     r"""
     \b(?: (?:i|we|he|she|they)(?:['’](?:d|ll|m|re|ve))?\s+(?:\w+\s+)?
         (?:wants?|needs?|plan(?:s|ned)?|hopes?|wish|dream|decided?|chose|intend|going\s+to|tend)
@@ -89,21 +90,21 @@ _PLANS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_WHO = re.compile(
+_WHO = late_pattern(
     r"\b(?:[Mm]y\s+name|[Cc]all\s+me|I(?:['’]m|\s+am)\s+(?:an?|from|called|\d+)|I\s+(?:work|live)|born\s+(?:in|on))\b"
     r"|我(?:叫|姓|的名字|是一?[名位个]|今年|住在|在.{1,12}(?:工作|上班|读书|上学))|\d岁"
 )
-_QUESTION_END = re.compile(r"[吗呢么][\W_]*$")
-_NAMED = re.compile(r"[A-Z][a-z]{1,20}: (?:Oh|Wow|Yeah|Yes|Aw+|Haha|Hey|Hi)?[,!. ]*")
+_QUESTION_END = late_pattern(r"[吗呢么][\W_]*$")
+_NAMED = late_pattern(r"[A-Z][a-z]{1,20}: (?:Oh|Wow|Yeah|Yes|Aw+|Haha|Hey|Hi)?[,!. ]*")
 """The name of a speaker that a log has inside its texts."""
-_LETTER = re.compile(r"[^\W_]")
-_ENCODED = re.compile(r"[A-Za-z0-9+=_-]{100}")
-_OUTCOME = re.compile(
+_LETTER = late_pattern(r"[^\W_]")
+_ENCODED = late_pattern(r"[A-Za-z0-9+=_-]{100}")
+_OUTCOME = late_pattern(
     r"\b(?:error|failed|failure|exception|denied|refused|not\ found|invalid|success\w*|passed|completed|created"
     r"|confirmed|cancell?ed|status|total|traceback)\b|失败|成功|错误|完成|异常",
     re.IGNORECASE,
 )
-_PROPER = re.compile(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
+_PROPER = late_pattern(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
 _REACTION_FACTOR = 0.07
 """At most, for a reaction: in no place of a message is it worth keeping beside anything else."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6

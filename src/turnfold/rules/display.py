@@ -13,12 +13,12 @@ out the others:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Literal
 
+from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.rules.record import RuleKind, StandingRule
 from turnfold.text import clean_text, is_chinese, require_limit, single_line
@@ -42,7 +42,7 @@ _LINE = 6
 """Tokens of the dash, the mark and the line end of a rule."""
 _FRAME = 24
 """Tokens of the heading."""
-_BEGINNING = re.compile(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
+_BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
@@ -20,8 +21,8 @@ from turnfold.rules.sentences import Language, kind_of, score
 __all__ = ("extract_rules",)
 
 
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_LATIN_WORD = re.compile(r"[A-Za-z]+")
+_HAN = late_pattern("[\u3400-\u4dbf\u4e00-\u9fff]")
+_LATIN_WORD = late_pattern(r"[A-Za-z]+")
 _ALONE: dict[Language, float] = {"en": -1.2, "zh": -1.1}
 """The score from which a sentence is kept that is the whole message, or stands among others of its kind."""
 _AMONG_OTHERS = 2.6
@@ -50,7 +51,7 @@ _CLAUSE = 0.7
 """The score from which a clause is a rule of its own."""
 _SHORT = 4
 """Words (pairs of characters) of a sentence that says nothing about the message around it: "Thanks."."""
-_CHATTER = re.compile(
+_CHATTER = late_pattern(
     r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool|wow|yay|haha"
     r"|lol|hope|hoping|dreams?|feel(?:s|ing)?|felt|support\w*|memor\w+|enjoy\w*|inspir\w+|joy|peace\w*|passion\w*|blast"
     r"|incredible|grateful|lucky|life|friends?|together|congrats|miss|sweet|nice|cute|fantastic|special|journey|strength"
@@ -84,7 +85,7 @@ _CLAUSES: dict[Language, re.Pattern[str]] = {
     ),
     "zh": re.compile(r"[,，;；]\s*"),
 }
-_CLAUSE_END = re.compile(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
+_CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
 _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
     ("prohibition", re.compile("don'?ts|restriction|禁忌|忌口", re.IGNORECASE)),
     (

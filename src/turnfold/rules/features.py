@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from turnfold._late_names import late_pattern
+
 __all__ = ("chinese_features", "english_features", "has_known_word")
 
 
-_TOKEN = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d[\d.,:/%-]*|[^\w\s]|\x1a+")
+_TOKEN = late_pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d[\d.,:/%-]*|[^\w\s]|\x1a+")
 _SPELLINGS: dict[str, str] = {}
 """Ways to write a word that are common in chats."""
 for _pair in """
@@ -296,13 +298,13 @@ _ZH_SMALL = sorted(
     key=len,
     reverse=True,
 )
-_ZH_PART = re.compile(
+_ZH_PART = late_pattern(
     "|".join(map(re.escape, _ZH_SMALL))
     + r"|[A-Za-z][\w.+#-]*|\d[\d.,:/%-]*|[〇零一二两三四五六七八九十百千万半]+|\s+|[\x1a]+|[^\w\s]|\w"
 )
-_ZH_NUMBER = re.compile("[〇零一二两三四五六七八九十百千万半]+")
-_LATIN = re.compile(r"[A-Za-z][\w.+#-]*")
-_DIGITS = re.compile(r"\d[\d.,:/%-]*")
+_ZH_NUMBER = late_pattern("[〇零一二两三四五六七八九十百千万半]+")
+_LATIN = late_pattern(r"[A-Za-z][\w.+#-]*")
+_DIGITS = late_pattern(r"\d[\d.,:/%-]*")
 _ZH_KNOWN = frozenset(_ZH_SMALL)
 
 

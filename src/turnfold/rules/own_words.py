@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from turnfold._late_names import late_pattern
+
 __all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")
 
 
@@ -21,20 +23,20 @@ _MOST_READ = 24_000
 """Characters of a message that are read, half from each end."""
 _LONGEST_SENTENCE = 600
 
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_QUOTED_LINE = re.compile(r"[ \t]*(?:>|\||\+[-=]{3}|//|/\*|\*/|#{1,6}[ \t]|#!)")
-_TAG = re.compile(r"[ \t]*<([^\W\d_][\w.-]{0,40})(?:[ \t][^<>\n]{0,200})?>")
-_RULER = re.compile(r"[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,}|\"{3}|'{3})[ \t]*$")
-_PASTE_MARK = re.compile(
+_FENCE = late_pattern(r"[ \t]*(?:```|~~~)")
+_QUOTED_LINE = late_pattern(r"[ \t]*(?:>|\||\+[-=]{3}|//|/\*|\*/|#{1,6}[ \t]|#!)")
+_TAG = late_pattern(r"[ \t]*<([^\W\d_][\w.-]{0,40})(?:[ \t][^<>\n]{0,200})?>")
+_RULER = late_pattern(r"[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,}|\"{3}|'{3})[ \t]*$")
+_PASTE_MARK = late_pattern(
     r"[ \t]*(?:[-=_*#]{3,}[ \t]*\S|[<\[]{2,}[ \t]*\w|On [^\n]{4,120} wrote:[ \t]*$"
     r"|(?:begin|start) (?:of )?(?:document|quote|paste|log|email|transcript|file)\b)",
     re.IGNORECASE,
 )
-_MAIL_HEADER = re.compile(
+_MAIL_HEADER = late_pattern(
     r"[ \t]*(?:From|To|Cc|Bcc|Subject|Sent|Date|Reply-To|发件人|收件人|抄送|主题|日期|发送时间|时间)[ \t]*[:：]",
     re.IGNORECASE,
 )
-_CODE_OR_LOG = re.compile(
+_CODE_OR_LOG = late_pattern(
     r"""[ ]{0,12}\t{0,4}(?:
         \[?\d{4}[-/]\d\d[-/]\d\d[T ]\d | \d\d:\d\d:\d\d\b
       | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL|CRITICAL)\b[\]: ]
@@ -46,15 +48,15 @@ _CODE_OR_LOG = re.compile(
       | "[\w-]+"[ ]?: | [{}\[\]();,]+[ \t]*$ | [^\n]*[{};][ \t]*$ | [\w.-]+(?:,[\w. -]*){4,}$ )""",
     re.VERBOSE,
 )
-_ROLE = re.compile(
+_ROLE = late_pattern(
     r"[ \t]*\W{0,3}(?:assistant|system|user|human|ai|bot|tool|function|developer|助手|系统|用户|工具)\W{0,3}[:：]",
     re.IGNORECASE,
 )
-_SPEAKER = re.compile(
+_SPEAKER = late_pattern(
     r"[ \t]*(?:\[[^\]\n]{1,20}\][ \t]*)?([A-Z][\w.'-]{1,20}(?: [A-Z][\w.'-]{1,20})?"
     r"|[\u4e00-\u9fff·]{1,8})[ \t]*[:：][ \t]*(?=\S)"
 )
-_LABEL = re.compile(
+_LABEL = late_pattern(
     r"(?:new |my |our |the |hard |house |ground |some |a few |these |following )*(?:rules?|notes?"
     r"|constraints?|decisions?"
     r"|preferences?|reminders?|to-?do|tasks?|requirements?|important|polic(?:y|ies)|facts?|fyi|update|correction"
@@ -69,7 +71,7 @@ _LABEL = re.compile(
     r"|预算|截止(?:日期|时间)?|时间|地点|语言|格式|风格|语气|名字|姓名|职业|忌口|补充|请|你好|好|目标|安排|计划)$",
     re.IGNORECASE,
 )
-_PASTE_INTRO = re.compile(
+_PASTE_INTRO = late_pattern(
     r"(?:\b(?:e-?mails?|logs?|docs?|documents?|documentation|article|readme|error|output|traceback|transcript"
     r"|chat|thread|ticket|message|letter|contract|polic(?:y|ies) (?:says|reads|states|document)|spec(?:ification)?"
     r"|page|website|file|snippet|code|config|report|paper|abstract|review|post|tweet|comment|text|excerpt|paragraph"
@@ -87,33 +89,33 @@ _PASTE_INTRO = re.compile(
     r"(?:一下|的?内容|如下|是|这样|了|道|：)?[ \t]*[:：][ \t]*$",
     re.IGNORECASE,
 )
-_OWN_INTRO = re.compile(
+_OWN_INTRO = late_pattern(
     r"\b(?:rules?|requirements?|constraints?|preferences?|guidelines?|conventions?|instructions?|decisions?|to-?dos?"
     r"|tasks?|reminders?|conditions?|restrictions?|things|points|don'?ts)\b"
     r"|规则|要求|注意|约定|偏好|待办|任务|原则|规范|限制|条件|几点|决定",
     re.IGNORECASE,
 )
-_SAID_INLINE = re.compile(
+_SAID_INLINE = late_pattern(
     r"\b(?:says?|said|reads?|states?|stated|wrote|writes|replied|asks?|asked|goes|error|output|message"
     r"|called)[ ]?[:：](?=[ ]?\S)"
     r"|(?:说|写道|写着|显示|回复|提示|问|道|原话是|报错)[:：]",
     re.IGNORECASE,
 )
-_INLINE_QUOTES = re.compile(
+_INLINE_QUOTES = late_pattern(
     r'"[^"\n]{1,400}"|“[^”]{1,2000}”|「[^」]{1,2000}」|『[^』]{1,2000}』|《[^》\n]{1,100}》|`[^`\n]{1,400}`|«[^»]{1,400}»'
     r"|(?:(?<=[\s(:：,])|^)['‘][^'‘’\n]{2,300}['’](?=[\s.,;:!?)]|$)"
     r'|(?:^|(?<=[\s:：]))"[^"]{1,4000}"|https?://[^\s<>"，。]{1,400}',
     re.MULTILINE,
 )
 _QUOTE_SIGNS = frozenset('"“「『《`«/')
-_SINGLE_QUOTE = re.compile(r"(?:^|[\s(:：,])['‘]")
-_NOT_BLANK = re.compile(r"[^\n]")
-_BULLET = re.compile(
+_SINGLE_QUOTE = late_pattern(r"(?:^|[\s(:：,])['‘]")
+_NOT_BLANK = late_pattern(r"[^\n]")
+_BULLET = late_pattern(
     r"[ \t]*(?:[-*•·▪●◦][ \t]+|\(?\d{1,2}[.)、．](?!\d)[ \t]*|[（(]\d{1,2}[)）][ \t]*|[一二三四五六七八九十]{1,2}、)"
 )
-_SIGNS = re.compile(r"[.!?。！？；;…—–]+")
+_SIGNS = late_pattern(r"[.!?。！？；;…—–]+")
 _CLOSERS = "\"'”’)]」』）"
-_ABBREVIATION = re.compile(
+_ABBREVIATION = late_pattern(
     r"(?:^|[\s(\"'“])(?:[A-Z]|[a-z](?:\.[a-z])+|Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|approx|Inc|Ltd|Jan|Feb"
     r"|Mar|Apr|Jun|Jul|Aug|Sept?"
     r"|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)$",

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
 __all__ = ("Terms", "rule_terms")
@@ -179,7 +180,7 @@ drink tea|茶 coffee|咖啡
 _ZH_WORDS = sorted(
     (word for word in (*_SYNONYMS, *_CLASSES) if not word.isascii()), key=len, reverse=True
 )
-_ZH_STOP = re.compile(
+_ZH_STOP = late_pattern(
     "从现在开始|从现在起|从今天起|从今以后|今后|以后|以前|之后|之前|每次|总是|一直|永远|千万|绝对"
     "|一定|务必|必须|应该|应当|需要|不要|不能|不许|不准"
     "|不得|不可以|禁止|严禁|避免|切勿|请勿|不用|不再|可以|可不可以|能不能|记得|记住|提醒|别忘了?|决定"
@@ -191,15 +192,15 @@ _ZH_STOP = re.compile(
     "|目前|最终|最后|完了|搞定|完成|好了|做完"
     "|[的了吧吗呢啊呀嘛着过是在用要别不和与跟给把被让对从为到会能得也又再先很太有没这那定点些于]"
 )
-_ZH_NUMBER = re.compile(
+_ZH_NUMBER = late_pattern(
     r"[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行万千人岁小分%％页份楼层])"
 )
-_ZH_LEXICON = re.compile("|".join(map(re.escape, _ZH_WORDS)))
-_OPTION = re.compile(
+_ZH_LEXICON = late_pattern("|".join(map(re.escape, _ZH_WORDS)))
+_OPTION = late_pattern(
     r"(option|plan|version|variant|proposal|方案|选项|版本)\s*([A-Za-z]|\d)(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_SIGNS = re.compile(r"[,\s]")
+_SIGNS = late_pattern(r"[,\s]")
 
 
 def _english(word: str) -> tuple[str, str]:
@@ -255,7 +256,7 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
 
 
 _PHRASES = tuple(word for word in _CLASSES if " " in word)
-_AMOUNT = re.compile(
+_AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
     r"\s*(?P<unit>[a-zA-Z%]+|[个条字元块天周月年点号次页行人岁小分％份楼层秒万千排晚名位])?"
 )
@@ -324,7 +325,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
 """Attributes that are named by the form of a sentence, whatever words it uses: "I live in Oslo", "I moved to Rome"."""
 
 
-_ATTRIBUTE = re.compile(
+_ATTRIBUTE = late_pattern(
     r"^\W*(?:(?:so|ok(?:ay)?|and|also|now|actually|final|new|update)\W+)*(?:(?:the|our|my|its)\s+)?"
     r"(?P<en>[\w' -]{2,30}?)"
     r"(?:\s+(?:is|are|was|will\s+be|has\s+been|becomes?)|'s|\s*[:=])\s+(?:now\s+|going\s+to\s+be\s+|set\s+to\s+|called\s+"

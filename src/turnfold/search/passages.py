@@ -22,13 +22,13 @@ A snippet is cut by characters, for a person, with the matching words marked.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.records import Entry, Message
 from turnfold.search.term_matches import Occurrence, QueryTerms, occurrences
@@ -59,7 +59,7 @@ __all__ = (
 )
 
 
-_PIECE = re.compile(
+_PIECE = late_pattern(
     r"[^\n.!?。！？；]*(?:[.!?](?!\s)[^\n.!?。！？；]*)*(?:[.!?。！？；]+\s*|\n+|$)"
 )
 _CUT = "…"

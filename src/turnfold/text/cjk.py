@@ -6,7 +6,7 @@ slightly, and each stays as it is: search terms are stored in indexes, and summa
 
 from __future__ import annotations
 
-import re
+from turnfold._late_names import late_pattern
 
 __all__ = (
     "CJK_LETTERS",
@@ -30,8 +30,8 @@ FIRST_CJK_LETTER = CJK_LETTERS[0]
 CJK_TEXT = f"\u3040-\u30ff{HAN}{_HANGUL_AND_COMPATIBILITY}\U00020000-\U0003ffff"
 """For folding: the whole kana blocks with their marks, which never end a sentence, and both ideographic planes."""
 
-_HAN_CHARACTER = re.compile(f"[{HAN}]")
-_LATIN_WORD = re.compile(r"[A-Za-z]+")
+_HAN_CHARACTER = late_pattern(f"[{HAN}]")
+_LATIN_WORD = late_pattern(r"[A-Za-z]+")
 _CHARACTERS_PER_WORD = 1.6
 
 

@@ -11,9 +11,10 @@ because a model may read any of them as one. Removing the space gives the text b
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from hashlib import blake2b
+
+from turnfold._late_names import late_pattern
 
 __all__ = (
     "Fenced",
@@ -31,13 +32,13 @@ __all__ = (
 _INDENT = " "
 """Put before every line of a text but its first. One space costs no token in most texts."""
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
-_LINE_START = re.compile(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
+_LINE_START = late_pattern(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
 """Matches the beginning of each line that is not empty and not the first."""
-_INDENTED_LINE = re.compile(f"[{_BREAKS}]{_INDENT}")
-_BREAK_RUN = re.compile(f"[{_BREAKS}]+")
+_INDENTED_LINE = late_pattern(f"[{_BREAKS}]{_INDENT}")
+_BREAK_RUN = late_pattern(f"[{_BREAKS}]+")
 _NOT_IN_NAMES = frozenset("():：（）[]<>")
 _LONGEST_NAME = 64
-_OPENING = re.compile(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
+_OPENING = late_pattern(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
 _GAP = "\n\n"
 _CONTINUATION_NOTE = "An indented line belongs to the line above it."
 

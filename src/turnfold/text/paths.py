@@ -9,8 +9,9 @@ The time is linear in any text: the scan goes from one run of path characters to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+
+from turnfold._late_names import late_pattern
 
 __all__ = (
     "paths_in",
@@ -23,11 +24,11 @@ _MOST_FOLDERS = 16
 _LONGEST = 1024
 """Longest run of characters that is taken for a path; longer ones are data."""
 _LONGEST_ENDING = 8
-_MAY_BE_PATH = re.compile(r"[\\/.]")
-_RUN = re.compile(r"[\w.+@~\\/:-]+")
-_LATIN = re.compile(r"[A-Za-z0-9_.+@~\\/:-]+")
-_SLASHES = re.compile(r"[\\/]+")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*://")
+_MAY_BE_PATH = late_pattern(r"[\\/.]")
+_RUN = late_pattern(r"[\w.+@~\\/:-]+")
+_LATIN = late_pattern(r"[A-Za-z0-9_.+@~\\/:-]+")
+_SLASHES = late_pattern(r"[\\/]+")
+_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+-]*://")
 _SENTENCE_END = ".:-"
 
 

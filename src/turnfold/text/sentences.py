@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from turnfold._late_names import late_pattern
 from turnfold.text.cjk import CJK_TEXT
 
 __all__ = (
@@ -37,47 +38,49 @@ class Sentence:
     kind: SentenceKind
 
 
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_INVISIBLE = re.compile(
+_TERMINAL_CODES = late_pattern(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LINE_BREAKS = late_pattern("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_INVISIBLE = late_pattern(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 _CLOSERS = "[\"'”’」』）)\\]】》]*"
 # A run of signs is tried from its first sign only: if that is no boundary, none of the others is.
-_BOUNDARY = re.compile(
+_BOUNDARY = late_pattern(
     rf"(?<![.!?])[.!?]+{_CLOSERS}(?=\s|$)"
     rf"|[。！？；]+{_CLOSERS}|…{{2,}}{_CLOSERS}|…(?=\s|$)"
     rf"|(?<=[{CJK_TEXT}])[.!?;]+(?=[{CJK_TEXT}])|(?<![!?])[!?]+(?=[{CJK_TEXT}])"
 )
-_ABBREVIATION = re.compile(
+_ABBREVIATION = late_pattern(
     r"(?:^|[\s(\"'“])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Sen|St|Mt|Ave|Blvd|Fig|Eq|Sec|Vol|"
     r"Jr|Sr|Inc|Ltd|Co|Corp|vs|cf|al|approx|dept|est|min|max|ext|tel|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$",
     re.IGNORECASE,
 )
-_MAY_END_SENTENCE = re.compile(
+_MAY_END_SENTENCE = late_pattern(
     r"(?:etc|inc|ltd|co|corp|jr|sr|[ap]\.m|al|min|max|sec|est|ext|tel)$", re.IGNORECASE
 )
-_NUMBER_SIGN = re.compile(r"(?:^|\s)(?:No|Nos|Art|p|pp)$", re.IGNORECASE)
-_LIST_NUMBER = re.compile(r"(?:^|[:：;；。，,(（]\s*)\d{1,2}$")
-_SOFT_BREAK = re.compile(rf"(?<=[,，、;；])(?!\d)\s*|(?<!\d)\s+|(?<=[{CJK_TEXT}])(?=[{CJK_TEXT}])")
+_NUMBER_SIGN = late_pattern(r"(?:^|\s)(?:No|Nos|Art|p|pp)$", re.IGNORECASE)
+_LIST_NUMBER = late_pattern(r"(?:^|[:：;；。，,(（]\s*)\d{1,2}$")
+_SOFT_BREAK = late_pattern(
+    rf"(?<=[,，、;；])(?!\d)\s*|(?<!\d)\s+|(?<=[{CJK_TEXT}])(?=[{CJK_TEXT}])"
+)
 
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_RULE = re.compile(r"[\s|:+=_*#>-]+$")
-_LINE_NUMBER = re.compile(r"\s*\d{1,6}(?:→|\t)")
-_MARKER = re.compile(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
-_TABLE_ROW = re.compile(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
-_CODE_LINE = re.compile(
+_FENCE = late_pattern(r"\s*(?:```|~~~)")
+_RULE = late_pattern(r"[\s|:+=_*#>-]+$")
+_LINE_NUMBER = late_pattern(r"\s*\d{1,6}(?:→|\t)")
+_MARKER = late_pattern(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
+_TABLE_ROW = late_pattern(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
+_CODE_LINE = late_pattern(
     r"(?:import|from)\s+[\w.]+(?:\s+import\b.*)?$"
     r"|(?:def|class|return|const|let|var|function|public|private|static|fn|func|elif|if|for|while)\b[^.?!。？！]*[(){}=:;]$"
     r"|[\w.\[\]\"']+\s*(?:=|\+=|:=)\s*\S|[@$<]\w|//|/\*|#include\b"
 )
 _CODE_ENDS = ("{", "}", ";", "};", "})", "=>", "->", "\\", "):", "else:", "try:")
-_JSON_START = re.compile(r"\s*(?:\{\s*\"|\[\s*(?:\{|\[|\"|-?\d))")
-_JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|[{}\[\],:\"]|[^\s\"{}\[\],:]++", re.DOTALL)
-_JSON_TOKEN_AFTER_OPEN_TEXT = re.compile(r"[{}\[\],:\"]|[^\s\"{}\[\],:]++")
-_JSON_ESCAPED_BREAK = re.compile(r"(?:\\[nrt])+")
+_JSON_START = late_pattern(r"\s*(?:\{\s*\"|\[\s*(?:\{|\[|\"|-?\d))")
+_JSON_TOKEN = late_pattern(r"\"(?:[^\"\\]|\\.)*+\"|[{}\[\],:\"]|[^\s\"{}\[\],:]++", re.DOTALL)
+_JSON_TOKEN_AFTER_OPEN_TEXT = late_pattern(r"[{}\[\],:\"]|[^\s\"{}\[\],:]++")
+_JSON_ESCAPED_BREAK = late_pattern(r"(?:\\[nrt])+")
 _JSON_ROW_ENOUGH = 60
 _JSON_ROW_FULL = 140
 _WRAPPED_LINE = 50

@@ -33,6 +33,7 @@ from itertools import chain, pairwise
 from operator import add
 from typing import Final, Literal, cast
 
+from turnfold._late_names import late_pattern
 from turnfold.text.cjk import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
 from turnfold.text.simplified_chinese import SIMPLIFIED
 
@@ -66,7 +67,7 @@ __all__ = (
 
 _RUN: Final = 128
 """From this many marks in a row on, they are sorted here instead of by `unicodedata`."""
-_WIDE = re.compile("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
+_WIDE = late_pattern("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
 _NARROW = {
     code: code - 0xFEE0
     for first, last in ((0xFF04, 0xFF05), (0xFF0B, 0xFF0B), (0xFF0D, 0xFF1A), (0xFF20, 0xFF5A))
@@ -162,9 +163,9 @@ _IRREGULAR = {
     )
     for form in forms
 }
-_ENGLISH_WORD = re.compile(r"[a-z]{4,}")
-_VOWEL = re.compile(r"[aeiouy]")
-_SHORT = re.compile(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
+_ENGLISH_WORD = late_pattern(r"[a-z]{4,}")
+_VOWEL = late_pattern(r"[aeiouy]")
+_SHORT = late_pattern(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
 """Matches a short word without its final e, which it lost before an ending: "hik" of hiking."""
 
 
@@ -226,28 +227,28 @@ TERMS_MADE_BY = f"2/{unicodedata.unidata_version}"
 """Version of these rules and of Python's Unicode tables: terms made by another version may differ."""
 
 _WORD = rf"[^\W_{CJK_LETTERS}]+"
-CHARACTERS = re.compile(rf"[{CJK_LETTERS}]+")
+CHARACTERS = late_pattern(rf"[{CJK_LETTERS}]+")
 """Matches a run of CJK characters, which are written without spaces."""
-WORDS = re.compile(rf"{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
+WORDS = late_pattern(rf"{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
 """Matches words joined by signs: a path, an identifier, an e-mail address."""
-RUN = re.compile(f"{CHARACTERS.pattern}|{WORDS.pattern}")
+RUN = late_pattern(f"{CHARACTERS.pattern}|{WORDS.pattern}")
 """Matches a run without spaces: CJK characters, or words joined by signs."""
-EDGES = re.compile(rf"([{CJK_LETTERS}])?({_WORD})(?=([{CJK_LETTERS}])?)")
+EDGES = late_pattern(rf"([{CJK_LETTERS}])?({_WORD})(?=([{CJK_LETTERS}])?)")
 """Matches one word; groups: the CJK character right before it, the word, the CJK character right after it."""
-LETTERS = re.compile(_WORD)
+LETTERS = late_pattern(_WORD)
 """Matches one word."""
-_IS_CJK = re.compile(rf"[{CJK_LETTERS}]")
-_TO_BE_NORMALIZED = re.compile(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（）“”]")
+_IS_CJK = late_pattern(rf"[{CJK_LETTERS}]")
+_TO_BE_NORMALIZED = late_pattern(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（）“”]")
 """Matches characters that may need NFKC: not ASCII, common ideographs or punctuation that never joins words."""
-_TRADITIONAL = re.compile(f"[{''.join(map(chr, SIMPLIFIED))}]")
-_CONTRACTED = re.compile(
+_TRADITIONAL = late_pattern(f"[{''.join(map(chr, SIMPLIFIED))}]")
+_CONTRACTED = late_pattern(
     r"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?![^\W_])|(?<=n)['’](?=t(?![^\W_]))", re.IGNORECASE
 )
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_HUMP = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
 _LONG_TEXT = 1_000_000
-_CONTENT_WORD = re.compile(rf"[{CJK_TEXT}]+|[^\W\d_{CJK_TEXT}]+(?:['’-][^\W\d_{CJK_TEXT}]+)*")
-_SPACE = re.compile(r"\s")
+_CONTENT_WORD = late_pattern(rf"[{CJK_TEXT}]+|[^\W\d_{CJK_TEXT}]+(?:['’-][^\W\d_{CJK_TEXT}]+)*")
+_SPACE = late_pattern(r"\s")
 
 
 def terms_of(text: str) -> list[str]:
