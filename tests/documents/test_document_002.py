@@ -13,6 +13,7 @@ from tests.memory.module_scripts import CONTEXTS, SUMMARIES, summarised, three_t
 from turnfold import Memory, MemoryModule
 from turnfold.agent import Agent
 from turnfold.errors import Conflict, InvalidOption
+from turnfold.stores import MemoryStore
 from turnfold.testing import ScriptedModel
 
 
@@ -195,6 +196,17 @@ def test_a_module_of_another_conversation_is_refused() -> None:
             agent.run("task-1", "hello")
         assert agent.run("task-2", "hello").text == "hi"
         assert len(module.memory_store.contexts()) == 1
+
+
+def test_a_phase_that_died_is_finished_and_not_repeated() -> None:
+    store = MemoryStore()
+    MemoryModule(store=store).memory_store.add_context("w")  # stored, and not yet summarised
+    model = ScriptedModel([summarised("at last"), summarised("another"), summarised("changed")])
+    again = MemoryModule(model, store, enable_reflective_thinking=False)
+    assert again.perform_thinking_phase("w", client_id="call-1").turn == 1
+    assert again.perform_thinking_phase("w", client_id="call-1").repeated
+    assert again.perform_thinking_phase("w", client_id="call-2").turn == 2
+    assert [each.summary for each in again.memory_store.contexts()] == ["at last", "another"]
 
 
 def test_the_options_of_the_document() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from redis.crc import key_slot
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
 from turnfold.runtime import drive
@@ -22,6 +24,7 @@ from turnfold.stores.redis.values import (
     open_sealed,
     seal,
     session_key,
+    session_keys,
     tail_of,
 )
 
@@ -217,3 +220,23 @@ def test_entries_with_a_gap_are_not_joined() -> None:
     assert extend_window(window, head, newer[:2]) is None
     assert extend_window(window, head, newer[1:]) is None
     assert extend_window(window, head, []) is None
+
+
+@pytest.mark.parametrize(
+    ("tenant", "conversation"),
+    [
+        ("default", "conv-123"),
+        ("default", "a}b"),
+        ("default", "a{b}c"),
+        ("default", "{x"),
+        ("default", "{}"),
+        ("acme", "c"),
+        ("ac/me{", "}c{"),
+    ],
+)
+def test_all_keys_of_a_conversation_lie_in_one_slot_of_a_cluster(
+    tenant: str, conversation: str
+) -> None:
+    keys = session_keys(Scope(tenant), conversation, default_tenant="default")
+    assert len({key_slot(each.encode()) for each in keys}) == 1
+    assert len(set(keys)) == 3

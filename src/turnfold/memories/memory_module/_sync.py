@@ -24,7 +24,7 @@ from turnfold.memory import make_config
 from turnfold.models import SummaryModel
 from turnfold.records import Snapshot
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.snapshots import RecalledContext, RecallRequest, Snapshots
+from turnfold.snapshots import RecalledContext, RecallRequest, SnapshotHead, Snapshots
 from turnfold.stores import Scope, Store
 from turnfold.tokens import TokenCounter
 
@@ -55,6 +55,10 @@ class ContextMemoryStore:
     ) -> ContextSnapshot:
         """Store the full context of a turn (default: the one after the newest)."""
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
+
+    def head_before(self, turn: int = 0) -> SnapshotHead | None:
+        """Return id and turn of the newest context before a turn, or of the newest of all; None if there is none."""
+        return drive(self._awaiting.head_before(turn))
 
     def add_summary(self, summary: MemorySummary) -> MemorySummary:
         """Store the summary of a context; return the stored one if there is one already."""

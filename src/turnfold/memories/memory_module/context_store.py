@@ -39,6 +39,7 @@ from turnfold.snapshots import (
     AsyncSnapshots,
     RecalledContext,
     RecallRequest,
+    SnapshotHead,
     SnapshotStorage,
     StoredSnapshot,
     WorkspaceRecall,
@@ -244,6 +245,12 @@ class AsyncContextMemoryStore:
         if taken.repeated and (there := await self.context(taken.turn)) is not None:
             return there
         return to_context(replace(wanted, turn=taken.turn), None)
+
+    async def head_before(self, turn: int = 0) -> SnapshotHead | None:
+        """Return id and turn of the newest context before a turn, or of the newest of all; None if there is none."""
+        newest = await self._storage.newest(**({"below": turn} if turn else {}))
+        found = await self._storage.stored(newest) if newest else None
+        return found.head if found else None
 
     async def add_summary(self, summary: MemorySummary) -> MemorySummary:
         """Store the summary of a context; return the stored one if there is one already."""

@@ -36,7 +36,7 @@ from turnfold.memories.memory_module.values import (
     summary_id,
 )
 from turnfold.models import Answer, ChatModel, ToolSchemas
-from turnfold.records import LATEST_TURN, Message, Snapshot, system, tool, user
+from turnfold.records import Message, Snapshot, system, tool, user
 from turnfold.runtime import Runtime
 from turnfold.snapshots import MIN_TOKENS, RecalledContext
 from turnfold.text import fence, search_terms
@@ -324,9 +324,9 @@ class Phase:
         """Store the context of a turn, linked to the one before; if the turn has one, that one is used."""
         wanted = turn or (workspace.turn if isinstance(workspace, Snapshot) else 0)
         known = await self.store.context(wanted) if wanted else None
-        before = await self.store.snapshots.before(wanted or LATEST_TURN + 1)
+        before = await self.store.head_before(wanted)
         if known is None and client_id and not wanted and before is not None:
-            known = await self._repeated(before, workspace, client_id)
+            known = await self._repeated(before.turn, workspace, client_id)
         if known is not None:
             return known
         linked = (before.id, *links) if before else links
@@ -339,13 +339,15 @@ class Phase:
             return there
 
     async def _repeated(
-        self, newest: Snapshot, workspace: str | Snapshot, client_id: str
+        self, turn: int, workspace: str | Snapshot, client_id: str
     ) -> ContextSnapshot | None:
         """Return the newest context if this call stored it: by its summary, or by its content if it has none yet."""
-        context = await self.store.context(newest.turn)
-        summary = await self.store.summary(newest.turn)
+        summary = await self.store.summary(turn)
+        if summary is not None and summary.client_id != client_id:
+            return None
+        context = await self.store.context(turn)
         if context is None or summary is not None:
-            return context if summary is not None and summary.client_id == client_id else None
+            return context
         given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
         return context if context.full_context == full_context(given) else None
 

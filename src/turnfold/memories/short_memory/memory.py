@@ -463,6 +463,7 @@ class AsyncShortMemory:
     async def _read_session(self, conversation_id: str) -> SessionValue:
         """Return the session from the store, and put it under its key."""
         log = self._log(await self._notes.read_view(conversation_id))
+        log.page = 2 * self._defaults.recent_turns + 2  # a question and an answer each
         await log.older()
         session = await self._session(log, self._defaults.recent_turns)
         await self._key.write(conversation_id, session, log.view.head.state)

@@ -54,6 +54,7 @@ class LogEnd:
     scope: Scope
     view: ConversationView
     entries: list[Entry] = field(default_factory=list[Entry])
+    page: int = _PAGE
 
     @property
     def first(self) -> int:
@@ -76,11 +77,11 @@ class LogEnd:
     async def older(self) -> bool:
         """Read one more page; return False if nothing older is left since the last restart."""
         upto = self.first - 1
-        after = max(upto - _PAGE, self.view.cleared)
+        after = max(upto - self.page, self.view.cleared)
         if after >= upto:
             return False
         page = await self.store.read(
-            self.scope, self.view.conversation, after=after, upto=upto, limit=_PAGE
+            self.scope, self.view.conversation, after=after, upto=upto, limit=self.page
         )
         self.entries[:0] = page
         return bool(page)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -265,10 +266,16 @@ _NESTED: Final[Mapping[str, type[_Part]]] = {
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 
+@cache
+def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a part, which msgspec works out anew for every call."""
+    return msgspec.structs.fields(kind)
+
+
 def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
     """Convert a part to its JSON fields."""
     found: dict[str, object] = {}
-    for spec in msgspec.structs.fields(part):
+    for spec in _specs(type(part)):
         value: object = getattr(part, spec.name)
         if spec.name == "more" and isinstance(part, _WITH_MORE):
             found.update(_extra_fields(part))
@@ -281,7 +288,7 @@ def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> 
     """Convert JSON fields to a part; null stands for a value that was never set."""
     if fields is None:
         return kind()
-    known = {spec.encode_name for spec in msgspec.structs.fields(kind)} - {"more"}
+    known = {spec.encode_name for spec in _specs(kind)} - {"more"}
     named = {name: value for name, value in fields.items() if name in known and value is not None}
     others = {name: value for name, value in fields.items() if name not in known}
     if kind in _WITH_MORE:
@@ -322,7 +329,7 @@ def _message_form(value: object) -> object:
 
 def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
     """Return the values of `more`; a name that is also a field is refused."""
-    taken = part.more.keys() & {spec.encode_name for spec in msgspec.structs.fields(part)}
+    taken = part.more.keys() & {spec.encode_name for spec in _specs(type(part))}
     if taken:
         raise InvalidRecord(
             "this name is a field: set the field instead", path=f"more.{min(taken)}"
