@@ -12,9 +12,12 @@ __all__ = ("BareConnections",)
 class BareConnections:
     """One connection for each asker to one service."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, token: str = "") -> None:
         parts = urlsplit(url)
         self._where = parts.hostname, parts.port
+        self._headers = "host: localhost\r\ncontent-type: application/json\r\n"
+        if token:
+            self._headers += f"authorization: Bearer {token}\r\n"
         self._links: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
     async def ask(self, asker: str, method: str, path: str, body: object) -> bytes:
@@ -23,7 +26,7 @@ class BareConnections:
             self._links[asker] = await asyncio.open_connection(*self._where)
         reader, writer = self._links[asker]
         content = json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}"
         writer.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
         answer = await reader.readuntil(b"\r\n\r\n")
         size = next(

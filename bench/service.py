@@ -21,6 +21,7 @@ from bench.bare_http import BareConnections
 from bench.report import Report, Table, Target, duration
 from bench.service_peer import NAME as PEER
 from bench.service_peer import PeerAbsent, served_peer
+from bench.service_tenants import quiet_turns
 from bench.stores_turns import scratch, turns
 from turnfold.budget import Budget
 from turnfold.client import AsyncRemoteMemory, AsyncRemoteShortMemory
@@ -93,6 +94,7 @@ def run(*, quick: bool) -> Report:
     measured = lanes[:-1] if absent else lanes
     report.tables.append(_table(measured, many, rounds))
     report.targets.append(_beside(lanes[1], lanes[3], absent))
+    report.targets.append(_quiet_beside_hostile(seconds=5.0 if quick else 30.0))
     report.figures = {lane.name: lane.figures for lane in measured}
     return report
 
@@ -115,6 +117,17 @@ def _beside(ours: Lane, peer: Lane, absent: str) -> Target:
         return Target(claim, f"{PEER} {absent}", None)
     times = ours.rate / peer.rate
     return Target(claim, f"{times:.1f} x the requests/s of {PEER}", times >= 1)
+
+
+def _quiet_beside_hostile(*, seconds: float) -> Target:
+    with scratch() as folder:
+        alone, beside = quiet_turns(folder, seconds=seconds)
+    before, now = _percentile(alone, 0.99), _percentile(beside, 0.99)
+    return Target(
+        "p99 of a quiet tenant beside a hostile one, within 3 x of alone",
+        f"{now / before:.1f} x: {duration(now)} beside, {duration(before)} alone",
+        now <= 3 * before,
+    )
 
 
 async def _timed(lane: Lane, many: int, write: Step, context: Step) -> None:

@@ -73,7 +73,7 @@ def test_a_request_that_takes_long_to_answer_is_not_ended(tmp_path: Path) -> Non
 
 
 def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
-    limits = Limits(connections=20, header_seconds=PATIENCE)
+    limits = Limits(connections=20, header_seconds=60 * PATIENCE)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with (
         running(options) as service,

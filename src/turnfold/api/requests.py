@@ -110,6 +110,8 @@ _Content: TypeAlias = str | list[dict[str, object]] | None
 Form: TypeAlias = Literal["chat", "record"]
 Provider: TypeAlias = Literal["anthropic", "gemini", "openai_chat", "openai_responses"]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
+QueryText: TypeAlias = Annotated[str, Meta(max_length=10_000)]
+"""Words to look for; each is looked up, so there is a limit."""
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _Key: TypeAlias = Annotated[str, Meta(max_length=512)]
@@ -204,7 +206,7 @@ class BudgetBody(Body):
 class ContextBody(Body):
     """Options of a context."""
 
-    query: str | None = None
+    query: QueryText | None = None
     """Recall folded (compacted) entries that match this text."""
     recall: RecallMode | None = None
     """When to recall without a query; null for the setting of the service."""
@@ -222,7 +224,7 @@ class ContextBody(Body):
 class PreviewBody(Body):
     """Options of a context preview."""
 
-    query: str | None = None
+    query: QueryText | None = None
     budget: BudgetBody | None = None
     tools: list[dict[str, object]] | None = None
     to: Provider | None = None
@@ -277,7 +279,7 @@ class WithinBody(Body):
 class RecallBody(Body):
     """A recall within one session."""
 
-    query: str
+    query: QueryText
     limit: Limit = 5
     tokens: _Tokens | None = None
     within: WithinBody = msgspec.field(default_factory=WithinBody)
@@ -286,7 +288,7 @@ class RecallBody(Body):
 class SearchBody(Body):
     """A search over all conversations, or in one."""
 
-    query: str
+    query: QueryText
     conversation: _Name | None = None
     within: WithinBody = msgspec.field(default_factory=WithinBody)
     limit: Limit = 20
@@ -385,7 +387,7 @@ class FindingsTextBody(Body):
     """Token limit of the text, and the question it is ranked by."""
 
     tokens: _Tokens
-    question: str = ""
+    question: QueryText = ""
 
 
 class NoQuery(Body):

@@ -165,6 +165,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Without a token file: admit every user and program of this machine.": (
         "没有令牌文件时：放行本机的所有用户和程序。"
     ),
+    "Append who did what to this file, without content.": (
+        "把谁做了什么追加到这个文件，不含内容。"
+    ),
     "Most open connections.": "同时打开的连接数上限。",
     "Days until it expires; 0 for never.": "有效多少天；0 表示永远。",
     "Number of calls in the sparkline.": "曲线画出多少次调用。",

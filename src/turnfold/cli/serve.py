@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +51,10 @@ _AnswerHours = Annotated[
 ]
 _Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
+_Audit = Annotated[
+    Path | None,
+    typer.Option(help="Append who did what to this file, without content.", metavar="PATH"),
+]
 _Mcp = Annotated[bool, typer.Option("--mcp", help="Also serve MCP, at /mcp.")]
 _TokensFile = Annotated[Path, typer.Option("--file", help="The token file.", metavar="PATH")]
 
@@ -82,6 +87,7 @@ def serve(
     quota_bytes: _QuotaBytes = 0,
     answer_hours: _AnswerHours = 24.0,
     drain: _Drain = 60.0,
+    audit_log: _Audit = None,
     mcp: _Mcp = False,
     verbose: _Verbose = False,
 ) -> None:
@@ -90,10 +96,8 @@ def serve(
     from turnfold.cli.store import address_of, default_store
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    _begin_logs(audit_log, verbose=verbose)
+    limits = Limits(body=max_body, connections=max_connections, rate=rate, burst=burst)
     local = None if tokens_file or no_secret else LocalAccess(tenant)
     run(
         ServiceOptions(
@@ -106,15 +110,7 @@ def serve(
             tenant=tenant,
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
-            limits=Limits(
-                body=max_body,
-                connections=max_connections,
-                rate=rate,
-                burst=burst,
-                quota=quota,
-                stored=quota_bytes,
-                answer_hours=answer_hours,
-            ),
+            limits=replace(limits, quota=quota, stored=quota_bytes, answer_hours=answer_hours),
             model=model,
             budget=Budget(max_tokens=budget) if budget is not None else None,
             semantic=semantic,
@@ -123,6 +119,17 @@ def serve(
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),
         on_listening=local and partial(_show_access, local),
     )
+
+
+def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
+    from turnfold.service import write_audit_log
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    if audit_log is not None:
+        write_audit_log(audit_log)
 
 
 def _show_access(local: LocalAccess, address: str) -> None:

@@ -5,8 +5,10 @@ The store ranks the hits; this module reads them and cuts out of each the snippe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
@@ -18,6 +20,10 @@ __all__ = (
     "SearchResult",
     "search_memory",
 )
+
+
+_SHORT_TEXT = 5_000
+"""Characters of a text whose snippet is found at once: a longer one would keep the event loop waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class _HitReader:
         return SearchResult(
             hit.conversation,
             hit.score,
-            self._snippet(document.text),
+            await self._snippet(document.text),
             document.text,
             document.created,
             hit.kind,
@@ -107,7 +113,7 @@ class _HitReader:
         return SearchResult(
             hit.conversation,
             hit.score,
-            self._snippet(text),
+            await self._snippet(text),
             text,
             entry.created,
             seq=entry.seq,
@@ -125,7 +131,7 @@ class _HitReader:
         return SearchResult(
             hit.conversation,
             hit.score,
-            self._snippet(made.text),
+            await self._snippet(made.text),
             made.text,
             made.created,
             CHECKPOINT,
@@ -133,5 +139,9 @@ class _HitReader:
             made.upto,
         )
 
-    def _snippet(self, text: str) -> Snippet:
-        return snippet(text, self.terms, characters=self.characters)
+    async def _snippet(self, text: str) -> Snippet:
+        """Return the best passage of a text; of a long one it is found off the event loop."""
+        work = partial(snippet, text, self.terms, characters=self.characters)
+        if len(text) <= _SHORT_TEXT or self.config.store.blocking:
+            return work()
+        return await asyncio.to_thread(work)

@@ -7,6 +7,7 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.service.app import GuardedApp, make_app
+    from turnfold.service.audit import write_audit_log
     from turnfold.service.auth import LocalAccess, TokenFile, new_token
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
@@ -37,10 +38,12 @@ __all__ = (
     "run_http",
     "run_stdio",
     "serve",
+    "write_audit_log",
 )
 
 _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
+    "turnfold.service.audit": "write_audit_log",
     "turnfold.service.auth": "LocalAccess TokenFile new_token",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",

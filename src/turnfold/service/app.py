@@ -48,7 +48,8 @@ from turnfold.errors import (
     StoreUnavailable,
     TurnfoldError,
 )
-from turnfold.service.endpoint import CALLER, OPERATION, Endpoint
+from turnfold.service.audit import record_request
+from turnfold.service.endpoint import CALLER, OPERATION, TOOL, Endpoint
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
@@ -288,6 +289,9 @@ class GuardedApp:
         if scope["type"] == "http":
             caller = scope[CALLER] = self._state.gate.caller(Headers(scope=scope))
             caller.require(self._right)
+            async with self._state.slots.hold(caller.tenant, heavy=True):
+                await self._app(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 
@@ -328,6 +332,14 @@ class _RequestFrame:
         finally:
             operation = scope.get(OPERATION, "")
             self._state.answered[operation, answer.status] += 1
+            if CALLER in scope:
+                record_request(
+                    scope[CALLER],
+                    f"{operation} {scope.get(TOOL, '')}".strip(),
+                    scope.get("path_params", {}),
+                    status=answer.status,
+                    request_id=answer.request_id,
+                )
             _log.info(
                 "%s %s %d",
                 answer.request_id,

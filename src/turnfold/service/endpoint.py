@@ -6,8 +6,10 @@ caller is authorized.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, cast
 from urllib.parse import parse_qsl, unquote
 
@@ -29,6 +31,7 @@ from turnfold.stores import check_name
 __all__ = (
     "CALLER",
     "OPERATION",
+    "TOOL",
     "Endpoint",
     "decode_query",
     "method_not_allowed",
@@ -41,9 +44,25 @@ __all__ = (
 CALLER: Final = "turnfold.caller"
 """Key of the request's `Caller` in the ASGI scope."""
 OPERATION: Final = "turnfold.operation"
+TOOL: Final = "turnfold.tool"
+"""Key of the tool that an MCP request calls, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
+_LARGE: Final = 64 * 1024
+"""Bytes of a body that is decoded off the event loop."""
+_HEAVY: Final = frozenset(
+    "fold recall search rules explain diff findings_text note_finding search_snapshots recall_snapshots "
+    "diff_snapshots take_snapshot fork checkpoint_short_memory".split()
+)
+"""Operations that search, rank, count or fold."""
+_LONG_QUERY: Final = 2_000
+"""Bytes of a body that brings so many words to look for, or so much to count, that any operation is heavy."""
+_COUNTED: Final = frozenset(
+    "system context preview fold pin findings_text note_finding query_memory_context write_turn "
+    "checkpoint_short_memory set_short_memory".split()
+)
+"""Operations that count the tokens of what is sent on the event loop."""
 
 
 class Endpoint:
@@ -73,17 +92,31 @@ class Endpoint:
         if operation.right is not None:
             caller = scope[CALLER] = state.gate.caller(headers)
             caller.require(*operation.rights)
+        if operation.right is None or operation.answer is Events:  # a stream has a limit of its own
+            return await self._carry_out(operation, run, http, caller)
+        declared = headers.get("content-length", "0")
+        most = _LONG_QUERY if operation.name in _COUNTED else _LARGE
+        large = not declared.isdecimal() or int(declared) > most or "transfer-encoding" in headers
+        async with state.slots.hold(caller.tenant, heavy=large or operation.name in _HEAVY):
+            return await self._carry_out(operation, run, http, caller)
+
+    async def _carry_out(
+        self, operation: AnyOperation, run: RunOperation, http: Request, caller: Caller
+    ) -> Response:
+        state, headers = self._state, http.headers
         sent = await read_body(http, state.limits)
+        if operation.name in _COUNTED:
+            state.limits.check_counted(len(sent))
+        decode = partial(_decoded, sent, operation.body, headers)
         request: OperationRequest[object, object] = OperationRequest(
             state=state,
             caller=caller,
             params=path_params(http),
             headers=headers,
-            body=_decoded(sent, operation.body, headers),
+            body=decode() if len(sent) <= _LARGE else await asyncio.to_thread(decode),
             query=decode_query(query_params(http), operation.query),
             key=_key(headers),
         )
-
         keeps_reply = operation.keyed and bool(request.key)
 
         async def result() -> object:

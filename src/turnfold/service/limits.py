@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption, LimitExceeded, StoreError
-from turnfold.records import Checkpoint, Document, Entry, NewEntry, encode_message
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, encode_message
 from turnfold.stores import (
     Appended,
     ConversationInfo,
@@ -69,6 +69,18 @@ class Limits:
     """Hours a response is kept under its Idempotency-Key; 0 for ever."""
     streams: int = 32
     """Concurrent event streams per token."""
+    concurrent: int = 64
+    """Requests of a tenant that run at once."""
+    heavy: int = 2
+    """Of those, requests that search, rank, count or fold."""
+    queued: int = 64
+    """Requests of a tenant that wait for its others; more are refused."""
+    request_seconds: float = 300.0
+    """Seconds after which a request is cancelled."""
+    message: int = 1_000_000
+    """Longest text of a message in characters; media do not count."""
+    counted: int = 256 * 1024
+    """Largest body of an operation that counts what is sent beside the log: contexts, pins, summaries."""
     connections: int = 1_000
     """Open connections; fewer where the system lets the process open fewer files."""
     header_seconds: float = 10.0
@@ -77,14 +89,36 @@ class Limits:
     """Seconds in which its body must have arrived."""
 
     def __post_init__(self) -> None:
-        at_least_one = ("body", "burst", "connections")
+        at_least_one = ("body", "burst", "concurrent", "connections", "heavy", "message")
         for each in fields(self):
             least, given = int(each.name in at_least_one), getattr(self, each.name)
             if not given >= least:
                 raise InvalidOption(f"{each.name}={given} must be at least {least}")
-        for name in ("header_seconds", "body_seconds"):
+        for name in ("header_seconds", "body_seconds", "request_seconds"):
             if not getattr(self, name) > 0:
                 raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
+
+    def check_message(self, message: Message) -> Message:
+        """Return a message; raises `LimitExceeded` if its text is longer than the limit."""
+        size = len(message.text)
+        if size > self.message:
+            raise LimitExceeded(
+                f"the text of the message has {size:,} characters, the limit is {self.message:,}; send it in parts",
+                allowed=self.message,
+                asked=size,
+                status=413,
+            )
+        return message
+
+    def check_counted(self, size: int) -> None:
+        """Raise `LimitExceeded` if a body whose content is counted at once has more bytes than the limit."""
+        if size > self.counted:
+            raise LimitExceeded(
+                f"the body has {size:,} bytes, the limit of this operation is {self.counted:,}",
+                allowed=self.counted,
+                asked=size,
+                status=413,
+            )
 
     def check_body(self, size: int) -> None:
         """Raise `LimitExceeded` if a body has more bytes than the limit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -12,9 +12,11 @@ from turnfold.api import AnyOperation, Operation
 from turnfold.errors import InvalidOption
 from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.records import Message, NewEntry
 from turnfold.service.auth import Caller
+from turnfold.service.concurrency import count_ahead
 from turnfold.service.state import ServiceState
-from turnfold.stores import Scope
+from turnfold.stores import Appended, Scope
 
 __all__ = (
     "OperationRequest",
@@ -68,6 +70,18 @@ class OperationRequest(Generic[_Body, _Query]):
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise InvalidOption(f"turn {text[:40]!r} is not a whole number from 0")
         return int(text)
+
+    async def add(
+        self, given: Message | Sequence[Message] | Sequence[NewEntry], *, expect: int | None = None
+    ) -> Appended:
+        """Append to the session named in the path; raises `LimitExceeded` for a message that is too long."""
+        entries = [given] if isinstance(given, Message) else given
+        messages = [each.message if isinstance(each, NewEntry) else each for each in entries]
+        for message in messages:
+            self.state.limits.check_message(message)
+        await count_ahead(self.state.config.counter, messages)
+        own = any(isinstance(each, NewEntry) for each in entries)  # with client ids of their own
+        return await self.session.add(given, client_id="" if own else self.key, expect=expect)
 
     async def is_unused(self, conversation: str) -> bool:
         """Return True if a conversation was never written to; to delete it would only leave a mark in the store."""

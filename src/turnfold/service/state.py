@@ -28,6 +28,7 @@ from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession, MemoryConfig, SessionCache
 from turnfold.records import Document
 from turnfold.service.auth import RequestGate
+from turnfold.service.concurrency import RequestSlots
 from turnfold.service.limits import Limits, Quota
 from turnfold.stores import Scope, Store
 from turnfold.tokens import CalibrationLog
@@ -199,6 +200,7 @@ class ServiceState:
     """Open event streams by token name."""
     handles: SessionCache = field(default_factory=SessionCache)
     """Cached sessions of all tenants."""
+    slots: RequestSlots = field(init=False)
     quota: Quota = field(init=False)
     replies: IdempotentReplies = field(init=False)
     _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
@@ -214,6 +216,7 @@ class ServiceState:
 
     def __post_init__(self) -> None:
         store, limits = self.config.store, self.limits
+        self.slots = RequestSlots(limits)
         self.quota = Quota(store, limits.quota, limits.stored)
         self.config = replace(self.config, store=self.quota.metered())
         self.replies = IdempotentReplies(self.config.store, limits.answer_hours * 3_600)

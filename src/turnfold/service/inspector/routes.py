@@ -155,7 +155,8 @@ class _Page(_Route):
             params=path_params(request),
             query=decode_query(given, self._screen.query),
         )
-        shown = await self._screen.render(screen)
+        async with state.slots.hold(caller.tenant, heavy=True):
+            shown = await self._screen.render(screen)
         here = list(given.items())
         answer = _html(page(shown, words, here=here, signed_in=bool(_cookie(request, COOKIE))))
         if chosen:

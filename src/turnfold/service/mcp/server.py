@@ -15,11 +15,17 @@ from turnfold.api import Right
 from turnfold.errors import RequestRefused
 from turnfold.service.app import GuardedApp
 from turnfold.service.auth import Caller
-from turnfold.service.endpoint import OPERATION, method_not_allowed, read_body
+from turnfold.service.endpoint import (
+    OPERATION,
+    TOOL,
+    method_not_allowed,
+    read_body,
+)
 from turnfold.service.limits import Limits
 from turnfold.service.mcp.protocol import McpProtocol
 from turnfold.service.mcp.request import McpOptions
 from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
+from turnfold.service.mcp.tools import TOOLS
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import TABLE
 from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run
@@ -83,12 +89,30 @@ class _JsonPostOnly:
             raise method_not_allowed(scope["method"], "POST")
         body = await read_body(Request(scope, receive), self._limits)
         try:
-            msgspec.json.decode(body)
+            asked = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise RequestRefused(f"the body is not valid JSON: {error}") from None
+        scope[TOOL] = _tool(asked)
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             return unread.pop() if unread else await receive()
 
         await self._app(scope, replay, send)
+
+
+class _Params(msgspec.Struct):
+    name: str = ""
+
+
+class _Call(msgspec.Struct):
+    params: _Params
+
+
+def _tool(asked: object) -> str:
+    """Return the tool that a request calls, for the audit log; only names of tools that exist."""
+    try:
+        given = msgspec.convert(asked, _Call).params.name
+    except msgspec.ValidationError:
+        return ""
+    return given if given in TOOLS else ""

@@ -43,21 +43,21 @@ async def set_system(request: OperationRequest[SystemBody, NoQuery]) -> SystemAn
 async def add_user(request: OperationRequest[UserBody, NoQuery]) -> Appended:
     body = request.body
     message = user(body.content, name=body.name)
-    return await request.session.add(message, client_id=request.key)
+    return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD_ASSISTANT)
 async def add_assistant(request: OperationRequest[AssistantBody, NoQuery]) -> Appended:
     body = request.body
     message = assistant(body.content, tool_calls=body.tool_calls, name=body.name)
-    return await request.session.add(message, client_id=request.key)
+    return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD_TOOL)
 async def add_tool(request: OperationRequest[ToolBody, NoQuery]) -> Appended:
     body = request.body
     message = tool(body.content, tool_call_id=body.tool_call_id, name=body.name)
-    return await request.session.add(message, client_id=request.key)
+    return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD)
@@ -71,13 +71,13 @@ async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
     names, expect = request.body.client_ids, request.body.expect
     if names is None:
         given = messages[0] if len(messages) == 1 else messages
-        return await request.session.add(given, client_id=request.key, expect=expect)
+        return await request.add(given, expect=expect)
     if len(names) != len(messages):
         raise InvalidOption(
             f"{len(messages)} messages and {len(names)} client_ids: send one client id per message"
         )
     entries = [NewEntry(*each) for each in zip(messages, names, strict=True)]
-    return await request.session.add(entries, expect=expect)
+    return await request.add(entries, expect=expect)
 
 
 @TABLE.bind(api.operations.CONTEXT)

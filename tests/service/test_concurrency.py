@@ -1,0 +1,230 @@
+"""One tenant does not take the processor from the others: places for requests, and heavy work off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.running import make_tokens, running
+from turnfold.errors import LimitExceeded
+from turnfold.memory import search as search_module
+from turnfold.records import user
+from turnfold.service import Limits, ServiceOptions
+from turnfold.service import concurrency as concurrency_module
+from turnfold.service.concurrency import (
+    CountedTexts,
+    RequestSlots,
+    count_ahead,
+    with_counted_texts,
+)
+from turnfold.stores import Head, Scope
+from turnfold.tokens import cautious_counter, counter_for
+
+LONG = "parcel 包裹 4711 " * 2_000
+
+
+def test_a_tenant_has_so_many_places_and_the_others_have_theirs() -> None:
+    async def run() -> list[str]:
+        slots = RequestSlots(Limits(concurrent=3, heavy=1))
+        go, seen, inside = asyncio.Event(), list[str](), dict[str, int]()
+
+        async def request(tenant: str, *, heavy: bool) -> None:
+            async with slots.hold(tenant, heavy=heavy):
+                kind = f"{tenant} {'heavy' if heavy else 'light'}"
+                inside[kind] = inside.get(kind, 0) + 1
+                await go.wait()
+                inside[kind] -= 1
+
+        tasks = [
+            asyncio.create_task(request(tenant, heavy=heavy))
+            for tenant in ("hostile", "quiet")
+            for heavy in (True, False)
+            for _ in range(9 if tenant == "hostile" else 1)
+        ]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        seen += [f"{kind} {number}" for kind, number in sorted(inside.items())]
+        go.set()
+        await asyncio.gather(*tasks)
+        assert slots._lanes == {}
+        assert set(inside.values()) == {0}
+        return seen
+
+    assert asyncio.run(run()) == [
+        "hostile heavy 1",
+        "hostile light 3",
+        "quiet heavy 1",
+        "quiet light 1",
+    ]
+
+
+def test_too_many_that_wait_are_refused_and_the_others_are_not() -> None:
+    async def run() -> None:
+        slots = RequestSlots(Limits(concurrent=2, heavy=1, queued=3))
+        go = asyncio.Event()
+
+        async def request(tenant: str) -> None:
+            async with slots.hold(tenant, heavy=True):
+                await go.wait()
+
+        tasks = [asyncio.create_task(request("hostile")) for _ in range(5)]
+        await asyncio.sleep(0)
+        with pytest.raises(LimitExceeded) as refused:
+            await request("hostile")
+        assert (refused.value.status, refused.value.again) == (429, 1.0)
+        other = asyncio.create_task(request("quiet"))
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(request("hostile")))
+        go.set()
+        await asyncio.gather(other, *tasks, return_exceptions=True)
+        assert slots._lanes == {}
+
+    asyncio.run(run())
+
+
+def test_a_request_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
+    limits = Limits(request_seconds=0.05)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, service.client() as client:
+        original = service.state.config.store.head
+
+        async def head(scope: Scope, conversation: str) -> Head:
+            await asyncio.sleep(3_600)
+            return await original(scope, conversation)
+
+        service.state.config.store.head = head
+        late = client.delete("/v1/sessions/s")
+        assert (late.status_code, late.json()["fields"]["allowed"]) == (503, 0.05)
+        assert "was cancelled" in late.json()["detail"]
+        service.state.config.store.head = original
+        service.state.slots.limits = Limits()
+        assert client.delete("/v1/sessions/s").status_code == 200
+
+
+def counted_in(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads in which long texts are counted."""
+    names: list[str] = []
+    made = CountedTexts.__init__
+
+    def init(texts: CountedTexts, inner: Any) -> None:
+        made(texts, inner)
+
+        def count(text: str) -> int:
+            if len(text) >= concurrency_module._LONG_TEXT:
+                names.append(threading.current_thread().name.partition("_")[0])
+            return inner.count(text)
+
+        texts._count = count
+
+    monkeypatch.setattr(CountedTexts, "__init__", init)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("user", {"content": LONG}),
+        ("assistant", {"content": LONG}),
+        ("tool", {"content": LONG, "tool_call_id": "c"}),
+        ("messages", {"messages": [{"role": "user", "content": LONG}]}),
+        (
+            "messages",
+            {"messages": [{"role": "user", "content": LONG}], "client_ids": ["a"]},
+        ),
+    ],
+)
+def test_a_long_message_is_counted_once_and_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    names = counted_in(monkeypatch)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as client:
+        client.post("/v1/sessions/s/assistant", json={"tool_calls": [CALL]})
+        assert client.post(f"/v1/sessions/s/{path}", json=body).status_code == 200
+    assert names == ["turnfold-tokens"]
+
+
+CALL = {"id": "c", "name": "look", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("model", ["", "gpt-4o", "claude-sonnet-4-5"])
+def test_what_is_counted_ahead_is_counted_the_same(model: str) -> None:
+    plain = counter_for(model) if model else cautious_counter()
+    ahead = with_counted_texts(plain)
+    message = user(LONG)
+    asyncio.run(count_ahead(ahead, [message, user("short")]))
+    assert ahead.name == plain.name
+    assert ahead.count_message(message) == plain.count_message(message)
+    assert ahead.count_text(LONG[:-1]) == plain.count_text(LONG[:-1])
+
+
+def test_counted_texts_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency_module, "_REMEMBERED", 60_000)
+    texts = CountedTexts(cautious_counter().text)
+    for number in range(20):
+        texts.count(f"{number} " * 10_000)
+    assert 1 <= len(texts._counts) <= 3
+    assert texts._characters == sum(map(len, texts._counts))
+
+
+def test_the_snippet_of_a_long_text_is_found_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, names = search_module.snippet, list[tuple[bool, str]]()
+
+    def snippet(text: str, *args: Any, **options: Any) -> Any:
+        thread = threading.current_thread().name.partition("_")[0]
+        names.append((len(text) > 5_000, thread))
+        return found(text, *args, **options)
+
+    monkeypatch.setattr(search_module, "snippet", snippet)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as client:
+        client.post("/v1/sessions/s/user", json={"content": LONG})
+        hits = client.post("/v1/search", json={"query": "parcel"}).json()["found"]
+    assert len(hits) == 1
+    assert names == [(True, "asyncio")]  # the threads of the loop, not the loop
+
+
+def test_what_is_too_long_to_be_counted_or_looked_for_is_refused(tmp_path: Path) -> None:
+    limits = Limits(message=1_000, counted=2_000)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, service.client() as client:
+
+        def status(path: str, body: dict[str, Any]) -> int:
+            return client.post(f"/v1/sessions/s/{path}", json=body).status_code
+
+        assert status("user", {"content": "x" * 1_000}) == 200
+        assert status("user", {"content": "x" * 1_001}) == 413
+        two = [{"role": "user", "content": "x"}, {"role": "user", "content": "x" * 1_001}]
+        assert status("messages", {"messages": two}) == 413
+        assert status("context", {"notes": {"n": "x" * 2_000}}) == 413
+        assert status("preview", {"query": "x" * 1_900}) == 200
+        assert status("pins", {"content": "x" * 2_000}) == 413
+        assert status("fold", {"summary": "x" * 2_000}) == 413
+        assert status("recall", {"query": "x " * 5_001}) == 422
+        assert client.post("/v1/search", json={"query": "x " * 5_001}).status_code == 422
+        assert client.get("/v1/sessions/s").json()["entries"] == 1
+
+
+def test_a_tenant_that_waits_for_itself_lets_others_pass(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    made = make_tokens(file, ("hostile", "h", ["read", "write"]), ("quiet", "q", ["read", "write"]))
+    limits = Limits(concurrent=1, heavy=1, queued=0)
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with running(ServiceOptions(store=store, tokens_file=file, limits=limits)) as service:
+        held = service.state.slots._lanes
+        with service.client(made["hostile"]) as hostile, service.client(made["quiet"]) as quiet:
+            held["h"] = concurrency_module._Lane(
+                asyncio.Semaphore(0), asyncio.Semaphore(0), inside=1
+            )
+            assert hostile.post("/v1/sessions/s/context", json={}).status_code == 429
+            assert hostile.get("/v1/sessions").status_code == 429
+            assert quiet.post("/v1/sessions/s/context", json={}).status_code == 200
+            assert hostile.get("/healthz").status_code == 200
