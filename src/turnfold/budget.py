@@ -1,8 +1,8 @@
 """The budget of one call: tokens, messages and bytes.
 
-`tokens = context_window x (1 - reserve_ratio)`, capped by `max_tokens`; a limit of 0 means no limit. The shares cap the
-sections that would otherwise crowd out the conversation. Values that can never work together are rejected when the
-budget is made, not by the first long conversation. A ratio means the decimal it is written as: 0.1 of 128,000 is
+`tokens = context_window x (1 - reserve_ratio)`, capped by `max_tokens`; a limit of 0 means no limit. The shares limit
+the sections that could otherwise leave no room for the conversation. Values that can never work together are rejected
+when the budget is created, not at the first long conversation. Ratios are computed as decimals: 0.1 of 128,000 is
 12,800, not 12,800.000000000002.
 """
 
@@ -25,9 +25,9 @@ __all__ = (
 
 
 RECALL_TOKENS = 2_400
-"""The most tokens that are kept free for recalled passages, however large the budget is."""
+"""The most tokens that are kept free for recalled passages, also in a large budget."""
 SUMMARY_TOKENS = 96
-"""Tokens a summary may take, however small its share of the budget is."""
+"""Tokens that a summary may take even if its share of the budget is smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,15 @@ class Shares:
     """The largest share of a call's tokens, and of its bytes, for each section. The rest is for the conversation."""
 
     system: float = 0.6
-    """System messages; longer ones are shortened to this share."""
+    """Share of the system messages; longer ones are shortened to it."""
     summary: float = 0.15
-    """The summary of folded (compacted) history. Of a small budget it may take up to `SUMMARY_TOKENS` of what
-    the other shares leave: in less room nothing readable could be kept of what is folded."""
+    """The summary of folded (compacted) history. In a small budget it may take up to `SUMMARY_TOKENS` of the tokens
+    that the other shares leave, because a shorter summary would not be readable."""
     tail: float = 0.15
-    """Pinned rules, findings and state, before the newest turn."""
+    """Share of the tail: pins, rules, state and findings, before the newest turn."""
     recall: float = 0.55
-    """Passages recalled from before the window. They are shown in room that nothing else uses; once something is
-    folded, further folds keep this share free for them, of a large budget at most `RECALL_TOKENS`."""
+    """Passages recalled from before the window. They are shown in unused room; after the first fold, later folds keep
+    this share free for them, but at most `RECALL_TOKENS`."""
 
     def __post_init__(self) -> None:
         for name in ("system", "summary", "tail", "recall"):
@@ -60,21 +60,22 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterMarks:
-    """When the window is cut, and how far.
+    """Sets how far the window is cut when the budget is full.
 
-    Nothing is cut until the budget is full; then the window is cut to `low` of it in one step, so that the beginning
-    of the prompt, which the provider caches, stays the same for many calls instead of changing on each.
+    Nothing is cut until the budget is full. Then the window is cut to the share `low` in one step, so that the
+    beginning of the prompt, which the provider caches, stays the same for many calls instead of changing with each
+    call.
     """
 
     low: float = 0.5
-    """Share of the room left by system, summary, tail and tools that a cut keeps. 1.0 cuts no more than needed, on
-    every call."""
+    """Share that a cut keeps of the room left by system, summary, tail and tools. With 1.0 every call cuts only as much
+    as needed."""
     snap: float = 0.5
-    """A cut moves on to the next turn if at least this share of the low mark still remains. 1.0 never moves it."""
+    """A cut inside a turn is moved to the next turn if at least this share of the low mark then remains. 1.0 never
+    moves it."""
     folded: float = 0.3
-    """Share that stays verbatim when older turns are folded (compacted), never more than `low`. A fold changes the
-    prompt from the summary on, and the summary covers what went: fewer and deeper folds keep the prompt's beginning
-    longer."""
+    """Share that stays verbatim when older turns are folded (compacted), at most `low`. Each fold changes the prompt
+    from the summary on, so with fewer and larger folds the beginning of the prompt stays the same for longer."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.snap <= 1.0:
@@ -93,16 +94,16 @@ class Budget:
     reserve_ratio: float = 0.25
     """Share of the window kept free for the answer."""
     max_tokens: int = 0
-    """Cap on the tokens of the prompt, whatever the window; 0 for none."""
+    """The most tokens of the prompt, for any context window; 0 for no limit."""
     max_messages: int = 0
-    """Cap on the messages of the prompt, system included; 0 for none."""
+    """The most messages of the prompt, system messages included; 0 for no limit."""
     max_bytes: int = 0
-    """Cap on the UTF-8 bytes of the prompt's messages as JSON, and of the whole request body if the provider is known
-    (`session.context(to=...)`); 0 for none."""
+    """The most UTF-8 bytes of the prompt's messages as JSON, and of the whole request body if the provider is known
+    (`session.context(to=...)`); 0 for no limit."""
     shares: Shares = field(default_factory=Shares)
     marks: WaterMarks = field(default_factory=WaterMarks)
     tokens: int = field(init=False)
-    """The tokens the prompt may have, tool schemas and framing included."""
+    """The tokens that the prompt may have, tool schemas and framing included; computed from the other fields."""
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_tokens", "max_messages", "max_bytes"):
@@ -144,7 +145,7 @@ class Budget:
 
     @property
     def recall_tokens(self) -> int:
-        """The tokens that folds keep free for recalled passages."""
+        """The number of tokens that folds keep free for recalled passages."""
         return min(self.share("recall"), RECALL_TOKENS)
 
     def share_bytes(self, section: str) -> int:
@@ -152,7 +153,7 @@ class Budget:
         return max(_part(self.max_bytes, getattr(self.shares, section)), 1) if self.max_bytes else 0
 
     def arithmetic(self) -> str:
-        """Return how `tokens` is computed, for error messages and receipts."""
+        """Return the formula of `tokens` with its numbers, for error messages and receipts."""
         if not self.context_window:
             return f"max_tokens {self.max_tokens:,}"
         text = f"{self.context_window:,} x (1 - {self.reserve_ratio})"

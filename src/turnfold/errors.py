@@ -1,4 +1,4 @@
-"""All errors turnfold raises, as one tree.
+"""All errors that turnfold raises, as one class tree.
 
     TurnfoldError
     ├── InvalidRecord (ValueError)       a message or part that cannot be stored or sent as it is
@@ -10,7 +10,7 @@
     ├── UnknownModel (LookupError)       a model name that is not in the table, where a guess would be wrong
     ├── SummaryFailed                    the summariser returned nothing usable
     ├── ModelFailed                      the model gave no answer
-    │   ├── ContextOverflow              the provider says the prompt is too long, whatever was counted
+    │   ├── ContextOverflow              the provider refused the prompt because it is too long
     │   └── ModelUnavailable             busy, unreachable or too slow; the retries are used up
     ├── StepsExhausted                   an agent reached its step limit without an answer
     ├── RequestRefused                   a service rejected the request; has the HTTP status
@@ -25,8 +25,8 @@
     │   └── StoreUnavailable             the backend cannot be reached or has been closed
     └── MissingExtra (ImportError)       an optional dependency is needed; names the extra
 
-Misuse of Python itself (a wrong type, a missing argument) stays a built-in error. Every message states the
-numbers involved and what to change, because the reader of a budget error is usually in the middle of an incident.
+Programming errors (a wrong type, a missing argument) raise Python's built-in errors. Every message states the values
+involved and what to change.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = (
 
 
 class TurnfoldError(Exception):
-    """Base of all errors turnfold raises on purpose. All of them can be pickled."""
+    """Base class of all errors of turnfold. All of them can be pickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default Python calls the class with the message, which keyword-only constructors do not accept.
@@ -90,7 +90,7 @@ class InvalidRecord(TurnfoldError, ValueError):
         super().__init__(f"{where}{problem}{f'. {remedy}' if remedy else ''}")
 
     def within(self, outer: str) -> InvalidRecord:
-        """Return the same error with its path inside `outer`."""
+        """Return the same error with `outer` put before its path."""
         joint = "" if not self.path or self.path.startswith("[") else "."
         return InvalidRecord(self.problem, path=f"{outer}{joint}{self.path}", remedy=self.remedy)
 
@@ -100,9 +100,9 @@ class InvalidBudget(TurnfoldError, ValueError):
 
 
 class BudgetTooSmall(TurnfoldError):
-    """The mandatory parts cost more than the budget allows.
+    """The mandatory parts of a prompt need more than the budget allows.
 
-    `needed` and `allowed` are in `unit`s; `parts` names each mandatory part with its cost, in order.
+    `needed` and `allowed` are numbers of `unit`; `parts` has the size of each mandatory part by name, in order.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class BudgetTooSmall(TurnfoldError):
 
 
 class InvalidOption(TurnfoldError, ValueError):
-    """An option outside its documented range; nothing is clamped."""
+    """An option outside its documented range; values are never adjusted silently."""
 
 
 class InvalidExport(TurnfoldError, ValueError):
@@ -134,11 +134,11 @@ class InvalidExport(TurnfoldError, ValueError):
 
 
 class NotFound(TurnfoldError, LookupError):
-    """A conversation, call or file that does not exist; the message names those that do."""
+    """A conversation, call or file that does not exist."""
 
 
 class UnknownModel(TurnfoldError, LookupError):
-    """A model name that is not in the table, where a guess would be wrong."""
+    """A model name that is not in the table of models; its limits are not guessed."""
 
 
 class SummaryFailed(TurnfoldError):
@@ -150,7 +150,7 @@ class ModelFailed(TurnfoldError):
 
 
 class ContextOverflow(ModelFailed):
-    """The provider says the prompt is too long, whatever was counted."""
+    """The provider refused the prompt because it is too long."""
 
 
 class ModelUnavailable(ModelFailed):
@@ -162,7 +162,7 @@ class StepsExhausted(TurnfoldError):
 
 
 class RequestRefused(TurnfoldError):
-    """A service rejected a request, for a reason not covered by another error. `status` is the HTTP status."""
+    """A service refused a request, for a reason that no other error covers. `status` is the HTTP status."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         self.status = status
@@ -170,7 +170,7 @@ class RequestRefused(TurnfoldError):
 
 
 class AccessDenied(RequestRefused):
-    """No access token, one the service does not know, or one without the right for this request."""
+    """The request had no access token, an unknown one, or one without the right for this request."""
 
     def __init__(self, message: str, *, status: int = 401) -> None:
         super().__init__(message, status=status)
@@ -202,35 +202,35 @@ class LimitExceeded(RequestRefused):
 
 
 class StoreError(TurnfoldError):
-    """A store operation failed; nothing was partly done."""
+    """A store operation failed; it was not carried out in part."""
 
 
 class Conflict(StoreError):
-    """Another writer was first. Read again, then decide; nothing was written."""
+    """Another writer was first, and nothing was written. Read the data again before you retry."""
 
 
 class IdReused(StoreError):
-    """A client id that is already used for an entry with another body; nothing was written."""
+    """A client id is already used for an entry with other content; nothing was written."""
 
 
 class ConversationDeleted(StoreError):
-    """The conversation was erased; nothing may be written to it any more."""
+    """The conversation was erased; nothing can be written to it any more."""
 
 
 class UnsafeStore(StoreError):
-    """A setting under which acknowledged entries could be lost; the store refuses to open."""
+    """The database has a setting with which acknowledged entries could be lost; the store is not opened."""
 
 
 class WrongProcess(StoreError):
-    """A fork of the process that opened a store used that store, or opened its file; nothing was done."""
+    """A store was opened in one process and used, or its file opened, in a fork of it; nothing was done."""
 
 
 class StoreUnavailable(StoreError):
-    """The backend cannot be reached, or has been closed."""
+    """The database of the store cannot be reached, or the store has been closed."""
 
 
 class MissingExtra(TurnfoldError, ImportError):
-    """An optional dependency is not installed; `extra` is empty if no extra of turnfold brings it."""
+    """An optional package is not installed; `extra` is empty if no extra of turnfold installs it."""
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         self.package = package

@@ -1,14 +1,15 @@
-"""Runtimes of coroutines: `AsyncRuntime` with an event loop, `SyncRuntime` and `drive()` without one.
+"""Runs coroutines: `AsyncRuntime` with an event loop, `SyncRuntime` and `drive()` without one.
 
-Everything that talks to a store or a model is written once, as coroutines. The few operations that differ (lock, ask a
-model with a time-out, pause, background work) are methods of a `Runtime`; no other module asks which of the two it has.
+All code that uses a store or a model is written once, as coroutines. The few operations that differ (lock, ask a model
+with a time-out, pause, background work) are methods of a `Runtime`; no other module needs to know which of the two is
+used.
 
-Over a blocking store a coroutine never suspends, so `drive()` runs it to its end with one `send()`: in a script, in a
-thread, in a notebook and inside a running loop, where `asyncio.run` fails.
+With a blocking store a coroutine never suspends, so `drive()` runs it to its end with one `send()`. That works in a
+script, in a thread, in a notebook and inside a running loop, where `asyncio.run` fails.
 
 A signal handler (Ctrl-C, a time-out by `signal.alarm`) may raise at any line of a driven coroutine, also after a lock
 was acquired and before the code that releases it is reached. So each lock is registered before it is acquired, and
-`drive()` releases what is left: no lock outlives the call that acquired it.
+`drive()` releases the locks that are still held: no lock stays acquired after the call.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = (
 
 
 _JOIN_TIMEOUT = 5.0
-"""Seconds to wait for an event loop that was told to stop: a task may refuse to be cancelled."""
+"""Seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
 _Result = TypeVar("_Result")
 _Work = Callable[[], Coroutine[object, None, None]]
 
@@ -91,7 +92,7 @@ class Runtime(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait; may end early when background work is told to stop."""
+        """Wait for some seconds; it may end early when background work is told to stop."""
         ...
 
     def begin(self, name: str, work: _Work) -> bool:
@@ -109,7 +110,7 @@ class Runtime(Protocol):
 
 
 class SyncRuntime:
-    """For programs without an event loop: uses threads."""
+    """The runtime for programs without an event loop; it uses threads."""
 
     def __init__(self) -> None:
         self._running: dict[str, threading.Thread] = {}
@@ -183,11 +184,11 @@ class SyncRuntime:
             raise errors[0]
 
     async def pause(self, seconds: float) -> None:
-        """Wait for the time, or until told to stop."""
+        """Wait for some seconds, or until background work is told to stop."""
         self._stop.wait(seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
-        """Start a thread."""
+        """Start background work in a thread."""
         with self._lock:
             if self._closed or name in self._running:
                 return False
@@ -205,7 +206,7 @@ class SyncRuntime:
             return True
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Join the threads."""
+        """Wait for the threads to end."""
         with self._lock:
             self._closed = True
             working = list(self._running.values())
@@ -218,7 +219,7 @@ class SyncRuntime:
 
 
 class AsyncRuntime:
-    """For programs with an event loop: uses tasks."""
+    """The runtime for programs with an event loop; it uses tasks."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -231,7 +232,7 @@ class AsyncRuntime:
         return self._stopping
 
     def lock(self) -> AbstractAsyncContextManager[None]:
-        """Return a new lock for tasks of one loop at a time."""
+        """Return a new lock, which tasks of one event loop at a time can use."""
         return _TaskLock()
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
@@ -271,11 +272,11 @@ class AsyncRuntime:
                 raise error
 
     async def pause(self, seconds: float) -> None:
-        """Sleep."""
+        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
-        """Start a task."""
+        """Start background work in a task."""
         if self._closed or name in self._running:
             return False
         task = asyncio.get_running_loop().create_task(work(), name=f"turnfold-{name}")
@@ -284,7 +285,7 @@ class AsyncRuntime:
         return True
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Wait for the tasks; those of a closed loop are over, those of another running loop are an error."""
+        """Wait for the tasks of this loop; raises `InvalidOption` if tasks are running in another loop."""
         loop = asyncio.get_running_loop()
         working = [task for task in self._running.values() if not task.get_loop().is_closed()]
         if any(task.get_loop() is not loop for task in working):
@@ -301,7 +302,7 @@ class AsyncRuntime:
 
 
 class _Question:
-    """A function that is called in a thread and may be abandoned."""
+    """A call of a function in a thread; the caller may stop waiting for it."""
 
     def __init__(self, question: Callable[[], object], loop: _LoopThread) -> None:
         self._question = question
@@ -331,7 +332,7 @@ class _Question:
             self.done.set()
 
     def give_up(self) -> None:
-        """Abandon the call; cancels what is being awaited."""
+        """Stop waiting for the call, and cancel its awaitable."""
         self._given_up.set()
         if self._future is not None:
             self._future.cancel()
@@ -346,7 +347,7 @@ class _LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self, found: Awaitable[object]) -> Future[object]:
-        """Await something in the loop; callable from any thread."""
+        """Start to await an object in the loop; callable from any thread."""
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -357,7 +358,7 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(_awaited(found), self._loop)
 
     def stop(self) -> None:
-        """Cancel the running tasks and end the loop; the next call starts another."""
+        """Cancel the running tasks and end the loop; the next `start` begins a new one."""
         with self._starting:
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
@@ -390,7 +391,7 @@ async def _awaited(found: Awaitable[object]) -> object:
 
 
 class _ThreadLock:
-    """An `async with` lock for threads; `drive()` releases it however the call ends."""
+    """An `async with` lock for threads; `drive()` releases it even if the call is interrupted."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # knows its owner, which `drive` relies on
@@ -412,9 +413,10 @@ class _ThreadLock:
 
 
 class _TaskLock:
-    """An `async with` lock for tasks that outlives the event loop it was first used in.
+    """An `async with` lock for tasks; it can be used in another event loop after the first one has ended.
 
-    It serves one loop at a time: tasks of two loops cannot wait for each other, so the second loop gets an error.
+    It can be used in one loop at a time: tasks of two loops cannot wait for each other, so using it in a second loop
+    raises `InvalidOption`.
     """
 
     def __init__(self) -> None:

@@ -215,7 +215,7 @@ def test_what_would_have_to_be_replaced_is_refused() -> None:
             taken = sdk.ClaudeAgentOptions(mcp_servers={"turnfold": {"command": "x"}})
             with pytest.raises(InvalidOption, match="already"):
                 turnfold_options(memory, "s", taken)
-            with pytest.raises(InvalidOption, match="conversation names the session"):
+            with pytest.raises(InvalidOption, match="chosen by conversation"):
                 await resuming_options(memory, "s", sdk.ClaudeAgentOptions(resume="x"))
             with pytest.raises(InvalidOption, match="max_tokens=10"):
                 turnfold_options(memory, "s", recall_tokens=10)

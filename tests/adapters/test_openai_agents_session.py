@@ -198,9 +198,9 @@ def test_conversations_do_not_mix_and_must_be_named() -> None:
         await TurnfoldSession(memory, "a").add_items([user("a")])
         assert await TurnfoldSession(memory, "b").get_items() == []
         assert TurnfoldSession(memory.session("a"), "a").session_id == "a"
-        with pytest.raises(InvalidOption, match="name one"):
+        with pytest.raises(InvalidOption, match="give conversation="):
             TurnfoldSession(memory)
-        with pytest.raises(InvalidOption, match="give one of them"):
+        with pytest.raises(InvalidOption, match="give only one of them"):
             TurnfoldSession(memory.session("a"), "b")
 
     with_memory(work)

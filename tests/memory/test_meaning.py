@@ -302,7 +302,7 @@ def test_words_alone_keep_their_order() -> None:
 
 def test_bytes_that_are_no_vectors_are_refused() -> None:
     held = vectors.Vectors()
-    with pytest.raises(InvalidRecord, match="are not the vectors"):
+    with pytest.raises(InvalidRecord, match="does not hold the vectors"):
         held.add(b"123", 2)
     held.add(vectors.pack(vectors.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
     with pytest.raises(InvalidRecord):

@@ -71,7 +71,7 @@ def test_sabotage_without_looking_the_other_one_is_told(monkeypatch: pytest.Monk
 
 def test_who_never_gets_its_own_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(monkeypatch, 1_000)
-    with pytest.raises(Conflict, match="side by side"):
+    with pytest.raises(Conflict, match="at the same time"):
         told(OWN)
 
 

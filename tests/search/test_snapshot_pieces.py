@@ -274,7 +274,7 @@ def test_an_id_is_made_of_the_content_and_not_of_the_time() -> None:
             SnapshotItem("file", "a.py", text=True, data=b"2"),
         ],
     ],
-    ids=["nested without end", "no JSON", "no text", "a file that is no text", "there twice"],
+    ids=["nested without end", "no JSON", "no text", "a file that is no text", "occurs twice"],
 )
 def test_items_that_make_no_snapshot_are_refused(items: list[SnapshotItem]) -> None:
     with pytest.raises(InvalidRecord, match="turn 3"):

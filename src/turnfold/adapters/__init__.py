@@ -1,6 +1,6 @@
-"""Adapters for agent frameworks: one folder per framework, each with the framework's own objects over a session.
+"""Adapters for agent frameworks: one folder per framework, each with objects of that framework that use a session.
 
-A framework's SDK is loaded only with its adapter: `turnfold.adapters.langchain` imports it on first use.
+A framework's SDK is imported only with its adapter: `turnfold.adapters.langchain` imports LangChain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The `turnfold` command.
 
-The console script loads this module, so it needs nothing but Python: without the packages of the extra `cli` it can
-still say so in one line. Errors of turnfold are printed as their message; unexpected errors keep their traceback.
+The console script loads this module, so it imports only Python's own modules: if the packages of the extra `cli` are
+missing, it can print that in one line. Errors of turnfold are printed as their message; unexpected errors keep their
+traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def _accept_any_terminal() -> None:
-    """Print a replacement for characters the terminal cannot show, instead of failing."""
+    """Make the output print a replacement for characters that the terminal cannot show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -1,4 +1,4 @@
-"""The commands and their options. What a command does is imported when it runs, so that `turnfold --help` is quick."""
+"""The commands and their options. The code of a command is imported when it runs, so that `turnfold --help` is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`turnfold audit`: checks stored sessions and accounts for every entry, trusting nothing they say of themselves."""
+"""`turnfold audit`: checks that every entry of stored sessions is sent, folded or listed as dropped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AuditReport:
 
 
 def audit_sessions(store: str | None, tenant: str, names: Sequence[str]) -> AuditReport:
-    """Audit the named sessions, or all; writes nothing."""
+    """Audit the named sessions, or all sessions, without writing anything."""
     with open_at(store, tenant) as opened, progressing("auditing") as reporter:
         if names:
             found = list(dict.fromkeys(find_session(opened, name) for name in names))

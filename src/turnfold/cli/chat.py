@@ -1,7 +1,7 @@
-"""`turnfold chat`: a chat with a model, or without one a searchable notebook.
+"""`turnfold chat`: a chat with a model; without a model, notes that can be searched.
 
-Without a model, input is stored and answered with matching earlier messages and their place, which needs no network and
-no key. A line with the token figures follows each answer.
+Without a model, the input is stored, and the answer quotes matching earlier messages with their seq; that needs no
+network and no key. A line with token figures follows each answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pick_model(
     chosen = name or environment.get("TURNFOLD_MODEL", "")
     if not chosen:
         if base_url:
-            raise InvalidOption("--base-url needs --model: it names the server, not the model")
+            raise InvalidOption("--base-url needs --model, because it names only the server")
         return None
     if chosen.startswith("claude") and base_url is None:
         return Anthropic(chosen)
@@ -56,7 +56,7 @@ def pick_model(
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """An earlier message with its place."""
+    """An earlier message that matches the input."""
 
     seq: int
     role: str
@@ -98,7 +98,7 @@ class Quotes:
     limit: int = 3
     receipt: Receipt | None = None
     quoted: tuple[Quoted, ...] = ()
-    """Messages the last answer quoted."""
+    """The messages that the last answer quoted."""
 
     def answer(self, conversation: str, text: str) -> str:
         """Return matching earlier messages, and store the input."""

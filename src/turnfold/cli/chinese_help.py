@@ -1,7 +1,7 @@
 """Help of every command and option in Chinese; the English text is the key.
 
-A command is found by the first paragraph of its help. A test walks through all commands, so a new option without its
-Chinese fails.
+A command is found by the first paragraph of its help. A test checks all commands, so that no option lacks its Chinese
+text.
 """
 
 from __future__ import annotations
@@ -300,4 +300,4 @@ ERRORS: Final[Mapping[str, str]] = {
     "UnsafeStore": "存储的设置不安全",
     "WrongProcess": "存储属于另一个进程",
 }
-"""Kinds of errors by class name; the message after the kind is English."""
+"""Chinese names of the kinds of errors, by class name; the message after the kind stays English."""

@@ -46,7 +46,7 @@ def band(share: float) -> str:
 
 
 def budget_parts(sections: Mapping[str, int], tools: int, free: int) -> tuple[BarPart, ...]:
-    """Return the parts of a prompt in the order they are sent, and the free rest."""
+    """Return the parts of a prompt in the order in which they are sent, and the free tokens."""
     amounts = {"tools": tools, **sections}
     parts = [BarPart(label(name), amounts.get(name, 0), *ink) for name, ink in _INKS.items()]
     return (*parts, BarPart(label("free"), max(free, 0), ".", "bright_black", solid=False))
@@ -58,7 +58,7 @@ def legend(parts: Sequence[BarPart], *, plain: bool) -> Legend:
 
 
 def tick_line(share: float, width: int, *, plain: bool) -> Text:
-    """Return a line under the bar that points at a share of it."""
+    """Return the line under the bar, with a mark at a share of its width."""
     percent = f"{share:.0%}"
     at = min(int(share * width), width - 1)
     mark = "^" if plain else "▲"
@@ -68,7 +68,7 @@ def tick_line(share: float, width: int, *, plain: bool) -> Text:
 
 
 def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
-    """Return how full the newest calls were, with a mark at each new checkpoint."""
+    """Return a sparkline of how full the newest calls were, with a mark at each new checkpoint."""
     drawn: list[str] = []
     before: CallPoint | None = None
     for call in calls:
@@ -87,7 +87,7 @@ def height_of(share: float, *, plain: bool) -> str:
 
 
 def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
-    """Return the budget bar."""
+    """Return a bar that shows the parts of the prompt as shares of the budget."""
     return Bar(tuple(parts), plain)
 
 
@@ -105,7 +105,7 @@ def look_at_context(
     biggest: int,
     calls: int,
 ) -> ContextView:
-    """Return the context the next call of a session would get; writes nothing."""
+    """Return the context that the next call of a session would get, without writing anything."""
     with open_session(store, tenant, session, model=model, budget=budget, calls=calls) as at:
         return context_view(
             at.session.preview(query, budget=at.budget),
@@ -117,12 +117,12 @@ def look_at_context(
 
 
 def show_context(view: ContextView, *, json: bool) -> None:
-    """Print a context."""
+    """Print the figures of a context."""
     print_result(view, lambda console: draw_context(view, console), json=json)
 
 
 def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType]:
-    """Draw a context for a terminal."""
+    """Draw the figures of a context for a terminal."""
     plain, width = is_plain(console), min(console.width, _WIDEST)
     yield _title(view)
     yield _used(view, width, plain=plain)

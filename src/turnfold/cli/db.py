@@ -37,7 +37,7 @@ class DatabaseStatus:
     details: dict[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
     file: SqliteStatus | None = None
-    """Status of the SQLite file, if it is one."""
+    """Status of the SQLite file; None for other stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Migrated:
 
     store: str
     added: tuple[str, ...]
-    """Migration steps that were missing; empty if it was up to date or the store does not report them."""
+    """Migration steps that were carried out; empty if none was needed or the store does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

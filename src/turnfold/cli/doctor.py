@@ -1,7 +1,7 @@
-"""`turnfold doctor`: checks of the environment, each with its result and what to do about it.
+"""`turnfold doctor`: checks the environment; each check has a result and says what to do.
 
-A check never raises: an error is its result. A missing extra that nobody asked for is a note; something that may lose
-data, or that was asked for and does not work, is bad.
+A check never raises an exception: an error becomes its result. A missing extra that is not needed is a note. The result
+is bad if data may be lost, or if something that was requested does not work.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SENTENCE = "The deposit is 4,471.50 EUR. 定金是 4471.50 欧元。"
 _OLDEST_PYTHON = (3, 11)
 _SPARE_BYTES = 200 << 20
 _MOST_READ = 50_000
-"""Entries read to verify their checksums, which takes a few seconds."""
+"""The most entries that are read to verify their checksums; that takes a few seconds."""
 _SHOWN_FAULTS = 5
 
 
@@ -60,9 +60,9 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Works, but worth knowing."""
+    """It works, but the user should know about it."""
     BAD = "bad"
-    """Does not work, or may lose data."""
+    """It does not work, or may lose data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ def _permissions(path: Path) -> CheckResult:
 
 
 def _contents(store: Store, scope: Scope) -> CheckResult:
-    """Read the stored entries, which verifies their checksums."""
+    """Check the stored entries by reading them, which verifies their checksums."""
     read, after, faults = 0, "", list[str]()
     while read < _MOST_READ and (page := drive(store.conversations(scope, after=after))):
         for info in page:

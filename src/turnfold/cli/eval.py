@@ -1,6 +1,6 @@
-"""`turnfold eval`: what is still in the context of a call, and what calls cost, without a model.
+"""`turnfold eval`: measures which facts are still in the context of a call, and the cost of calls, without a model.
 
-Reads a session, all sessions of a store, a file or a set of conversations with questions, and writes nothing.
+It reads a session, all sessions of a store, a file or a set of conversations with questions, and writes nothing.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def conversations_of(
     set_file: Path | None,
     format_name: str,
 ) -> list[EvalConversation]:
-    """Return the conversations to evaluate on: those named, or the set that comes with turnfold."""
+    """Return the conversations to evaluate: those that the options select, or the set that is part of turnfold."""
     if sum((bool(source), every, set_file is not None)) > 1:
-        raise InvalidOption("name one of: a session or file, --all, --set FILE")
+        raise InvalidOption(
+            "several sources were given: give only one of a session or file, --all, --set FILE"
+        )
     if set_file is not None:
         return read_set(set_file)
     if every or (source and not Path(source).is_file()):
@@ -95,7 +97,7 @@ def _stored(store: str | None, tenant: str, source: str) -> list[EvalConversatio
 
 
 def parse_budgets(given: Sequence[str]) -> list[int]:
-    """Return the token budgets of texts such as `2000,8000`."""
+    """Parse token budgets from texts such as `2000,8000`."""
     words = [word.strip() for text in given for word in text.split(",")]
     wrong = [word for word in words if not word.isdecimal() or not int(word)]
     if wrong:
@@ -129,7 +131,7 @@ def evaluate_conversations(
 
 
 def show_evaluation(found: Evaluation, *, json: bool) -> None:
-    """Print the figures as a table, and as bars what is left after each fold."""
+    """Print the figures as a table, and the facts that are left after each fold as bars."""
     print_result(found, lambda console: _draw(found, console), json=json)
 
 
@@ -172,7 +174,7 @@ def _cells(row: EvaluationRow) -> list[str]:
 
 
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
-    """Draw what is kept while the log grows and is folded again and again: a bar is the share that a call sends."""
+    """Draw bars of the rules and facts (atoms) that calls still send, from fold to fold."""
     plain = is_plain(console)
     rows: list[tuple[str, str, str, str]] = []
     for row in found.rows:
@@ -188,7 +190,7 @@ def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
 
 
 def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
-    """Return a bar for each pair of kept and all; neighbours share one if there are too many."""
+    """Return a bar for each pair (kept, all); if there are too many pairs, neighbours share a bar."""
     size = math.ceil(len(pairs) / _MOST_BARS)
     groups = [pairs[at : at + size] for at in range(0, len(pairs), size or 1)]
     sums = [(sum(kept for kept, _ in group), sum(whole for _, whole in group)) for group in groups]

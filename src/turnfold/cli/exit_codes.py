@@ -1,6 +1,6 @@
 """Exit codes of the commands, and how errors are printed.
 
-0: success. 1: done, and problems were found. 2: wrong usage. 3: not found. 4: the store or something else failed.
+0: success. 1: the command ran and found problems. 2: wrong usage. 3: not found. 4: the store or something else failed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def code_of(error: TurnfoldError) -> ExitCode:
 
 
 def error_text(error: TurnfoldError) -> str:
-    """Return the message of an error; in Chinese with its kind in front, the English message unchanged."""
+    """Return the message of an error; for Chinese readers, its kind in Chinese comes before the English message."""
     if language_of(os.environ) != "zh":
         return str(error)
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
@@ -55,7 +55,7 @@ def error_text(error: TurnfoldError) -> str:
 
 
 def _without_controls(text: str) -> str:
-    """Replace control characters: a message may quote stored names."""
+    """Replace control characters, because a message may quote stored names."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 

@@ -1,4 +1,4 @@
-"""`turnfold explain` and `turnfold diff`: the messages a call sent, and how two calls differ."""
+"""`turnfold explain` and `turnfold diff`: show the messages that a call sent, and how two calls differ."""
 
 from __future__ import annotations
 

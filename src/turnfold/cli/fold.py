@@ -44,7 +44,7 @@ class MadeFork:
 
 
 def read_summary(given: str | None) -> str | None:
-    """Return a summary given as a text, `@FILE`, or `-` for standard input."""
+    """Return the summary that an option gives: as text, as `@FILE`, or `-` for standard input."""
     if given is None or not given.startswith(("@", "-")) or (given[0] == "-" and given != "-"):
         return given
     if given == "-":
@@ -105,7 +105,7 @@ def show_fold(made: MadeFold, *, json: bool) -> None:
 
 
 def show_fork(made: MadeFork, *, json: bool) -> None:
-    """Print a fork."""
+    """Print the result of a fork."""
     if json:
         print(as_json(made))  # noqa: T201 (what the command is for)
         return

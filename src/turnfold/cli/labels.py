@@ -1,7 +1,7 @@
 """Labels of the terminal output in Chinese; the English label is the key.
 
-A label missing here fails a test. Error messages and the names of JSON fields are English everywhere, since programs
-and search engines read them.
+A test fails if a label is missing here. Error messages and the names of JSON fields are always English, because
+programs and search engines read them.
 """
 
 from __future__ import annotations

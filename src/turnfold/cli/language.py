@@ -1,7 +1,7 @@
 """Help, headings and usage errors in the reader's language.
 
-TURNFOLD_LANG decides, else the locale. The messages of errors are English everywhere, so that they can be found in the
-documentation and by search engines. JSON and exit codes never change.
+The language is that of TURNFOLD_LANG, else of the locale. Error messages are always English, so that they can be found
+in the documentation and by search engines. JSON and exit codes do not depend on the language.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ class TranslatedGroup(TyperGroup):
     """A group of commands with help in the reader's language."""
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Run with headings in the reader's language."""
+        """Run the command line, with headings in the reader's language."""
         with _headings():
             return super().main(*args, **options)
 
     def make_context(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Parse the arguments."""
+        """Parse the arguments, with usage errors in the reader's language."""
         with _usage_errors():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Run the named command."""
+        """Run the command, with usage errors in the reader's language."""
         with _usage_errors():
             return super().invoke(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
-        """Return the named command, translated."""
+        """Return the named command, with its help in the reader's language."""
         found = super().get_command(ctx, cmd_name)
         return _translated(found) if found is not None and _is_chinese() else found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
-        """Write the help, translated."""
+        """Write the help in the reader's language."""
         if _is_chinese():
             _translated(self)
         super().format_help(ctx, formatter)
@@ -73,7 +73,7 @@ def _is_chinese() -> bool:
 
 
 def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not export its types)
-    """Put the help of a command into Chinese; commands are made anew for every run."""
+    """Change the help of a command to Chinese, and return it; commands are created for each run."""
     english = (command.help or "").split("\n\n")[0].replace("\n", " ")
     command.help = COMMANDS.get(english, command.help)
     command.short_help = None
@@ -110,7 +110,7 @@ def _headings() -> Generator[None]:
 
 @contextmanager
 def _usage_errors() -> Generator[None]:
-    """Put the kind of a usage error in Chinese in front of its message."""
+    """Put the Chinese name of a usage error before its message."""
     try:
         yield
     except _UsageError as error:

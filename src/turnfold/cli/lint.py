@@ -1,7 +1,7 @@
 """`turnfold lint`: checks a history against the rules of its provider, and repairs it.
 
-Finds damage such as an orphaned tool result, an empty block, or an id of another provider. Reads a request body, a list
-of messages, or JSON Lines with one message per line.
+It finds faults such as a tool result without its call, an empty block, or an id of another provider. The file is a
+request body, a list of messages, or JSON Lines with one message per line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
 
 
 class Linted:
-    """Faults of a history and their repair."""
+    """The faults of a history, and the repaired history."""
 
     __slots__ = ("changes", "faults", "mended", "provider")
 
@@ -68,4 +68,4 @@ def read_payload(path: Path) -> object:
         except (ValueError, RecursionError) as error:
             raise InvalidOption(f"{path} is neither JSON nor JSON Lines: {error}") from None
     except RecursionError:
-        raise InvalidOption(f"{path} is nested too deeply to be a history") from None
+        raise InvalidOption(f"{path} is nested too deeply to be read as a history") from None

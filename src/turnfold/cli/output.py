@@ -1,6 +1,7 @@
 """Output of the commands: tables and texts that fit any width, or JSON.
 
-Widths are in terminal cells; a Chinese character takes two. In a pipe and under NO_COLOR there are no escape codes.
+Widths are in terminal cells; a Chinese character takes two. In a pipe, or with NO_COLOR, the output has no escape
+codes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PROGRESS_DELAY = 1.0
 """Seconds before a progress bar is shown."""
 _MICRO = 1_000_000
 _LONGEST_CELL = 28
-"""Most cells of a column other than the wide one."""
+"""The most cells of a column other than the wide one."""
 _NARROWEST_CELL = 12
 
 
@@ -51,7 +52,7 @@ def make_console(*, to_stderr: bool = False) -> Console:
 
 
 def is_plain(console: Console) -> bool:
-    """Return True if letters must replace colours."""
+    """Return True if the console has no colours, so that letters are used instead."""
     return console.color_system is None or console.options.ascii_only
 
 
@@ -83,7 +84,7 @@ def printable(text: str) -> str:
 
 
 def moment(microseconds: int) -> str:
-    """Return a time in UTC for people; a dash if unknown."""
+    """Format a time in UTC for people; a dash if it is unknown."""
     if microseconds <= 0:
         return "-"
     return datetime.fromtimestamp(microseconds / _MICRO, UTC).strftime("%Y-%m-%d %H:%M")
@@ -99,7 +100,8 @@ def columns(
 ) -> Table:
     """Return a table without lines; numbers are right-aligned, and `wide` takes the remaining width and is truncated.
 
-    If less than 12 cells remain for it, it is left out, unless it is the first column. `only` selects columns.
+    If less than 12 cells remain for the `wide` column, it is left out, unless it is the first one. `only` selects
+    columns.
     """
     selected = range(len(heads)) if only is None else only
     heads = [heads[at] for at in selected]
@@ -185,7 +187,7 @@ class Reporter:
 
 @contextmanager
 def progressing(what: str) -> Generator[Reporter]:
-    """Return a reporter for the duration of some work."""
+    """Yield a reporter of progress, and close it when the work ends."""
     reporter = Reporter(what)
     try:
         yield reporter

@@ -1,4 +1,4 @@
-"""`turnfold replay`: replays a history under several budgets and strategies, without a model."""
+"""`turnfold replay`: replays a history with several budgets and strategies, without a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Tools = Sequence[dict[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRow:
-    """A history under one budget and strategy."""
+    """The result of a history with one budget and strategy."""
 
     strategy: str
     budget: int
@@ -63,7 +63,7 @@ class ReplayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Results of one history under several settings."""
+    """The results of one history with several budgets and strategies."""
 
     source: str
     entries: int
@@ -118,7 +118,7 @@ def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Me
     number = f"{path.name} contains {len(found):,} conversations"
     if matching:
         raise InvalidOption(f"{number}: select one with --session, for example {shown}")
-    raise NotFound(f"{number}, none with the id {session!r}: {shown}")
+    raise NotFound(f"{number}, but none with the id {session!r}; their ids: {shown}")
 
 
 def replay_history(
@@ -131,7 +131,7 @@ def replay_history(
     prices: Path | None,
     tools: Path | None,
 ) -> Replay:
-    """Simulate every strategy under every budget."""
+    """Simulate every strategy with every budget."""
     schemas = _tools(tools)
     table = load_prices(prices) if prices is not None else shipped_prices()
     priced = has_price(model, table)
@@ -206,7 +206,7 @@ def _tools(path: Path | None) -> Tools:
 
 
 def show_replay(found: Replay, *, json: bool) -> None:
-    """Print the results side by side."""
+    """Print the results as a table."""
     if json:
         print(as_json(found))  # noqa: T201 (what the command is for)
         return

@@ -1,4 +1,4 @@
-"""`turnfold rules`: what the user of a session laid down and still applies."""
+"""`turnfold rules`: lists the rules and decisions that the user of a session stated and that still apply."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RuleRow:
     id: str
     kind: RuleKind
     seq: int
-    """The log entry it was said in; 0 if it was added by hand."""
+    """Seq of the entry in which the rule was stated; 0 if it was added by hand."""
     text: str
 
 

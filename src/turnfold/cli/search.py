@@ -1,4 +1,4 @@
-"""`turnfold search` and `turnfold recall`: ranked results with the matching words marked."""
+"""`turnfold search` and `turnfold recall`: print ranked results, with the matching words marked."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def _turns(text: str | None) -> tuple[int, int] | None:
         return None
     parts = _TURNS.fullmatch(text.strip())
     if parts is None:
-        raise InvalidOption(f"--turns {text!r} is neither a turn nor FIRST-LAST")
+        raise InvalidOption(
+            f"--turns {text!r} is neither a turn number nor a range: write 7 or 3-9"
+        )
     return int(parts[1]), int(parts[2] or parts[1])
 
 
@@ -110,7 +112,7 @@ class RecalledRow:
     score: float
     snippet: Snippet
     text: str
-    """Text shown of it."""
+    """The text of the entry that is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ class RecallScreen:
     tokens: int | None = None
     """Tokens of `text`, if a token limit was given."""
     text: str = ""
-    """Text a model would be shown, if a token limit was given."""
+    """The text that a model would be shown, if a token limit was given."""
 
 
 def search_store(

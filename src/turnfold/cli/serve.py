@@ -133,7 +133,7 @@ def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
 
 
 def _show_access(local: LocalAccess, address: str) -> None:
-    """Print the token and the link of a service without a token file, to the terminal and not to the log."""
+    """Print the token and the link of a service without a token file; only to the terminal, never to the log."""
     from turnfold.service import ROOT
 
     def show_link() -> None:
@@ -145,7 +145,7 @@ def _show_access(local: LocalAccess, address: str) -> None:
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
-    """Return the MCP routes if wanted; only then its package is needed."""
+    """Return the MCP routes if they are wanted; only then the MCP package must be installed."""
     if not wanted:
         return ()
     from turnfold.service import mcp_beside

@@ -58,7 +58,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsScreen:
-    """Sessions of a tenant, most recently changed first."""
+    """The sessions of a tenant, most recently changed first."""
 
     store: str
     tenant: str
@@ -147,7 +147,7 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
 def look_at_session(
     store: str | None, tenant: str, session: str, *, after: int | None, limit: int
 ) -> tuple[SessionScreen, list[Entry]]:
-    """Return a page of a log: from `after` on, or its end."""
+    """Return a page of a log: the entries after `after`, or the newest ones."""
     with open_session(store, tenant, session, calls=1) as at:
         start = max(at.head.seq - limit, 0) if after is None else after
         entries: list[Entry] = []

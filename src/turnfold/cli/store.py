@@ -1,8 +1,8 @@
 """Opens the store and the sessions of a command.
 
-The store is the one named, that of TURNFOLD_STORE, or a file in the user's data folder. A command that only reads never
-creates a store: a mistyped address is an error and leaves no empty file behind. A session is opened with the token
-counter its costs were made with, if that is known, so that figures and copies agree with those of its own program.
+The store is the one that the option names, that of TURNFOLD_STORE, or a file in the user's data folder. A command that
+only reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
+token counter that counted its entries, if it is known, so that the figures are those of the program that wrote it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def file_of(address: str) -> Path | None:
 
 
 def require_store(address: str) -> None:
-    """Raise `NotFound` for a SQLite file that does not exist: opening it would create it."""
+    """Raise `NotFound` for a SQLite file that does not exist, because opening it would create it."""
     path = file_of(address)
     if path is not None and not path.exists():
         raise NotFound(
@@ -153,7 +153,7 @@ def open_session(
     budget: int | None = None,
     calls: int = 60,
 ) -> Generator[OpenedSession]:
-    """Open the session with this id or prefix, with the counter it was recorded with."""
+    """Open the session with this id or prefix, with the token counter that counted its entries."""
     with open_at(store, tenant) as opened:
         conversation = find_session(opened, name)
         head = drive(opened.store.head(opened.scope, conversation))
@@ -249,7 +249,9 @@ def find_call(at: OpenedSession, name: str) -> str:
     if name in (LAST, PREVIOUS):
         back = 1 if name == LAST else 2
         if len(calls) < back:
-            raise NotFound(f"{at.session.id!r} has {len(calls)} calls: there is no {name}")
+            raise NotFound(
+                f"session {at.session.id!r} has {len(calls)} calls, so there is no {name}"
+            )
         return calls[-back].call
     parts = _CALL.fullmatch(name)
     if parts is None:

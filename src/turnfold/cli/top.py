@@ -1,4 +1,4 @@
-"""`turnfold top`: what uses most tokens, once or refreshed while others write."""
+"""`turnfold top`: shows what uses most tokens, once or refreshed while other programs write."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """Largest token users of one session or of all."""
+    """The largest token users of one session, or of the whole store."""
 
     session: str
-    """Empty for the whole store."""
+    """Id of the session; empty for the whole store."""
     tokens: int
     entries: int
     conversations: tuple[CostRow, ...] = ()
@@ -39,7 +39,7 @@ class Top:
 
 
 def look_at_top(store: str | None, tenant: str, session: str | None, *, most: int) -> Top:
-    """Sum the tokens."""
+    """Sum the tokens of a session, or of all sessions."""
     if session is None:
         with open_at(store, tenant) as opened:
             infos = all_conversations(opened)
@@ -77,7 +77,7 @@ def watch_top(
     json: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Refresh repeatedly: in place on a terminal, one after the other elsewhere. 0 times: until interrupted."""
+    """Print the table repeatedly: in place on a terminal, else one after the other; `times=0` repeats until Ctrl-C."""
     console = make_console()
     if not console.is_terminal or json:
         _repeat(lambda: show_top(look(), json=json), seconds, times, pause)

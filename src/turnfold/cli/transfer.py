@@ -1,4 +1,4 @@
-"""`turnfold export` and `turnfold import`: conversations out of a store and into one."""
+"""`turnfold export` and `turnfold import`: write conversations of a store to a file, and read them into a store."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Exported:
 
     format: str
     output: str
-    """The file; `-` for standard output."""
+    """Name of the file; `-` for standard output."""
     sessions: tuple[str, ...]
     entries: int
     changes: dict[str, int] = field(default_factory=dict[str, int])
-    """Changes the format made necessary, and how often each."""
+    """Changes that the format required, and how often each was made."""
 
 
 def export_sessions(
@@ -63,11 +63,11 @@ def export_sessions(
     output: Path | None,
     model: str,
 ) -> Exported:
-    """Write sessions in a format, to a file or standard output."""
+    """Write sessions in the given format to a file or standard output."""
     if format_name not in EXPORTS:
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if every == bool(names):
-        raise InvalidOption("name the sessions to export, or use --all, not both")
+        raise InvalidOption("give either the sessions to export or --all, not both")
     with open_at(store, tenant) as opened, progressing("exporting") as reporter:
         found = (
             [info.conversation for info in all_conversations(opened)]
@@ -118,7 +118,7 @@ def _export_exactly(
 
 @contextmanager
 def output_file(output: Path | None) -> Generator[IO[str]]:
-    """Open a text file that replaces `output` once it is written and that only its owner can read; None for stdout."""
+    """Open a text file that only its owner can read and that replaces `output` when it is complete; None for stdout."""
     if output is None:
         yield sys.stdout
         return
@@ -137,7 +137,7 @@ def output_file(output: Path | None) -> Generator[IO[str]]:
 def _translate(
     opened: Opened, names: list[str], file: IO[str], reporter: Reporter, target: _Target
 ) -> tuple[int, dict[str, int]]:
-    """Write the conversations; returns the number of entries, and the changes by kind."""
+    """Write the conversations in a provider's format; return the number of entries, and the changes by kind."""
     changes: Counter[str] = Counter()
     entries = 0
     for number, name in enumerate(names, 1):
@@ -233,7 +233,7 @@ def import_path(
 
 
 def show_imported(done: Imported, *, json: bool) -> None:
-    """Print what was imported and what was not."""
+    """Print what was imported and what was skipped."""
     if json:
         print(as_json(done))  # noqa: T201 (what the command is for)
         return

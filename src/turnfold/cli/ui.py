@@ -1,7 +1,7 @@
-"""`turnfold ui`: the web inspector on this machine only, over an existing store.
+"""`turnfold ui`: shows an existing store in the web inspector, on this machine only.
 
-It serves pages and no API, so nothing opened in the browser can change stored data. Other users of the machine can
-reach its port, so the address that is printed signs in one browser, once; then the next one is printed.
+It serves pages but no API, so nothing in the browser can change stored data. Other users of the machine can reach its
+port, so the printed address signs in one browser, once; after that, a new address is printed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def ui(
 
 
 def _open(address: str) -> None:
-    """Open a browser without waiting for it: one that runs in the terminal blocks until it is closed."""
+    """Open a browser without waiting for it, because a browser in the terminal would block until it is closed."""
     import threading
     import webbrowser
 

@@ -1,4 +1,4 @@
-"""Findings (remembered tool results): rules, storage and how a model is shown them."""
+"""Findings (remembered tool results): their rules, their storage, and their text in a prompt."""
 
 from __future__ import annotations
 

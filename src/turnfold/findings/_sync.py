@@ -13,7 +13,7 @@ __all__ = ("Findings",)
 
 
 class Findings:
-    """Findings: results of tool calls, remembered by tool and arguments."""
+    """Stores, returns and drops the findings of a conversation: tool results, by tool and arguments."""
 
     def __init__(self, awaiting: AsyncFindings) -> None:
         self._awaiting = awaiting
@@ -25,11 +25,14 @@ class Findings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle by tool; results of other tools are remembered only if passed to `note`."""
+        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`."""
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the rules and keep at most `most` findings. Rules are code and not stored: each process sets its own."""
+        """Set the rules, and keep at most `most` findings.
+
+        Rules are code and are not stored: each process must set them.
+        """
         self._awaiting.use(rules, most=most)
 
     def note(
@@ -43,8 +46,8 @@ class Findings:
     ) -> Finding | None:
         """Remember the result of a call; return None if it is not remembered.
 
-        Not remembered are errors, results that the rule excludes (relevance, size), and calls that cannot be compared
-        because their arguments are ambiguous (not JSON, a name twice).
+        Errors are not remembered, nor results that the rule excludes (relevance, size), nor calls whose arguments are
+        ambiguous (not JSON, a name twice) and cannot be compared.
 
         `call` is a `ToolCall` or a tool call in a provider's format. `seq` is the log entry with the result (0: none);
         while that entry is in the window, the finding is not shown again. `asked` is the newest seq when the call was
@@ -57,7 +60,7 @@ class Findings:
         return drive(self._awaiting.get(tool, arguments))
 
     def serve(self, call: object) -> Finding | None:
-        """Return the stored result to answer a call with, if its rule has `serve` and the result is still valid.
+        """Return the stored result with which to answer a call, if its rule has `serve` and the result is still valid.
 
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """
@@ -74,18 +77,18 @@ class Findings:
     def text(self, *, tokens: int, question: str = "") -> str:
         """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
 
-        For programs that build their own prompt; `context` already includes it.
+        For programs that build their own prompt; `context` already includes this text.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Drop the result of a call, or all results of a tool if no arguments are given; return how many."""
+        """Drop the result of a call, or all results of a tool if no arguments are given; return their number."""
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Drop everything but tables of contents, when a question is done; return how many."""
+        """Drop all findings except tables of contents, when a question is answered; return how many were dropped."""
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Drop all findings; return how many."""
+        """Drop all findings; return how many were dropped."""
         return drive(self._awaiting.clear())

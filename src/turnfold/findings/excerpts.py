@@ -1,13 +1,13 @@
-"""Shorten remembered tool results to a number of tokens, and the labels around them in Chinese and English.
+"""Shortens remembered tool results to a number of tokens; has the labels around them in Chinese and English.
 
-- A text ends where a sentence or a table row ends, and a line says that it was cut: half a number reads like another
-  number. Only a single sentence that is too long ends between two words; a row that is too long is left out.
-- Where a question is given, the sentences and rows that share terms with it are shown first, in their places, with the
-  heading of a table: the answer rarely stands at the beginning of a page.
-- Tables of contents, usually nested JSON, become indented lines, which cost a fraction. If that is still too much, the
-  deepest levels go first: the chapters of a book are worth more than the sections of one chapter.
+- A text is cut at the end of a sentence or table row, and a line says that it was cut, because half a number looks like
+  another number. Only a single sentence that is too long is cut between two words; a row that is too long is left out.
+- If a question is given, the sentences and rows that share terms with it are preferred, with the heading of their
+  table, because the answer is rarely at the beginning of a page. They are shown in their original order.
+- Tables of contents, usually nested JSON, become indented lines, which have far fewer tokens. If there are still too
+  many, the deepest levels are left out first: the chapters of a book are worth more than the sections of one chapter.
 
-The language of the labels follows from the results alone, so that every process writes the same prompt.
+The language of the labels depends on the results only, so that every process writes the same prompt.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ Language: TypeAlias = Literal["zh", "en"]
 _HAN = late_pattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 _LATIN_WORD = late_pattern(r"[^\W\d_]{2,}", re.ASCII)
 _SAMPLE = 500
-"""Characters of each text that decide the language."""
+"""Number of characters of each text that are checked to find the language."""
 _SAMPLES = 8
-"""Texts that decide the language."""
+"""Number of texts that are checked to find the language."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingLabels:
-    """The labels in one language, as a model is shown them."""
+    """The labels that a model is shown, in one language."""
 
     note: str
-    """Introduces the block in the tail."""
+    """The text that introduces the findings in the tail."""
     found: str
     """Heading of the results."""
     contents: str
     """Heading of the tables of contents."""
     fetched: str
-    """Lists the tables of contents at hand."""
+    """Names the tables of contents that are available."""
     no_toc_call: str
-    """Says that they need not be fetched again."""
+    """Says that tables of contents need not be fetched again."""
     place: str
-    """The turn a finding comes from."""
+    """The turn that a finding comes from."""
     cut: str
-    """Follows a text that was cut."""
+    """The line after a text that was cut."""
     levels: str
-    """Follows an outline without its deepest levels."""
+    """The line after an outline whose deepest levels were left out."""
     more: str
-    """Number of findings that are not shown."""
+    """The line with the number of findings that are not shown."""
     served: str
-    """First line of a result served from memory."""
+    """The first line of a result that is returned from memory."""
 
 
 LABELS: dict[Language, FindingLabels] = {
@@ -108,7 +108,7 @@ LABELS: dict[Language, FindingLabels] = {
 
 
 def check_language(language: str) -> Language:
-    """Return the language if it is `"zh"` or `"en"`; refuse any other."""
+    """Return the language if it is `"zh"` or `"en"`; otherwise raise `InvalidOption`."""
     if language == "zh" or language == "en":  # noqa: PLR1714 (pyright narrows only this form)
         return language
     raise InvalidOption(f"language={language!r} is not supported; use 'zh' or 'en'")
@@ -140,9 +140,9 @@ _WORD_END = late_pattern(
 
 
 def cut_text(text: str, limit: int, count: Callable[[str], int], *, mark: str) -> str:
-    """Return `text` if it costs at most `limit` tokens, else its beginning up to a boundary and the line `mark`.
+    """Return `text` if it has at most `limit` tokens, else its beginning, cut at a boundary, and the line `mark`.
 
-    Empty if not even the mark fits.
+    Returns an empty text if not even the mark fits.
     """
     near = clip(text, max(limit, 0), count)  # text beyond the limit is not counted
     if len(near) == len(text):
@@ -165,7 +165,7 @@ def cut_text(text: str, limit: int, count: Callable[[str], int], *, mark: str) -
 
 
 def _most_that_fit(number: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest count from 1 to `number` that fits, by bisection and a final check; 0 if none does."""
+    """Return the largest number from 1 to `number` for which `fits` is true, by bisection; 0 if there is none."""
     low, high = 0, number
     while low < high:
         middle = (low + high) // 2
@@ -204,9 +204,9 @@ def _line_boundaries(text: str) -> Iterator[int]:
 
 
 def split_json_rows(text: str) -> str:
-    """Write a JSON list, alone or the only list of an object, with one element per line; return other text unchanged.
+    """Write a JSON list, or an object with one list, with one list element per line; return other text unchanged.
 
-    On a single line it could not be cut anywhere.
+    A list on a single line could not be cut anywhere.
     """
     if text[:1] not in ("[", "{") or "\n" in text:
         return text
@@ -230,7 +230,7 @@ def _compact(value: object) -> str:
 
 
 _TABLE_RULE = late_pattern(r"[\s|:+-]+")
-"""The line below the heading of a table."""
+"""The line below the heading of a table, such as `|---|---|`."""
 _GAP = "…"
 _GAP_TOKENS = 2
 
@@ -243,9 +243,9 @@ def pick_excerpt(
     mark: str,
     terms: Collection[str] = (),
 ) -> str:
-    """Return `text` if it costs at most `limit` tokens, else its parts with most of the `terms`, and `mark`.
+    """Return `text` if it has at most `limit` tokens, else the parts of it that best match the `terms`, and `mark`.
 
-    If no part has any of the terms, return its beginning.
+    If no part has any of the terms, return the beginning of the text.
     """
     if not terms or len(clip(text, max(limit, 0), count)) == len(text):
         return cut_text(text, limit, count, mark=mark)
@@ -276,7 +276,7 @@ def _matching(texts: Sequence[str], terms: Collection[str]) -> list[int]:
 def _affordable(
     order: Sequence[int], pieces: Sequence[str], limit: int, count: Callable[[str], int]
 ) -> int:
-    """Return how many pieces, in this order, fit by the sum of their costs; the caller checks the joined text."""
+    """Return how many pieces, in this order, fit by the sum of their tokens; the caller must check the joined text."""
     for number, at in enumerate(order):
         limit -= count(pieces[at]) + _GAP_TOKENS
         if limit < 0:
@@ -292,7 +292,7 @@ def _heading(pieces: Sequence[str]) -> range:
 
 
 def _joined(pieces: Sequence[str], chosen: Sequence[int]) -> str:
-    """Join the chosen pieces, with a mark where something between them is left out."""
+    """Join the chosen pieces, with a mark where pieces between them are left out."""
     text, last = "", -1
     for at in chosen:
         if at != last + 1:
@@ -321,7 +321,7 @@ class _Row(NamedTuple):
 
 
 def chapter_titles(toc: object) -> list[str]:
-    """Return the titles of the first level of a table of contents, below the book itself."""
+    """Return the titles of a table of contents' first level; of the second if the first is only the book itself."""
     rows = list(_rows(toc, 0))
     tops = [row for row in rows if row.depth == 0]
     if len(tops) == 1 and len(rows) > 1:
@@ -381,7 +381,7 @@ def _levels(
 ) -> str:
     """Return the rows of the first `shown` levels, and as many `matching` rows and rows of the next level as fit.
 
-    Empty if the first levels alone do not fit.
+    The result is empty if the first levels alone do not fit.
     """
     first = [at for at, row in enumerate(rows) if row.depth < shown]
     following = [at for at, row in enumerate(rows) if row.depth == shown]

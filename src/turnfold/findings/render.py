@@ -1,9 +1,9 @@
-"""Render findings (remembered tool results) as a model is shown them.
+"""Renders findings (remembered tool results) as text for a model.
 
 Tables of contents come first, then results by relevance, each indented under a heading with the call that returned it,
-so that no line of a result can pass for another heading. The token limit applies to the text as it is sent. As many
-results as fit are shown whole, but while there are several none takes more than half of the room; a cut result ends at
-a boundary and says so, and results that are not shown are counted.
+so that no line of a result can be mistaken for a heading. The token limit applies to the text as it is sent. As many
+results as fit are shown whole; if there are several, each first gets at most half of the room. A cut result ends at a
+sentence or row, with a note that it was cut. A last line has the number of results that are not shown.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ __all__ = (
 _LINE_ENDS = 2
 """Tokens for the line ends of a heading and of its content."""
 _SMALLEST = 24
-"""Tokens below which a part of an item is not worth its heading."""
+"""Least tokens for a part of an item; with less room the item is left out."""
 _HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
 """The start of a line that could be read as a heading or as the note on omitted items."""
 _LONGEST_ARGUMENTS = 160
-"""Characters of the arguments in a heading, which need only be recognisable."""
+"""The most characters of the arguments in a heading."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingItem:
-    """A content to show under a heading."""
+    """A tool result or other content to show under a heading."""
 
     label: str
     content: object
-    """Text; a table of contents may be a JSON value."""
+    """The text to show; for a table of contents it may be a JSON value."""
     toc: bool = False
 
 
 def served_text(finding: Finding) -> str:
-    """Return a result served from memory: the first line says so and names the turn it comes from."""
+    """Return the text of a remembered result; its first line says that it comes from memory, and from which turn."""
     labels = LABELS[language_of([finding.content])]
     first = labels.served.format(turn=finding.turn, time=time_text(finding.created))
     return f"{first}\n{finding.content}"
@@ -75,8 +75,8 @@ def findings_text(
 ) -> str:
     """Render as many findings as fit into `tokens`, in a fence; empty if none fits.
 
-    `findings` are ranked. `count` counts a text, `measure` everything that is sent for the block. The `question`
-    decides which parts of a long result are shown.
+    `findings` must be sorted, best first. `count` counts the tokens of a text, `measure` those of the whole block as it
+    is sent. The `question` decides which parts of a long result are shown.
     """
     chosen = language or language_of(finding.content for finding in findings)
     note, place = LABELS[chosen].note, LABELS[chosen].place
@@ -97,7 +97,7 @@ def findings_text(
 
 
 def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
-    """Return the findings that a block made by `findings_text` shows word for word, so that they are not repeated."""
+    """Return the findings that a block made by `findings_text` shows word for word."""
     return [
         each
         for each in findings
@@ -133,7 +133,7 @@ def items_text(
 ) -> str:
     """Render as many items as fit into `tokens`; empty if none fits.
 
-    `wrap` makes the block that `measure` counts, `layout` formats a content below its heading.
+    `wrap` makes the block whose tokens `measure` counts; `layout` formats the content below a heading.
     """
     if not items:
         return ""
@@ -152,7 +152,7 @@ class _Slot:
     item: FindingItem
     heading: int
     cost: int
-    """Tokens of heading and whole content; more than the room if the content is very long."""
+    """Tokens of the heading and the whole content."""
     room: int
 
 
@@ -168,7 +168,7 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return everything that is written around the items, at most."""
+        """Return the text around the items (headings, number of omitted items), at its longest."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))
@@ -181,7 +181,7 @@ class _Page:
                 self.shown.append((slot.item, text))
 
     def _allocate(self, items: Sequence[FindingItem], room: int) -> list[_Slot]:
-        """Divide the room: as many items whole as fit, best first; the rest goes to those that are cut."""
+        """Divide the room among the items, best first: as many as fit are shown whole, others are cut."""
         most = room // 2 if len(items) > 1 else room
         slots: list[_Slot] = []
         waiting: list[_Slot] = []
@@ -239,7 +239,7 @@ class _Page:
 
 
 def escape_headings(text: str) -> str:
-    """Indent only the lines that could be read as a heading or note of this module."""
+    """Indent the lines of a text that could be mistaken for a heading or note of this module."""
     return _HEADING_LIKE.sub(" ", text)
 
 

@@ -1,11 +1,10 @@
-"""Rules of findings (remembered tool results): when two calls are the same, what is kept, and in which order.
+"""Rules of findings (remembered tool results): when two calls are the same, which results are kept, and their order.
 
 Only the author of a tool knows how long its results last, what makes them stale and whether calling it changes
-something. The defaults of a `FindingRule` are the careful ones: results are remembered, and no call is
-answered from memory.
+something. The defaults of a `FindingRule` are safe: results are remembered, but no call is answered from memory.
 
-A stored result may only answer a call with the same arguments. Arguments are compared by value, not by spelling, and
-anything doubtful counts as different: that costs one more call, the other mistake gives a wrong answer.
+A stored result may only answer a call with the same arguments. Arguments are compared by value, not by spelling. In
+doubt they count as different: that costs one more call, while a wrong match would give a wrong answer.
 
 - The order of keys, white space and escapes do not matter.
 - Numbers are compared by value, as JSON schemas do: 1, 1.0 and 1e0 are the same, 1 and true are not, nor 1 and "1".
@@ -15,8 +14,9 @@ anything doubtful counts as different: that costs one more call, the other mista
 - A missing name differs from one that is null. No arguments at all are the empty object.
 - A name that occurs twice, NaN, infinities and lone surrogates have no single meaning and are refused.
 
-Every process must choose alike, so the order of findings is total: tables of contents, then by relevance, then the
-newest, then by key; in a prompt also by the words of the current question. The time is passed in, never read here.
+Every process must sort findings in the same way, so the order is total: tables of contents first, then by relevance,
+then the newest, then by key; in a prompt also by the words of the current question. The current time is a parameter and
+never read here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = (
 
 
 _EXACT = 2.0**53
-"""Up to here every whole number has a float of its own."""
+"""Up to this number every whole number has an exact float."""
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
@@ -79,7 +79,7 @@ def _parse_json(text: str) -> object:
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidRecord):
             raise
-        raise InvalidRecord(f"not JSON: {error}", path="arguments") from None
+        raise InvalidRecord(f"the arguments are not JSON: {error}", path="arguments") from None
     freeze(value, path="arguments")  # checks depth, surrogates and NaN
     return value
 
@@ -88,7 +88,7 @@ def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise InvalidRecord(f"the name {name!r} occurs twice", path="arguments")
+            raise InvalidRecord(f"the name {name!r} occurs twice in an object", path="arguments")
         found[name] = value
     return found
 
@@ -98,9 +98,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _normalized_numbers(value: object, depth: int) -> object:
-    """Return the value with equal numbers written alike (1.0 becomes 1)."""
+    """Return the value with equal numbers written in the same way (1.0 becomes 1)."""
     if depth > MAX_DEPTH:
-        raise InvalidRecord(f"nested deeper than {MAX_DEPTH} levels", path="arguments")
+        raise InvalidRecord(
+            f"the arguments are nested deeper than {MAX_DEPTH} levels", path="arguments"
+        )
     if isinstance(value, float):
         whole = math.isfinite(value) and value.is_integer() and abs(value) <= _EXACT
         return int(value) if whole else value
@@ -119,7 +121,7 @@ _LISTS = ("results", "hits", "items", "matches")
 def score_in_json(result: str) -> float | None:
     """Return the best score in the tool's JSON result, or None.
 
-    Only scores from 0 to 1 can be compared between tools: if any lies outside that range, the result has none.
+    Only scores from 0 to 1 can be compared between tools, so None is returned if any score is outside that range.
     """
     try:
         value = cast("object", json.loads(result))
@@ -158,7 +160,7 @@ class FindingRule:
     tool: str
     _: KW_ONLY
     kind: str = RESULT
-    """`"toc"` for a table of contents: shown first, and kept by `clear_query`."""
+    """The kind of result: `"toc"` for a table of contents, which is shown first and kept by `clear_query`."""
     ttl: float = 0.0
     """Seconds until a result expires; 0 for never."""
     invalidated_by: tuple[str, ...] = ()
@@ -168,15 +170,15 @@ class FindingRule:
     serve: bool = False
     """True if an identical call is answered from memory instead of being made."""
     score: Callable[[str], float | None] = score_in_json
-    """Relevance of a result from its text, 0 to 1; None if the text does not say."""
+    """Returns the relevance of a result, 0 to 1, from its text; None if the text does not state it."""
     relevance: float = NEUTRAL
     """Relevance of a result for which `score` returns None."""
     min_relevance: float = 0.0
     """Results less relevant than this are not remembered."""
     largest: int = 200_000
-    """Characters; a longer result is not remembered and stays only in the log."""
+    """The most characters of a result; a longer one is not remembered and is only in the log."""
     keep: Callable[[Mapping[str, object], str], str | None] | None = None
-    """Called with the arguments and the result of a call; returns what to remember of it, None for nothing."""
+    """Called with the arguments and the result of a call; returns the text to remember, None for nothing."""
 
     def __post_init__(self) -> None:
         if not self.tool:
@@ -187,7 +189,7 @@ class FindingRule:
             )
         if self.tool in self.invalidated_by:
             raise InvalidOption(
-                f"tool {self.tool!r} is in its own invalidated_by: its results would always be stale"
+                f"tool {self.tool!r} is in its own invalidated_by: remove it, or its results would always be stale"
             )
         if not math.isfinite(self.ttl) or self.ttl < 0:
             raise InvalidOption(f"ttl={self.ttl} must be a number of seconds, 0 for never")
@@ -202,7 +204,7 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return what to remember of a result."""
+        """Return the text to remember of a result; None for nothing."""
         return result if self.keep is None else self.keep(arguments, result)
 
     def relevance_of(self, result: str, given: float | None) -> float:
@@ -235,7 +237,9 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
     found: dict[str, FindingRule] = {}
     for rule in rules:
         if rule.tool in found:
-            raise InvalidOption(f"two rules for the tool {rule.tool!r}")
+            raise InvalidOption(
+                f"there are two rules for the tool {rule.tool!r}: give one rule per tool"
+            )
         found[rule.tool] = rule
     return found
 
@@ -243,9 +247,9 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
 def term_scores(texts: Sequence[str], terms: Collection[str]) -> list[float]:
     """Score each text by the terms it contains: rare terms count more, a term in every text counts nothing.
 
-    `terms` come from `turnfold.text.search_terms`, `texts` from `normalized`. The texts are searched for the terms and
-    not split into terms of their own, which for a hundred long results would cost more than the rest of a context: a
-    stem begins the words it stands for, and a pair of Chinese characters occurs in the text as it is.
+    `terms` come from `turnfold.text.search_terms`, `texts` from `normalized`. The texts are searched for the terms, not
+    split into terms themselves, which for a hundred long results would take longer than the rest of a context. This
+    works because a word begins with its stem, and a pair of Chinese characters occurs unchanged in the text.
     """
     scores = [0.0] * len(texts)
     for term in dict.fromkeys(terms):
@@ -263,7 +267,7 @@ def normalized(text: str) -> str:
 
 
 _normalized_cached = lru_cache(maxsize=1 << 8)(normalized)
-"""The same for texts that are compared turn after turn."""
+"""`normalized` with a cache, for texts that are compared in every turn."""
 
 
 def _contains(text: str, term: str) -> bool:
@@ -280,7 +284,7 @@ def _word_start(term: str) -> re.Pattern[str]:
 
 
 def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
-    """Return True if a finding is neither expired nor stale, so that it may be shown and served.
+    """Return True if a finding is neither expired nor stale, so that it may be shown and used to answer a call.
 
     `ran` maps each tool to the newest seq when it last ran. A tool that ran in parallel with the call may have changed
     what the call read, so an equal seq makes the finding stale too.
@@ -304,8 +308,8 @@ def rank_for_question(
 ) -> tuple[list[Finding], list[Finding]]:
     """Sort findings for a question; return all of them, and those that share a term with it.
 
-    Tables of contents come first. A tool scored its result for an earlier question, so the terms shared with the
-    current one count as much as that score, relative to the best match.
+    Tables of contents come first. A tool's score was for an earlier question, so the terms shared with the current
+    question count as much as that score, relative to the best match.
     """
     texts = [_normalized_cached(f"{each.arguments}\n{each.content}") for each in findings]
     scores = term_scores(texts, search_terms(question))
@@ -320,7 +324,7 @@ def rank_for_question(
 
 
 def newer_finding(known: Finding | None, new: Finding) -> Finding:
-    """Choose between two results of the same call: the later one in the log, whatever its score.
+    """Choose between two results of the same call: the one whose call is later in the log, whatever its score.
 
     An unchanged result keeps the higher of the two scores.
     """
@@ -336,7 +340,7 @@ def newer_finding(known: Finding | None, new: Finding) -> Finding:
 def findings_to_drop(
     findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
 ) -> list[Finding]:
-    """Return every finding that is no longer valid, then the least useful beyond `most`."""
+    """Return the findings to drop: all invalid ones, and the least useful valid ones above the number `most`."""
     valid: list[Finding] = []
     invalid: list[Finding] = []
     for finding in findings:

@@ -1,12 +1,13 @@
-"""Store the findings (remembered tool results) of a conversation and serve them again.
+"""Stores the findings (remembered tool results) of a conversation, and answers repeated calls from them.
 
-Each finding is a document next to the log: shared by everyone who uses the conversation, deleted with it, and invisible
-to other conversations and tenants. One more document, the note, says that there are findings and when tools ran. The
-newer result of a call replaces the older one, by the order of the log and not by who writes last; stale and expired
-findings are neither shown nor served.
+Each finding is a document next to the log: shared by all processes that use the conversation, deleted with it, and
+invisible to other conversations and tenants. One more document, the note, says that there are findings and when tools
+ran. The newer result of a call, by its position in the log, replaces the older one. Stale and expired findings are
+neither shown nor used as answers.
 
-Every write is a compare-and-swap against the version this process last read. After a conflict the document is read
-again and the write decided anew, so that two processes that store a result at once keep the same one.
+Every write is a compare-and-swap against the version that this process last read. After a conflict the document is read
+again and the newer result is chosen again, so that two processes that store a result at the same time keep the same
+one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ __all__ = (
 
 _Result = TypeVar("_Result")
 _TRIES = 64
-"""Attempts of one write that keeps conflicting with other writers."""
+"""Attempts of one write; an attempt fails if another writer was first."""
 
 
 class FindingOwner(Protocol):
@@ -80,17 +81,17 @@ class FindingOwner(Protocol):
     findings: FindingCache
 
     async def refresh(self) -> None:
-        """Read what changed in the store."""
+        """Read the changes in the store since the last read."""
         ...
 
     def wrote(self, written: Written | None) -> None:
-        """Take over the state after a write; None if that state is unknown."""
+        """Apply a write to the cached state; `written` is None if the new state is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _FindingStorage:
-    """Writes findings and keeps the owner's cache in step."""
+    """Writes findings to the store and to the owner's cache."""
 
     owner: FindingOwner
 
@@ -105,19 +106,19 @@ class _FindingStorage:
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
-        """Drop invalid findings and the least useful beyond `most`."""
+        """Drop invalid findings, and the least useful ones if there are more than `most`."""
         cache = self.owner.findings
         for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
             await self.drop(finding.key)
 
     async def invalidate(self, key: str, content: str) -> None:
-        """Drop the stored result of a call that returned another one, which is not kept."""
+        """Drop the stored result of a call if the call has now returned another result, which is not stored."""
         cached, _ = self.owner.findings.by_key.get(key, (None, 0))
         if cached is not None and cached.content != content:
             await self.drop(key)
 
     async def drop(self, key: str) -> bool:
-        """Delete a finding in the version last read; return True if it was deleted."""
+        """Delete a finding, if it is still the version last read; return True if it was deleted."""
         owner = self.owner
         _, version = owner.findings.by_key.pop(key)
         try:
@@ -174,7 +175,7 @@ class _FindingStorage:
 async def _retry(
     write: Callable[[], Awaitable[_Result]], reload: Callable[[], Awaitable[None]]
 ) -> _Result:
-    """Write with compare-and-swap; after a conflict reload what the other writer stored and try again."""
+    """Write with compare-and-swap; after a conflict, reload the other writer's document and try again."""
     for _ in range(_TRIES - 1):
         try:
             return await write()
@@ -197,7 +198,7 @@ class FindingCache:
     ran: dict[str, int] = field(default_factory=dict[str, int])
     """Seq at which each tool that makes findings stale last ran."""
     by_key: dict[str, tuple[Finding, int]] = field(default_factory=dict[str, tuple[Finding, int]])
-    """Each finding with the version of its document."""
+    """Each finding with the version of its document, by key."""
 
     @classmethod
     def of(cls, note: Document | None, documents: Iterable[Document]) -> FindingCache:
@@ -207,7 +208,7 @@ class FindingCache:
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Take over the stored note."""
+        """Set the version and the run times from the stored note."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
@@ -222,7 +223,7 @@ class FindingCache:
     def shown_at(
         self, turn: int, *, now: int, anchor: int, cut: Mapping[int, int]
     ) -> list[Finding]:
-        """Return the findings to show in the turn that begins at `turn`: older than it and not visible in the log.
+        """Return the findings to show in the turn that begins at `turn`: older ones that the window does not show.
 
         Log entries from `anchor` on are shown word for word, except those in `cut`.
         """
@@ -258,7 +259,7 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Render the findings in their fence so that `measure` of it is at most `tokens`; empty if none fits."""
+        """Render the findings, in a fence, so that `measure` of the text is at most `tokens`; empty if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -272,7 +273,7 @@ _MOST = 64
 
 
 class AsyncFindings:
-    """Findings: results of tool calls, remembered by tool and arguments."""
+    """Stores, returns and drops the findings of a conversation: tool results, by tool and arguments."""
 
     def __init__(
         self,
@@ -289,11 +290,14 @@ class AsyncFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle by tool; results of other tools are remembered only if passed to `note`."""
+        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`."""
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the rules and keep at most `most` findings. Rules are code and not stored: each process sets its own."""
+        """Set the rules, and keep at most `most` findings.
+
+        Rules are code and are not stored: each process must set them.
+        """
         if most is not None and most < 1:
             raise InvalidOption(f"most={most} must be at least 1")
         self._rules = rules_by_tool(rules)
@@ -310,8 +314,8 @@ class AsyncFindings:
     ) -> Finding | None:
         """Remember the result of a call; return None if it is not remembered.
 
-        Not remembered are errors, results that the rule excludes (relevance, size), and calls that cannot be compared
-        because their arguments are ambiguous (not JSON, a name twice).
+        Errors are not remembered, nor results that the rule excludes (relevance, size), nor calls whose arguments are
+        ambiguous (not JSON, a name twice) and cannot be compared.
 
         `call` is a `ToolCall` or a tool call in a provider's format. `seq` is the log entry with the result (0: none);
         while that entry is in the window, the finding is not shown again. `asked` is the newest seq when the call was
@@ -361,7 +365,7 @@ class AsyncFindings:
         return next((found for found in await self.list() if found.key == key), None)
 
     async def serve(self, call: object) -> Finding | None:
-        """Return the stored result to answer a call with, if its rule has `serve` and the result is still valid.
+        """Return the stored result with which to answer a call, if its rule has `serve` and the result is still valid.
 
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """
@@ -387,23 +391,23 @@ class AsyncFindings:
     async def text(self, *, tokens: int, question: str = "") -> str:
         """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
 
-        For programs that build their own prompt; `context` already includes it.
+        For programs that build their own prompt; `context` already includes this text.
         """
         count = self._owner.counter.count_text
         found, _ = rank_for_question(await self.list(), question)
         return findings_text(found, tokens=tokens, count=count, measure=count, question=question)
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Drop the result of a call, or all results of a tool if no arguments are given; return how many."""
+        """Drop the result of a call, or all results of a tool if no arguments are given; return their number."""
         key = "" if arguments is None else finding_key(tool, canonical_arguments(arguments))
         return await self._drop(lambda each: each.tool == tool and key in ("", each.key))
 
     async def clear_query(self) -> int:
-        """Drop everything but tables of contents, when a question is done; return how many."""
+        """Drop all findings except tables of contents, when a question is answered; return how many were dropped."""
         return await self._drop(lambda each: each.kind != TOC)
 
     async def clear(self) -> int:
-        """Drop all findings; return how many."""
+        """Drop all findings; return how many were dropped."""
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:

@@ -1,8 +1,8 @@
-"""Read the conversations of a ChatGPT data export: trees of messages, of which one branch was shown last.
+"""Reads the conversations of a ChatGPT data export: trees of messages, in which one branch was shown last.
 
-A message to a tool becomes a tool call, and what the tool wrote its result, however many messages it took. Pictures and
-files are not in the export; references to them are kept as they are. Abandoned branches (an edited question, a
-regenerated answer) are conversations of their own on request, and counted otherwise.
+A message to a tool becomes a tool call; the tool's messages together become its result. Pictures and files are not in
+the export; references to them are kept unchanged. Abandoned branches (an edited question, a regenerated answer) are
+only counted; with `branches` they become separate conversations.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Conversation:
 
 
 class _BranchReader:
-    """Reads one branch message by message; a result is held back until it is complete."""
+    """Reads one branch message by message; a tool result is returned when all its messages were read."""
 
     def __init__(self, line: int, title: str) -> None:
         self._line, self._title = line, title
@@ -140,7 +140,7 @@ class _BranchReader:
             yield UnreadableItem(self._line, f"message {key}: {error}")
 
     def pending(self) -> HistoryEvents:
-        """Yield the result that was held back."""
+        """Yield the tool result that is complete now, if there is one."""
         if self._pending is not None:
             yield self._pending
             self._pending = None
@@ -240,7 +240,7 @@ def _opaque(kind: str, fields: Fields) -> OpaquePart:
 
 
 def _arguments(parts: list[Part]) -> str:
-    """Return the text sent to a tool as the arguments of a call: unchanged if it is a JSON object."""
+    """Return the text sent to a tool as the JSON arguments of a call; a JSON object is returned unchanged."""
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
     try:
         if isinstance(json.loads(text), dict):

@@ -1,8 +1,8 @@
-"""Read transcripts of Claude Code: one line per event, one block of an assistant message per line.
+"""Reads transcripts of Claude Code: one line per event, one block of an assistant message per line.
 
 The lines of one assistant message share its id and are joined again, because thoughts and tool calls of a message must
-be sent back together. What a sub-agent said (a side chain) is a conversation of its own. The sessions of a file are
-kept in memory while it is read, because their lines are mixed.
+be sent back together. The messages of a sub-agent (a side chain) become a separate conversation. The sessions of a file
+are kept in memory while it is read, because their lines are mixed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_claude_code(value: object) -> bool:
 
 @dataclass(slots=True)
 class _Event:
-    """A message with its lines joined."""
+    """A message, joined from its lines."""
 
     line: int
     fields: Fields

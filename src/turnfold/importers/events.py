@@ -43,7 +43,7 @@ class UnreadableItem:
     """An item of the file that cannot be read."""
 
     line: int
-    """Line at which it begins, from 1."""
+    """Number of the line at which the item begins, from 1."""
     problem: str
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Detect the format of a history file from its first values, and read it with the right reader."""
+"""Detects the format of a history file from its first values, and reads it with the right reader."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def detect(path: Path) -> str:
 
 
 def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
-    """Read the conversations of a foreign file from beginning to end."""
+    """Read the conversations of another program's file, from beginning to end."""
     name = path.name.split(".")[0] or "imported"
     with open_text(path) as file:
         found = read_values(file)

@@ -1,7 +1,7 @@
-"""Read JSON values from a file of any size, one at a time, each with the line it begins on.
+"""Reads JSON values from a file of any size, one at a time, each with the line on which it begins.
 
-A list is read element by element, JSON Lines line by line, a single object as itself. Files may be compressed with gzip
-or be the zip archive that a provider sends; nothing is unpacked to disk and only one value is in memory.
+A list is read element by element, JSON Lines line by line, and a single object as one value. Files may be compressed
+with gzip or be the zip archive that a provider sends; nothing is unpacked to disk and only one value is in memory.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = (
 
 
 _LONGEST_VALUE = 512 << 20
-"""Characters of a single value; a longer one is a damaged file, not a conversation."""
+"""The most characters of a single value; a file with a longer one is considered damaged."""
 _CHUNK = 1 << 20
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _SPACE = " \t\r\n,"
 _DECODER = json.JSONDecoder()
 _MAX_ATOM = 16
-"""Characters of a number, a literal or an escape that may be incomplete at the end of a text."""
+"""Number of characters: a parse error so close to the end may only mean that a number or literal is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A JSON value and the line it begins on."""
+    """A JSON value, and the number of the line on which it begins."""
 
     line: int
     value: object
@@ -109,7 +109,7 @@ def _lines(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
 
 
 def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
-    """Read a line to its end, up to the limit: a small compressed file may contain a line of gigabytes."""
+    """Read a line to its end, up to a limit, because a small compressed file may contain a line of gigabytes."""
     if begun.endswith("\n"):
         return begun
     line = begun + file.readline(_LONGEST_VALUE - len(begun) + 1)
@@ -138,7 +138,7 @@ def _elements(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
 class _Scan:
     """Scans a file value by value; only the current value is in memory.
 
-    Invalid JSON ends where its brackets close, so that the value after it is found too.
+    A value that is not valid JSON is skipped up to its closing bracket, so that the values after it are found too.
     """
 
     def __init__(self, first: str, file: IO[str]) -> None:
@@ -147,7 +147,7 @@ class _Scan:
         self._list = False
 
     def skip_opening(self) -> None:
-        """Enter the list, if the file is one."""
+        """Skip the opening bracket, if the file is a list."""
         self._skip()
         if self._text[self._at : self._at + 1] == "[":
             self._list = True

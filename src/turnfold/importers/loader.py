@@ -1,13 +1,13 @@
-"""Import foreign conversations into a store.
+"""Imports conversations of other programs into a store.
 
 The whole file is read twice: first to find faults and to compare it with the store, then to write. New conversations
-are written together or not at all. A conversation that the store has is left alone if it is the same and continued if
-the file has more, so a transcript can be imported again whenever it has grown. One that differs raises `Conflict`, and
-nothing is written.
+are written all together or not at all. A conversation that is stored already is left unchanged if it is the same, and
+is continued if the file has more messages, so a transcript can be imported again after it has grown. If a conversation
+differs from the stored one, `Conflict` is raised and nothing is written.
 
-A transcript may be imported while an answer is still being written: the store then has the beginning of it, and a log
-is never changed. So the rest of the answer becomes an entry of its own, with an id made of the answer's id and the
-number of parts before it; a later import recognises that entry.
+A transcript may be imported while an answer is still being written. The store then has the beginning of the answer, and
+an entry of a log is never changed. So a later import stores the rest of the answer as a separate entry, with an id made
+of the answer's id and the number of parts before it; later imports recognise that entry.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """An answer of which the store had the beginning and now has the rest."""
+    """An answer whose beginning was stored before, and whose rest was imported now."""
 
     conversation: str
     seq: int
-    """The entry with the beginning."""
+    """Seq of the entry with the beginning of the answer."""
     parts: int
-    """Number of parts that were added, in an entry of their own."""
+    """Number of parts that were added, in a new entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _MissingParts:
     seq: int
     message: Message
     place: int
-    """Number of parts of the answer before them."""
+    """Number of parts of the answer before the missing ones."""
 
 
 @dataclass(slots=True)
@@ -76,9 +76,9 @@ class _StoredMatch:
     read: Callable[[int], Awaitable[list[Entry]]]
     """Reads a page of entries after a seq."""
     matched: int = 0
-    """Messages of the file that the store has, whole or in part."""
+    """Number of messages of the file that are stored, whole or in part."""
     differs: int = 0
-    """The first seq that differs; 0 if none does."""
+    """The first seq whose entry differs from the file; 0 if none does."""
     _missing: dict[str, _MissingParts] = field(default_factory=dict[str, _MissingParts])
     _page: list[Entry] = field(default_factory=list[Entry])
     _seq: int = 0
@@ -96,7 +96,7 @@ class _StoredMatch:
                 self.differs = entry.seq
 
     async def finish(self) -> None:
-        """After the end of the file, look for the rests of answers among the remaining entries."""
+        """After the end of the file, search the remaining entries for the missing parts of answers."""
         foreign = 0
         while self._missing and not self.differs and (entry := await self._next()) is not None:
             if entry.client_id and entry.client_id in self._missing:
@@ -135,7 +135,7 @@ class _StoredMatch:
             self.differs = entry.seq
 
     def _matches(self, entry: Entry, given: Message, client_id: str, *, place: int) -> bool:
-        """Return True if an entry is equal to the message, its beginning, or (if the file is older) more of it."""
+        """Return True if an entry equals the message, or one of them is the beginning of the other."""
         stored = entry.message
         if stored == given:
             return True
@@ -158,7 +158,7 @@ def _same_answer(stored: Message, given: Message) -> bool:
 
 
 def _from_part(message: Message, place: int) -> Message:
-    """Return the message without the parts before a place, and without its original form."""
+    """Return the message without its first `place` parts, and without its original form."""
     return Message.of(
         message.role,
         message.parts[place:],
@@ -172,7 +172,7 @@ def _from_part(message: Message, place: int) -> Message:
 _ProgressCallback: TypeAlias = Callable[[Progress], object]
 _PAGE = 500
 _MAX_LISTED = 100
-"""Faults that are listed; more are only counted."""
+"""The most faults that are listed; more are only counted."""
 _PROGRESS_STEP = 200
 
 
@@ -182,16 +182,16 @@ class Imported:
 
     format: str
     conversations: tuple[str, ...] = ()
-    """New conversations; of an export of turnfold only the number is known."""
+    """Ids of the new conversations; empty for an export of turnfold, of which only the number is known."""
     new: int = 0
     continued: tuple[str, ...] = ()
-    """Conversations of which the store had the beginning."""
+    """Conversations that were stored already and to which messages were added."""
     completed: tuple[Completed, ...] = ()
-    """Answers that were imported while incomplete and are completed now."""
+    """Answers whose beginning was imported earlier and which are complete now."""
     already: int = 0
-    """Conversations that the store has already."""
+    """Number of conversations that were stored already and did not change."""
     entries: int = 0
-    """Entries written."""
+    """Number of entries written."""
     bad: tuple[UnreadableItem, ...] = ()
     """Items that could not be read and were skipped (`skip_bad`)."""
     bad_total: int = 0
@@ -215,9 +215,9 @@ async def import_file(
 ) -> Imported:
     """Import a file of conversations in one of `FORMATS`; `auto` detects the format.
 
-    `conversation` names the only conversation of a file. With `skip_bad` unreadable items are skipped and listed;
-    otherwise they raise `InvalidExport` with their lines, and nothing is written. `branches` also imports the abandoned
-    branches of a ChatGPT export. A `trial` reads and checks, and writes nothing.
+    `conversation` is the id for the conversation of a file that has only one. With `skip_bad` unreadable items are
+    skipped and listed; otherwise they raise `InvalidExport` with their lines, and nothing is written. `branches` also
+    imports the abandoned branches of a ChatGPT export. With `trial` the file is only read and checked.
     """
     source = Path(path)
     if format_name != "auto" and format_name not in FORMATS:
@@ -265,7 +265,7 @@ class _Conversation:
     line: int
     matching: _StoredMatch
     stored: int = 0
-    """Entries in the store; 0 for a new conversation."""
+    """Number of its entries in the store; 0 for a new conversation."""
     message_count: int = 0
 
     @property
@@ -296,7 +296,7 @@ class _FileImport:
     async def run(
         self, *, skip_bad: bool, trial: bool, progress: _ProgressCallback | None
     ) -> Imported:
-        """Check the file, raise its faults, write."""
+        """Check the file, raise an error if it has faults, and write the conversations."""
         await self._check_file(progress)
         self._raise_faults(skip_bad=skip_bad)
         new = [
@@ -418,7 +418,7 @@ class _FileImport:
             )
 
     def _pieces(self, wanted: frozenset[str]) -> Iterator[Piece]:
-        """Yield the new conversations for `Store.restore`, each from its first place in the file only."""
+        """Yield the new conversations for `Store.restore`; of one that occurs twice in the file, only the first."""
         seq = turn = 0
         taking = False
         for piece in self._read():

@@ -1,4 +1,4 @@
-"""Read histories in a provider's format: one message per value, or one conversation (request body) per value.
+"""Reads histories in a provider's format: one message per value, or one conversation (request body) per value.
 
 Fields of a request body that are not messages (tools, temperature) belong to a call and not to a conversation: they are
 counted and reported, not stored.
@@ -35,7 +35,7 @@ PROVIDERS: dict[str, ModuleType] = {
     "openai-responses": wire.openai_responses,
 }
 BODIES = ("messages", "contents", "input")
-"""Fields of a request body with the messages."""
+"""Fields of a request body that may hold the messages."""
 _IDS = ("conversation_id", "conversation", "session_id", "thread_id", "trace_id", "custom_id", "id")
 _KNOWN_FIELDS = frozenset(
     {*BODIES, *_IDS, "system", "systemInstruction", "system_instruction", "instructions", "model"}
@@ -70,7 +70,7 @@ def provider_histories(
 
 
 def _is_body(fields: Fields) -> bool:
-    """Return True for a request body with messages, False for a message or an item."""
+    """Return True for a request body with messages, False for a single message or item."""
     if "role" in fields or "call_id" in fields:
         return False
     return any(key in fields for key in BODIES)

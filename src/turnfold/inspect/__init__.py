@@ -1,4 +1,4 @@
-"""Views of contexts and calls, differences, costs, audit and simulation."""
+"""Shows and checks contexts and calls: views, differences, costs, audit and simulation."""
 
 from __future__ import annotations
 

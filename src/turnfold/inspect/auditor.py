@@ -1,9 +1,9 @@
-"""Audit a conversation: account for every entry of its log, independently of the session.
+"""Audits a conversation: checks what happened to every entry of its log, independently of the session.
 
-The auditor reads the whole log, every checkpoint and one context, and finds for each entry whether it is sent as it was
-logged, covered by the live checkpoint or an extract that stands in for one, or listed in the receipt (context report)
-with a reason: exactly one of these. It computes the digests of folded (compacted) entries again. It shares no code with
-what it judges, and returns what it finds.
+The auditor reads the whole log, every checkpoint and one context. Exactly one of these must be true for each entry: it
+is sent as it was logged; it is covered by the live checkpoint, or by an extract shown until the next one; or it is
+listed in the receipt (context report) with a reason. The digests of folded (compacted) entries are computed again. The
+auditor shares no code with the session, and returns the faults it finds.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class AuditRule(StrEnum):
     DENSE = "dense"
     """The seqs of the log are 1, 2, 3 ... without gaps."""
     FOUND = "found"
-    """Every entry is found by its seq and by its client id, and only there."""
+    """Looking up an entry by its seq or by its client id finds this entry, and no other."""
     TILED = "tiled"
-    """The checkpoints follow one another without gap or overlap."""
+    """Each checkpoint begins where the one before it ends, without gap or overlap."""
     PROVED = "proved"
     """The digest of a checkpoint matches the entries it covers."""
     SOUND = "sound"
@@ -50,18 +50,18 @@ class AuditRule(StrEnum):
     ACCOUNTED = "accounted"
     """Every entry is sent, folded, or listed with a reason: exactly one of these."""
     VERBATIM = "verbatim"
-    """Messages are sent as they were logged, unless the receipt says otherwise."""
+    """Messages are sent as they were logged, unless the receipt lists a change."""
     SUMMARISED = "summarised"
-    """The summary is that of the live checkpoint, or the extract that stands in for a later one."""
+    """The summary sent is that of the live checkpoint, or an extract shown until the next checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFault:
-    """A broken rule with its place."""
+    """A broken rule, with the entry concerned."""
 
     rule: AuditRule
     seq: int
-    """Seq of the entry; 0 if it concerns no single one."""
+    """Seq of the entry; 0 if the fault does not concern a single entry."""
     detail: str
 
     def __str__(self) -> str:
@@ -79,18 +79,18 @@ class _StoredState:
     system: frozenset[int]
     """Seqs of the current system messages, which are first in every context."""
     stand_in: tuple[int, str] = (0, "")
-    """The last seq that an extract covers, and its text."""
+    """The last seq that the stand-in extract covers, and its text."""
 
     @property
     def covered(self) -> int:
-        """The last seq covered by a summary or by an extract in its place."""
+        """The last seq that is covered by the summary, or by the extract shown instead of it."""
         live = self.shown
         stood_in = self.stand_in[0] if self.stand_in[0] > self.cleared else 0
         return max(live.upto if live else 0, stood_in)
 
     @property
     def summary(self) -> str | None:
-        """The text of that summary or extract, if there is one."""
+        """The text of the summary, or of the extract shown instead of it; None if there is none."""
         live = self.shown
         if self.stand_in[0] and self.stand_in[0] == self.covered > (live.upto if live else 0):
             return self.stand_in[1]
@@ -114,8 +114,8 @@ def audit(
 ) -> list[AuditFault] | Coroutine[object, None, list[AuditFault]]:
     """Return the faults of a conversation; await it for an `AsyncSession`.
 
-    `context` is the context to check, built after the newest entry and checkpoint; without it one is built, which
-    counts as a call. Reads the whole log.
+    `context` is the context to check, built after the newest entry and checkpoint; without it a context is built, which
+    counts as a call. The whole log is read.
     """
     if isinstance(session, AsyncSession):
         return _audit(session, context)
@@ -163,7 +163,7 @@ async def _stand_in(session: AsyncSession) -> tuple[int, str]:
 
 
 def _leading_system(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Return the system messages at the start of the log, which are current if no note names others."""
+    """Return the system messages at the start of the log; they are current if no note lists others."""
     return takewhile(lambda entry: entry.message.role == "system", entries[:_MAX_LEADING])
 
 
@@ -248,7 +248,7 @@ def _check_summary(stored: _StoredState, context: Context) -> Iterator[AuditFaul
 
 
 def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Check that each entry is in exactly one place."""
+    """Check that each entry is either sent, folded or listed as dropped: exactly one of these."""
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _with_outcome(context, Outcome.DROPPED)
     folded = _with_outcome(context, Outcome.FOLDED)
@@ -297,7 +297,7 @@ def _check_text(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
 
 
 def _check_system(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Check that the current system messages come first, as logged unless the receipt says otherwise."""
+    """Check that the current system messages come first and, unless the receipt lists a change, as they were logged."""
     heading = context.section(Section.SYSTEM)
     if len(heading) != len(stored.system):
         detail = f"{len(heading)} system messages sent, {len(stored.system)} are current"
@@ -317,7 +317,7 @@ def _is_shortened(context: Context) -> bool:
 
 
 def _with_outcome(context: Context, outcome: Outcome) -> dict[int, str]:
-    """Return seq -> reason of all entries with this outcome."""
+    """Return the reasons, by seq, of all entries with this outcome."""
     return {
         seq: fate.reason
         for fate in context.fates

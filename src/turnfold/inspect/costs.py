@@ -32,7 +32,7 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryCost:
-    """One entry of a log."""
+    """The tokens of one entry of a log."""
 
     seq: int
     turn: int
@@ -44,7 +44,7 @@ class EntryCost:
 
 @dataclass(slots=True)
 class LogCosts:
-    """Sums up a log page by page, with the largest entries and totals per tool and role."""
+    """Sums the tokens of a log, page by page: totals per tool and role, and the largest entries."""
 
     most: int = 10
     tokens: int = 0

@@ -1,4 +1,4 @@
-"""Compare two calls: where the second stops repeating the first, which is where a provider's cache ends."""
+"""Compares two calls: finds the first message that differs, up to which a provider can use its cache."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class FirstDifference:
 
     index: int
     before: SentItem | None
-    """None if the first call has no message there."""
+    """The message in the first call; None if it has none at this index."""
     after: SentItem | None
     character: int
-    """Index of the first different character; 0 if one of them is missing."""
+    """Index of the first different character; 0 if one of the messages is missing."""
     text_before: str
     text_after: str
 
@@ -45,13 +45,13 @@ class CallDiff:
     """Number of messages at the beginning that both calls sent."""
     same_tokens: int
     rebilled: int
-    """Tokens of the second call after the first difference, which no cache of the first call serves."""
+    """Tokens of the second call from the first difference on, which the provider's cache cannot provide."""
     first: FirstDifference | None
-    """None if both sent the same messages."""
+    """The first difference; None if both calls sent the same messages."""
     gone: tuple[SentItem, ...]
     new: tuple[SentItem, ...]
     sections: dict[str, int]
-    """Growth of each section in tokens."""
+    """Tokens by which each section grew."""
     reasons: tuple[str, ...]
 
 
@@ -76,7 +76,7 @@ def diff_calls(before: Explanation, after: Explanation) -> CallDiff:
 
 
 def _only_in(items: Sequence[SentItem], others: Sequence[SentItem]) -> tuple[SentItem, ...]:
-    """Return the items that are missing in `others`, counting duplicates."""
+    """Return the items that are missing in `others`; an item that occurs twice must be there twice."""
     known = Counter(item.digest for item in others)
     missing: list[SentItem] = []
     for item in items:

@@ -1,12 +1,13 @@
-"""Replay a history under another budget or strategy, without a model.
+"""Replays a history with another budget or strategy, without a model.
 
-The memory itself runs over a store in the process, so the figures are those a program would get: before each assistant
-message the session builds the context of that call. Summaries come from the built-in summariser. Strategies are given
-by name (`fold`, `last:20`, `shrink:400+fold`), results call by call and in total, with a price table also in money.
+A real memory runs on a store in the process, so the figures are those that a program would get: before each assistant
+message the session builds the context of that call. Summaries are written by the built-in summariser. Strategies are
+given by name (`fold`, `last:20`, `shrink:400+fold`). Results are given for each call and in total; with a price table
+also as costs.
 
-The built-in summariser costs nothing. What the same folds (compactions) would cost by the agent's own model is priced
-beside the calls: each fold as the request that a memory would make, the agent's last prompt with an instruction where
-that shows the range, a fresh prompt where it does not; see `turnfold.memory.ChatWriter`.
+The built-in summariser costs nothing. The cost of the same folds (compactions) by the agent's own model is estimated
+separately from the calls: each fold is priced as the request that a memory would make, which is the agent's last prompt
+with an instruction if that prompt shows the range to fold, otherwise a fresh prompt; see `turnfold.memory.ChatWriter`.
 """
 
 from __future__ import annotations
@@ -67,31 +68,31 @@ __all__ = (
 
 
 class FoldPrompt(NamedTuple):
-    """A prompt that asks for a summary."""
+    """The size of a prompt that requests a summary."""
 
     tokens: int
     shared: int = 0
-    """Tokens at its beginning, tool schemas included, that the last call sent too."""
+    """Tokens at the beginning of the prompt, tool schemas included, that the last call also sent."""
     marks: tuple[int, ...] = ()
     """Tokens up to each cache breakpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFold:
-    """One fold of a simulation, as the requests to a model that would write its summary."""
+    """One fold of a simulation, with the prompts of the requests that would write its summary."""
 
     upto: int
     answer: int
     """Tokens of the summary."""
     fresh: FoldPrompt
-    """The conversation as text."""
+    """The prompt that has the folded entries as text."""
     prefix: FoldPrompt | None = None
     """The last call's prompt up to the end of the range; None if it does not show the range."""
     marked: FoldPrompt | None = None
-    """The same up to the next breakpoint, for providers that cache only up to these."""
+    """As `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return what is charged after a call that set `marks`, and True if it goes on from that call's prompt."""
+        """Return the charge after a call with the breakpoints `marks`, and True if the fold continues its prompt."""
         prompt = (self.marked if rule.marks else self.prefix) or self.fresh
         read = rule.read(prompt.shared, marks)
         written = rule.written(read, prompt.marks)
@@ -106,13 +107,13 @@ class SimulatedCall:
 
     number: int
     seq: int
-    """The newest entry when it was made."""
+    """Seq of the newest entry when the call was made."""
     tokens: int
     messages: int
     shared: int
-    """Tokens at the beginning, tool schemas included, that the call before also sent."""
+    """Tokens at the beginning of the prompt, tool schemas included, that the call before also sent."""
     prefix_share: float
-    """Share of the previous prompt that it begins with."""
+    """Share of the previous prompt that is repeated at the beginning."""
     marks: tuple[int, ...]
     """Tokens up to each cache breakpoint, for providers that need them."""
     answer: int
@@ -124,19 +125,19 @@ class SimulatedCall:
     violations: int
     """Violations of the rules of `turnfold.window.check`."""
     folds: tuple[SimulatedFold, ...] = ()
-    """The folds made before it was sent."""
+    """The folds made before the call was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldCost:
-    """An estimate of what the folds cost if the agent's own model writes the summaries."""
+    """The estimated cost of the folds if the agent's own model writes the summaries."""
 
     requests: int = 0
     prefixes: int = 0
-    """Requests that go on from the agent's last prompt."""
+    """Number of requests that continue the agent's last prompt."""
     total: float = 0.0
     by_fresh_prompts: float = 0.0
-    """Cost of the same folds if all of them were fresh prompts."""
+    """Cost of the same folds if every request were a fresh prompt."""
     read: int = 0
     written: int = 0
     fresh: int = 0
@@ -150,7 +151,7 @@ class FoldCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """An estimate by list prices, with every call within the lifetime of the cache."""
+    """The estimated cost at list prices, if the provider's cache has not expired at any call."""
 
     currency: str
     date: str
@@ -164,7 +165,7 @@ class Cost:
     fresh: int
     output: int
     folds: FoldCost = FoldCost()
-    """What the folds cost in addition if a model writes the summaries; not in `total`."""
+    """The additional cost of the folds if a model writes the summaries; not included in `total`."""
 
     @property
     def cached_share(self) -> float:
@@ -184,17 +185,17 @@ def _share(read: int, written: int, fresh: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The replay of a history under one budget and strategy."""
+    """The results of replaying a history with one budget and strategy."""
 
     strategy: str
     budget: int
-    """Tokens per call, at most."""
+    """The most tokens per call."""
     counter: str
     entries: int
     turns: int
     calls: tuple[SimulatedCall, ...]
     refused: str = ""
-    """Why it ended early because a call did not fit the budget; empty if it ran to the end."""
+    """The error of a call that did not fit the budget and ended the replay; empty if it ran to the end."""
 
     @property
     def tokens_sent(self) -> int:
@@ -213,12 +214,12 @@ class Simulation:
 
     @property
     def violations(self) -> int:
-        """Violations of all calls."""
+        """Violations of the rules of `turnfold.window.check`, of all calls together."""
         return sum(call.violations for call in self.calls)
 
     @property
     def prefix_share(self) -> float:
-        """Average share of the previous prompt that a call begins with, without the first call."""
+        """Average share of the previous prompt that a call repeats at its beginning; the first call is not counted."""
         later = [call.prefix_share for call in self.calls[1:]]
         return fmean(later) if later else 1.0
 
@@ -240,7 +241,7 @@ class Simulation:
     def cost(self, model: str, prices: PriceTable) -> Cost:
         """Estimate the cost of the calls; see `turnfold.tokens.prices`."""
         if not model:
-            raise InvalidOption("cost() needs a model name")
+            raise InvalidOption("cost() needs a model name, but model is empty")
         price = prices.price(model)
         rule = prices.rule(price)
         read = written = fresh = output = 0
@@ -303,13 +304,13 @@ STRATEGY_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlan:
-    """What to simulate, as parsed from a strategy name."""
+    """A strategy to simulate, parsed from its name."""
 
     name: str
     strategy: Strategy = oldest_first
     folds: bool = False
     bounded: bool = True
-    """True if the budget applies."""
+    """True if the budget limits the calls."""
 
 
 def plan_for(name: str) -> SimulationPlan:
@@ -341,7 +342,7 @@ def _sized_strategy(kind: str, number: int) -> Strategy:
 
 
 _UNLIMITED = 1 << 40
-"""Tokens that no history has: the budget of a strategy that drops nothing."""
+"""The token budget of a strategy that drops nothing: more than any history has."""
 
 
 def simulate(
@@ -400,7 +401,7 @@ def _is_response(messages: Sequence[Message], at: int) -> bool:
 
 
 class FoldRecorder(ExtractiveWriter):
-    """The built-in summariser of one session; notes the folds it wrote, to price them as requests to a model."""
+    """The built-in summariser of one session; records its folds, to price them as requests to a model."""
 
     def __init__(self) -> None:
         self._tasks: list[tuple[SummaryTask, str]] = []
@@ -408,13 +409,13 @@ class FoldRecorder(ExtractiveWriter):
         self._summary = ""
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Return the extract."""
+        """Write the extract, and record the task."""
         text = await super().write(task, runtime)
         self._tasks.append((task, text))
         return text
 
     def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
-        """Return the folds since this was last called; `sent` is the last context before them."""
+        """Return the folds since the last call of this method; `sent` is the last context before them."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return ()
@@ -508,7 +509,7 @@ class _Run:
         )
 
     def _response_tokens(self, seq: int) -> int:
-        """Return the tokens of the response: the assistant messages that follow."""
+        """Return the tokens of the response to a call: the assistant messages after `seq`."""
         tokens = 0
         for message in self._messages[seq:]:
             if message.role != "assistant":
@@ -518,7 +519,7 @@ class _Run:
 
 
 def _marks(context: Context) -> tuple[int, ...]:
-    """Return the tokens up to the end of system, summary, window and a running tool loop; tool schemas come first."""
+    """Return the tokens up to the end of system, summary, window and a running tool loop, tool schemas included."""
     sums = [0, *accumulate(context.costs)]
     system, summary, window, tail = context.ends
     ends = {system, summary, window}

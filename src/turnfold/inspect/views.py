@@ -1,6 +1,6 @@
 """Views for people: the messages of a call, calls as points of a timeline, and the budget of the next call.
 
-Each message of a prompt is a row with its source, its tokens and what was done to it; the parts of the log that are not
+Each message of a prompt is a row with its source, its tokens and how it was changed; the parts of the log that are not
 sent are listed with outcome and reason.
 """
 
@@ -64,7 +64,7 @@ async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifes
 _KEPT = "kept"
 """Fate of a message that is sent as it was logged."""
 _INJECTED = "injected"
-"""Fate of a message that is sent and not in the log: summary, tail, placeholder."""
+"""Fate of a message that is sent but is not in the log: summary, tail, placeholder."""
 
 _Range = tuple[int, int, str, str]
 """Entries [start, stop) with their outcome and reason."""
@@ -75,18 +75,18 @@ class SentItem:
     """One message of a prompt."""
 
     index: int
-    """Place in the prompt, from 0."""
+    """Index in the prompt, from 0."""
     section: str
     seq: int
-    """Seq of the entry; 0 if it is not in the log."""
+    """Seq of the message's entry; 0 if the message is not in the log."""
     role: str
     label: str
-    """The tools it calls or returns results of, else the role."""
+    """The tools that the message calls or has results of, else its role."""
     tokens: int
     fate: str
-    """`kept`, `shrunk`, `moved` or `injected`."""
+    """What was done with the message: `kept`, `shrunk`, `moved` or `injected`."""
     reason: str
-    """Why it is not sent as it was logged; empty if it is."""
+    """Why the message is not sent as it was logged; empty if it is."""
     digest: str
     """Digest by which the message is recognised in other calls."""
     text: str
@@ -100,7 +100,7 @@ class LeftOut:
     first: int
     last: int
     outcome: str
-    """`folded` or `dropped`."""
+    """What was done with the entries: `folded` or `dropped`."""
     reason: str
 
     @property
@@ -240,7 +240,7 @@ class CallPoint:
 
     call: str
     seq: int
-    """The newest entry when it was made."""
+    """Seq of the newest entry when the call was made."""
     created: int
     """Microseconds since 1970."""
     tokens: int
@@ -252,11 +252,11 @@ class CallPoint:
     """Tokens of the tool schemas."""
     messages: int
     kept_prefix: float
-    """Share of the previous prompt that it begins with."""
+    """Share of the previous prompt that is repeated at the beginning."""
     shared: int
-    """Tokens at its beginning that the previous call also sent."""
+    """Tokens at the beginning of the prompt that the previous call also sent."""
     moved: bool
-    """True if it moved the window, which invalidates the provider's cache from there on."""
+    """True if the call moved the window, which invalidates the provider's cache from there on."""
     checkpoint: str
     folded: int
     dropped: int
@@ -268,7 +268,7 @@ class CallPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallView:
-    """The messages a model was sent in a call, and what was left out."""
+    """The messages that a model was sent in a call, and the parts of the log that were left out."""
 
     point: CallPoint
     exact: bool
@@ -283,7 +283,7 @@ class CallView:
 
 
 def call_point(manifest: Manifest) -> CallPoint:
-    """Return a call for a timeline."""
+    """Convert the manifest of a call to a point of a timeline."""
     usage = manifest.usage
     return CallPoint(
         call=manifest.call,
@@ -309,7 +309,7 @@ def call_point(manifest: Manifest) -> CallPoint:
 
 
 def call_view(explained: Explanation) -> CallView:
-    """Return the messages of a call and what was left out."""
+    """Return the messages of a call, and the parts of the log that were left out."""
     manifest = explained.manifest
     return CallView(
         point=call_point(manifest),
@@ -324,7 +324,7 @@ def call_view(explained: Explanation) -> CallView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheState:
-    """Stability of the beginning of the prompt, which a provider can cache."""
+    """How long the beginning of the prompt, which a provider can cache, has stayed the same."""
 
     calls: int
     """Calls since the last one that moved the window; all calls if none did."""
@@ -337,7 +337,7 @@ class CacheState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextView:
-    """The context the next call would get."""
+    """The context that the next call would get, in figures."""
 
     conversation: str
     counter: str
@@ -354,9 +354,9 @@ class ContextView:
     roles: dict[str, int]
     """Tokens of the window and the newest turn by role."""
     delta: int | None
-    """Tokens more than the newest call; None before the first."""
+    """Difference in tokens from the newest call; None before the first call."""
     fold_at: int
-    """Tokens from which folding (compaction) is due."""
+    """Number of tokens from which on folding (compaction) is due."""
     folded: int
     dropped: int
     shrunk: int

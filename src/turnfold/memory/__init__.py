@@ -1,4 +1,4 @@
-"""`Memory` and `Session`: the log of a conversation and the contexts made of it."""
+"""`Memory` and `Session`: store the log of each conversation, and build contexts from it."""
 
 from __future__ import annotations
 

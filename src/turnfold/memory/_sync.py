@@ -47,7 +47,10 @@ __all__ = (
 
 
 class State:
-    """JSON values by name, shared by all handles on a conversation. Concurrent changes of different names all hold."""
+    """JSON values by name, shared by all handles on a conversation.
+
+    Concurrent changes of different names are all kept.
+    """
 
     def __init__(self, awaiting: AsyncState) -> None:
         self._awaiting = awaiting
@@ -106,12 +109,12 @@ class Session:
 
     @property
     def store(self) -> Store:
-        """The store of its memory; for documents stored next to the log."""
+        """The store of this session's memory, for programs that keep documents of their own next to the log."""
         return self._awaiting.store
 
     @property
     def scope(self) -> Scope:
-        """The scope (tenant) whose data it may access."""
+        """The scope (tenant) whose data this session may access."""
         return self._awaiting.scope
 
     @property
@@ -142,7 +145,7 @@ class Session:
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Replace the system message; None if it is the same already."""
+        """Replace the system message; returns None if it is the same already."""
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
@@ -173,8 +176,9 @@ class Session:
     def add(self, messages: object, *, client_id: str = "", expect: int | None = None) -> Appended:
         """Append one message, or several atomically. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` if the log has another.
+        With `client_id`, a retry stores nothing twice. Several messages get this id with a number appended; a
+        `NewEntry` has an id of its own. `expect` is the newest seq the caller has seen; raises `Conflict` if the log
+        ends with another seq.
         """
         return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
 
@@ -190,15 +194,15 @@ class Session:
         to: WireFormat | None = None,
         max_tokens: int = 0,
     ) -> Context:
-        """Build the context of the next model call, within budget and valid, and store its manifest (report).
+        """Build a valid context for the next model call, within the budget, and store its manifest (report).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
         logged. No model is called unless this memory folds inline.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
-        that provider, and the receipt (context report) lists what the provider cannot be sent unchanged. `max_tokens`
-        is a limit below the budget, for example after a provider refused a prompt as too long.
+        that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
+        limit below the budget, for example after a provider refused a prompt as too long.
         """
         return drive(
             self._awaiting.context(
@@ -247,7 +251,7 @@ class Session:
         return drive(self._awaiting.checkpoints())
 
     def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return what the requests of each fold by a model cost, a page in the order of the checkpoints' ids."""
+        """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""
         return drive(self._awaiting.fold_calls(after=after, limit=limit))
 
     def recall(
@@ -256,8 +260,8 @@ class Session:
         """Return the entries of this conversation that match, best first, folded or not.
 
         With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
-        `recalled_text` of the result costs no more. `within` restricts matches, not their neighbours, to a role, tool,
-        turn, path or time.
+        the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
+        to a role, tool, turn, path or time.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 
@@ -281,10 +285,10 @@ class Session:
         return drive(self._awaiting.pins())
 
     def rules(self, *, ended: bool = False) -> list[StandingRule]:
-        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+        """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
-        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one. `ended` also returns those that were replaced, done or dropped.
+        They are quoted from the user's messages word for word, in the order in which they were said. Text of a tool, a
+        document or the model never becomes a rule. `ended` also returns those that were replaced, done or dropped.
         """
         return drive(self._awaiting.rules(ended=ended))
 
@@ -364,15 +368,16 @@ class Memory:
 
     How older turns are folded (compacted into a summary):
 
-    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt cache serves the
-      request), a function from prompt to text, or a `SummaryWriter`. By
-      default important sentences are extracted, without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
-      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
+    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
+      cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
+      without a model.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds at the same time, so that
+      nobody waits; `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer,
+      `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
-    - `retries`, `backoff`: attempts after a failed one, and the seconds before the first, doubled each time.
-    - `stand_in`: show an extract of messages that have left the window while their summary is not there yet.
+    - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
+    - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
 
     How earlier entries are recalled:
@@ -449,12 +454,12 @@ class Memory:
 
     @property
     def store(self) -> Store:
-        """The store; for documents stored next to sessions."""
+        """The store, for programs that keep documents of their own next to the sessions."""
         return self._awaiting.store
 
     @property
     def scope(self) -> Scope:
-        """The scope (tenant) whose data it may access."""
+        """The scope (tenant) whose data this memory may access."""
         return self._awaiting.scope
 
     @property
@@ -464,12 +469,12 @@ class Memory:
 
     @property
     def calibration(self) -> Calibration:
-        """Difference between token counts and those reported by providers; see `turnfold.tokens.calibrated`."""
+        """The measured difference between turnfold's and providers' token counts; see `turnfold.tokens.calibrated`."""
         return self._awaiting.calibration
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime: how this memory waits, locks and runs background work; for code built on it."""
+        """The runtime, with which this memory waits, locks and runs background work; for code built on a memory."""
         return self._awaiting.runtime
 
     @property

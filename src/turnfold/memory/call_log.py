@@ -1,7 +1,7 @@
 """The log of model calls: a manifest (stored context report) per call, written as calls are made and read back later.
 
-A manifest is small however long the prompt, because it names ranges of the log instead of repeating them. Together with
-the log it gives back the exact messages of the call, and a digest proves that it does.
+A manifest is small even for a long prompt, because it names ranges of the log instead of repeating them. The messages
+of the call can be rebuilt from the manifest and the log; a digest proves that they are the same.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     call: str
     """Name of the call within its conversation; names sort in the order of the log."""
     seq: int
-    """The newest entry when the context was built."""
+    """Seq of the newest entry when the context was built."""
     created: int
     """Microseconds since 1970; for display only."""
     anchor: int
@@ -79,26 +79,26 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     sections: dict[str, int]
     messages: int
     fates: tuple[tuple[int, int, str, str], ...]
-    """(first seq, seq after the last, outcome, reason) of everything not sent as it was logged."""
+    """(first seq, seq after the last, outcome, reason) of each range of entries that was not sent unchanged."""
     shared: int
     previous: int
     moved: bool
     digest: str
     """Digest of the messages sent."""
     usage: Usage | None = None
-    """The usage the provider reported, once recorded."""
+    """The usage that the provider reported; None until `record_usage()` stores it."""
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail: matches of the query, and their neighbours."""
     wired: Wired | None = None
-    """The request as written for its provider: what was changed, how large the body was."""
+    """How the request was written for its provider: the changes, and the size of the body."""
     recall_room: int = 0
-    """Tokens the tail takes beyond its share for the recalled entries."""
+    """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     stand_in: str = ""
-    """Key of the extract shown instead of the checkpoint's summary because a fold had not landed; empty for none."""
+    """Key of the extract shown instead of the checkpoint's summary while a fold was not finished; empty for none."""
 
     @property
     def prefix_share(self) -> float:
-        """The share of the previous prompt that this one begins with; 1.0 for the first call."""
+        """The share of the previous prompt that is repeated at the beginning of this one; 1.0 for the first call."""
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
@@ -117,7 +117,7 @@ class Explanation:
     costs: tuple[int, ...] = ()
     """Tokens of each message."""
     seqs: tuple[int, ...] = ()
-    """Seq of the entry behind each message of the window and the newest turn, in order; -1 for a placeholder."""
+    """Seq of the entry of each message in the window and the newest turn, in order; -1 for a placeholder."""
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Index in `messages` where system, summary, window and tail end."""
 
@@ -133,7 +133,7 @@ class Difference:
     new: tuple[Message, ...]
     """Messages sent by the second call and not by the first."""
     sections: dict[str, int]
-    """Tokens each section grew by."""
+    """Tokens by which each section grew."""
     reasons: tuple[str, ...]
     """Why the beginning changed, if it did."""
 
@@ -144,9 +144,9 @@ def call_key(seq: int, number: int) -> str:
 
 
 class MessageDigests:
-    """Computes the digest of a list of messages, with a cache: a window sends the same messages call after call.
+    """Computes the digest of a list of messages, with a cache: most messages of a call were in the last call too.
 
-    Only messages of the last calls stay cached, so that what has left the window does not stay in memory.
+    Only messages of the last calls stay cached, so that messages which left the window do not stay in memory.
     """
 
     __slots__ = ("_joined", "_known", "_last")
@@ -250,10 +250,12 @@ def read_manifest(document: Document) -> Manifest:
     try:
         manifest = msgspec.json.decode(document.body, type=Manifest)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"not a call's manifest: {error}", path=document.key) from None
+        raise InvalidRecord(
+            f"the manifest of a call is not valid: {error}", path=document.key
+        ) from None
     if manifest.v != 1:
         raise InvalidRecord(
-            f"manifest version {manifest.v}; this release reads version 1",
+            f"the manifest has version {manifest.v}, but this release reads version 1",
             path=document.key,
             remedy="Upgrade turnfold",
         )
@@ -286,7 +288,7 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
     if first.tail != second.tail:
         yield "the tail changed"
     if first.budget != second.budget:
-        yield "the budget is another"
+        yield "the budget changed"
 
 
 @dataclass(slots=True)
@@ -298,7 +300,7 @@ class CallLog:
     last: str = ""
     """Name of the last call made through this session handle."""
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
-    """The newest seq, and the number its next call gets."""
+    """The newest seq, and the number of the next call made at it."""
     _digests: MessageDigests = field(default_factory=MessageDigests)
 
     def reset(self) -> None:
@@ -308,8 +310,8 @@ class CallLog:
     async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:
         """Store the manifest of a call under the next free name; False if the context was built from stale state.
 
-        With `fenced` any change since the state was read is refused; without it only another history is, because
-        other processes may write all the time.
+        With `fenced`, any change since the state was read makes the write fail. Without it, only a change of the
+        history (lost or restored entries) does, because other processes may write all the time.
         """
         cache = self.cache
         seq = cache.head.seq
@@ -330,7 +332,7 @@ class CallLog:
             number = await self._next_free(seq, number)
 
     async def _next_free(self, seq: int, taken: int) -> int:
-        """Return the number after the last one taken, found by doubling and bisection: thousands may be taken."""
+        """Return the first free number after `taken`; by doubling and bisection, because thousands may be taken."""
         low, step = taken, 1
         while await self._is_taken(seq, low + step):
             low, step = low + step, 2 * step

@@ -28,7 +28,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
-    """Return the member of an enum named by an option's value."""
+    """Return the enum member that an option's value names; raises `InvalidOption` if there is none."""
     try:
         return kind(name)
     except ValueError:
@@ -37,15 +37,15 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
 
 
 class RecallMode(StrEnum):
-    """When a context recalls entries from before its window."""
+    """Says when a context recalls entries from before its window."""
 
     OFF = "off"
-    """Only with a query."""
+    """Recall only if a query is given."""
     AUTOMATIC = "automatic"
-    """Also without a query, in room that nothing else uses: the best matches for the user's last message, and more of
-    them if they share telling words with it."""
+    """Recall without a query too, in unused room: the best matches for the user's last message, and more of them if
+    they share enough words with it."""
     ALWAYS = "always"
-    """In every turn, the best matches for the user's last message, however weak they are."""
+    """Recall the best matches for the user's last message in every turn, even weak ones."""
 
     @classmethod
     def named(cls, name: str) -> RecallMode:
@@ -55,7 +55,7 @@ class RecallMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """The store, the budget of a call, how history is folded and recalled, and how the program waits."""
+    """The options of a memory: store, budget, token counter, folding, recall and runtime."""
 
     store: Store
     scope: Scope
@@ -65,7 +65,7 @@ class MemoryConfig:
     policy: FoldPolicy
     runtime: Runtime
     clock: Callable[[], int]
-    """Returns microseconds since 1970: for leases and display, never for order."""
+    """Returns microseconds since 1970; used for leases and display, never to order entries."""
     meter: Meter
     model: str = ""
     address: str = ""

@@ -1,9 +1,9 @@
 """Builds the context of a model call from the cached state of its conversation.
 
-In order: the tail of the turn, the window, a fold (compaction) if one is due and this memory folds by itself, the note
-of where the window begins, the manifest (stored context report). The context is built from cached state without asking
-the store. The store accepts the manifest only if nothing changed since; otherwise the context is built again from fresh
-state. A session that is the only writer makes one request to the store per call.
+The steps are: make the tail of the turn, load the window, fold (compact) if a fold is due and this memory folds by
+itself, store where the window begins, store the manifest (context report). The context is built from cached state
+without asking the store. The store accepts the manifest only if nothing changed since; otherwise the context is built
+again from fresh state. A session that is the only writer makes one request to the store per call.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ Tools = Sequence[Mapping[str, object]]
 
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
-"""Times a context is built again because another process moved its window meanwhile."""
+"""Attempts to build a context, if other processes move its window meanwhile."""
 _FENCED_TRIES = 12
-"""Times a context is built again because anything changed while it was built. After that it is accepted as of the last
-read: other processes may write all the time."""
+"""Attempts to build a context from the newest state. After that, a context of the state that was read last is accepted,
+because other processes may write all the time."""
 _MAX_FOLDS = 6
-"""Times a context is built again because a fold landed before it."""
+"""The most times that one context is built again after a fold."""
 _RECENT_ENTRIES = 48
-"""Newest entries before the window that fill room which no match needs, if the window is smaller than that room."""
+"""Number of newest entries before the window that fill unused recall room, if the window is smaller than that room."""
 _MIN_SUMMARY = 32
-"""Tokens below which a summary is not worth the text around it."""
+"""Nothing is folded if a summary may have fewer tokens than this: it would not be worth the text around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,8 @@ class ContextRequest:
     workspace: str = ""
     """Text shown at the end of the tail of this call only; not in the log."""
     to: WireFormat | None = None
-    """The wire format: `max_bytes` then limits the request body, and the receipt lists what is changed."""
+    """The provider's wire format, if known: `max_bytes` then limits the request body, and the receipt lists the
+    changes."""
     max_tokens: int = 0
     """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
 
@@ -98,9 +99,9 @@ class Tail(NamedTuple):
 
     text: str = ""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the entries recalled into it."""
+    """(seq, score) of the entries recalled into the tail."""
     room: int = 0
-    """Tokens it takes beyond its share for them."""
+    """Tokens that the tail uses for these entries beyond its share of the budget."""
     tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -118,7 +119,7 @@ class ContextBuilder:
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
     """The previous context of each budget, to measure the shared prefix."""
     _sent: SentPrompt | None = field(default=None, init=False)
-    """The last prompt made: a fold by the same model may go on from it, see `summary_writers`."""
+    """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
     _summarizer_asked: bool = field(default=False, init=False)
     """True if the summarizer was already called for the context that is being built."""
 
@@ -149,7 +150,7 @@ class ContextBuilder:
         return context
 
     async def preview(self, request: ContextRequest) -> Context:
-        """Build the context without storing anything; needs a session handle of its own, as the window may move."""
+        """Build the context without storing anything; use a separate session handle, because its window may move."""
         await self.cache.refresh()
         return (await self._build(request))[0]
 
@@ -176,7 +177,7 @@ class ContextBuilder:
                 return context, prompt
 
     async def fold_range(self, budget: Budget, upto: int, prompt: PromptParts) -> FoldRange | None:
-        """Return the range to fold up to `upto`, fixed as of now; None if it is empty."""
+        """Return the range to fold up to `upto`, with the state it applies to; None if there is nothing to fold."""
         cache = self.cache
         window = await cache.window(budget)
         limit = window.summary_limit(budget, prompt)
@@ -187,7 +188,7 @@ class ContextBuilder:
         )
 
     async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
-        """Return the prompt outside the window, and the part of the tail that stays the same during the turn."""
+        """Return the prompt's parts outside the window, and the part of the tail that stays the same in a turn."""
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn)
@@ -217,7 +218,10 @@ class ContextBuilder:
         )
 
     async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
-        """Build within all limits. Messages cut off by a limit of this call or its provider are folded if possible."""
+        """Build a context within all limits.
+
+        Messages cut off by a limit of this call or its provider are folded if possible.
+        """
         first, prompt, tail = await self._build_within_limits(request)
         smaller = first.budget != request.budget or (first.wired and first.wired.rebuilt)
         if not smaller or self.config.policy.mode is FoldMode.MANUAL:
@@ -232,7 +236,7 @@ class ContextBuilder:
     async def _build_within_limits(
         self, request: ContextRequest
     ) -> tuple[Context, PromptParts, str]:
-        """Build, and build smaller if `max_tokens` or the provider's limits require it."""
+        """Build a context; build it smaller if `max_tokens` or the provider's limits require it."""
         context, prompt, tail = await self._build_folded(request)
         most, moved = request.max_tokens or context.tokens, context.moved
         if request.to is None and context.tokens <= most:
@@ -290,10 +294,10 @@ class ContextBuilder:
     async def _fold_before(
         self, request: ContextRequest, context: Context, prompt: PromptParts, *, ask: bool
     ) -> bool:
-        """Fold what is due before this context is sent; return True if the context must be built again.
+        """Fold, if a fold is due, before this context is sent; return True if the context must be built again.
 
-        The summarizer is called first, once per context (`ask`). If its fold is slow, failed, in progress elsewhere
-        or too long for one step, an extract stands in for the messages that left the window.
+        The summarizer is called first, once per context (`ask`). If its fold is slow, failed, in progress elsewhere or
+        too long for one step, an extract of the messages that left the window is shown.
         """
         cache, policy, budget = self.cache, self.config.policy, request.budget
         if policy.mode is FoldMode.MANUAL:
@@ -324,9 +328,9 @@ class ContextBuilder:
         )
 
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
-        """Return what a context without recalled passages may cost before folding is due.
+        """Return the tokens that a context without recalled passages may have before folding is due.
 
-        Once something is `folded`, that leaves the room that is kept free for recalled passages.
+        Once something is `folded`, this is less, because room is kept free for recalled passages.
         """
         budget = request.budget
         due = int(self.config.policy.threshold * budget.tokens)
@@ -341,7 +345,7 @@ class ContextBuilder:
         context: Context,
         prompt: PromptParts,
     ) -> bool:
-        """Return True if a fold is due: at the threshold, or while an extract stands in for one.
+        """Return True if a fold is due: at the threshold, or while entries before the window are not folded.
 
         During a turn's tool loop an inline fold waits until the window moves, because the beginning of the prompt, and
         with it the provider's cache, changes then anyway.
@@ -432,9 +436,9 @@ class ContextBuilder:
         )
 
     def _recall_limit(self, request: ContextRequest, window: LiveWindow, base: Tail) -> int:
-        """Return the most tokens of recalled passages: room that is free, some of it left for a tool loop.
+        """Return the most tokens for recalled passages: the free room without a reserve for a tool loop.
 
-        A large budget does not mean that more is worth recalling.
+        At most `RECALL_TOKENS`: a large budget does not mean that more is worth recalling.
         """
         budget = request.budget
         share = budget.share("tail")

@@ -1,8 +1,9 @@
 """The cached state of one conversation in one process, kept in step with the store.
 
-Every change in a store raises the conversation's generation and draws an epoch, so comparing the head is enough to know
-if anything must be read again; a session that is the only writer reads nothing twice. The amount read is bounded by the
-budget: the session's notes, the live checkpoint, and the entries from the window's anchor (first entry) on.
+Every change in a store raises the conversation's generation and sets a new random epoch, so comparing the head is
+enough to know if anything must be read again; a session that is the only writer reads nothing twice. The amount read is
+bounded by the budget: the session's notes, the live checkpoint, and the entries from the window's anchor (first entry)
+on.
 
 Cached entries are trusted only while they belong to the store's history. After a failover that lost commits, or a
 restored backup, other entries may have the same seqs. So after writes by others, the newest cached entry must have the
@@ -60,14 +61,14 @@ __all__ = (
 
 _PAGE = 512
 _MAX_TRIES = 4
-"""Times everything is read again because the store's history changed during the read."""
+"""Attempts to read everything, if the store's history changes during the read."""
 _LEADING_ENTRIES = 8
 """Entries at the beginning of a log that are searched for system messages if no note lists them."""
 _MAX_WINDOWS = 8
-"""Windows (one per budget) cached for one conversation."""
+"""The most windows (one per budget) that are cached for one conversation."""
 _FOLDED = "everything before it was folded or cleared"
 _MAX_UNREAD_BUDGETS = 2
-"""With more unread entries than this many budgets, only the end of the log is read."""
+"""If the unread entries have more tokens than this many budgets, only the end of the log is read."""
 _ENTRY_SHARE = 8
 """One entry counts for at most 1/8 of the budget when deciding how much of the log to read: a window shows it
 shortened, and one huge tool result must not push everything else out."""
@@ -77,7 +78,7 @@ _VIEWED = (FINDING, PIN, SESSION, WINDOW)
 """Kinds of the documents that are read together with the head."""
 _UNKNOWN: State = (-1, 0)
 _MAX_PENDING = 256
-"""Own writes that wait to be applied; after more than that between two contexts, the conversation is read again."""
+"""The most own writes that wait to be applied; after more of them, the conversation is read again."""
 
 
 @dataclass(slots=True)
@@ -157,16 +158,16 @@ class ConversationCache:
     stand_in: StandIn | None = None
     """The extract shown until the same entries are folded (compacted); None once a checkpoint covers them."""
     history: int = 0
-    """Incremented when the cached entries turn out not to be those of the store (any more)."""
+    """Incremented when the cached entries are not, or no longer, those of the store."""
     confirmed: bool = False
     """True if the head was read from the store since the last `assume()`."""
     _state: State = _UNKNOWN
-    """Generation and epoch of everything cached here, own writes included."""
+    """Generation and epoch of the cached state, this process's own writes included."""
     newest: tuple[int, int] = (0, 0)
     """Seq and epoch of the newest known entry; (0, 0) if none is known."""
     _windows: dict[str, _OpenWindow] = field(default_factory=dict[str, _OpenWindow])
     _window_notes: dict[str, Document] = field(default_factory=dict[str, Document])
-    """By window key: where the windows of all budgets begin, as stored."""
+    """The stored notes of where the window of each budget begins, by window key."""
     _key: tuple[Budget | None, str] = (None, "")
     """The budget used last, and the key of its window."""
     _pending: deque[_Write] = field(default_factory=lambda: deque[_Write](maxlen=_MAX_PENDING))
@@ -185,7 +186,7 @@ class ConversationCache:
 
     @property
     def covered(self) -> int:
-        """The last seq that needs no place in a window: folded, covered by the stand-in extract, or cleared."""
+        """The last seq that a window need not show: it is folded, cleared, or covered by the stand-in extract."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
     def reset(self) -> None:
@@ -205,7 +206,7 @@ class ConversationCache:
         return sum(opened.window.held_bytes for opened in list(self._windows.values()))
 
     async def refresh(self) -> None:
-        """Compare the head with the store and read what changed."""
+        """Compare the cached head with the store's, and read everything that changed."""
         for _ in range(_MAX_TRIES - 1):
             with suppress(_HistoryChanged):
                 return await self._refresh()
@@ -232,7 +233,7 @@ class ConversationCache:
         self._state = view.head.state
 
     async def _is_same_history(self, head: Head) -> bool:
-        """Return True if the cached entries are still those of the store; remembers the store's newest entry."""
+        """Return True if the cached entries are still those of the store; sets `newest` to the store's newest entry."""
         seq, epoch = self.newest
         first = seq if 0 < seq <= head.seq < seq + _PAGE else head.seq
         found = await self.store.read(
@@ -254,15 +255,16 @@ class ConversationCache:
         head = await self.store.head(self.scope, self.conversation)
         if head.state != self._state:
             raise Conflict(
-                f"the conversation is at generation {head.generation}, epoch {head.epoch}, and was read at "
-                f"{self._state}: read it again"
+                f"the conversation changed: it is at generation {head.generation}, epoch {head.epoch}, but was read at "
+                f"{self._state}. Read it again"
             )
         self.confirmed = True
 
     async def add_document(self, document: Document, *, fenced: bool) -> bool:
         """Write a new document; False if the cached state is stale or the key is taken.
 
-        With `fenced` any change since the state was confirmed is refused, without it only a change of the history.
+        With `fenced`, any change since the state was confirmed makes the write fail; without it, only a change of the
+        history.
         """
         place = (self.scope, self.conversation, document)
         try:
@@ -290,14 +292,14 @@ class ConversationCache:
             self._pending.append(_Write(done, messages if self._windows else ()))
 
     def _apply_own_writes(self) -> bool:
-        """Apply the queued writes of this process; False if something else changed as well and must be read."""
+        """Apply the queued writes of this process; False if there were other changes, which must be read."""
         writes = [self._pending.popleft() for _ in range(len(self._pending))]
         # Writers that share a commit queue their writes in any order.
         writes.sort(key=lambda write: write.after[0])
         return all(self._apply(write) for write in writes)
 
     def _apply(self, write: _Write) -> bool:
-        """Apply one write; False if the cached state is not the one the write was made on."""
+        """Apply one write; False if the cached state is not the state before the write."""
         if write.after[0] <= self._state[0]:
             return True  # already read from the store
         if write.done.before != self._state:
@@ -361,7 +363,7 @@ class ConversationCache:
         return opened.window
 
     async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
-        """Return True if so much was written since the anchor that another process would open a new window."""
+        """Return True if so much was written after the anchor that another process would open a new window."""
         opened.checked = self.head.seq
         anchor, most = opened.window.anchor, _MAX_UNREAD_BUDGETS * budget.tokens
         if opened.tokens_before[0] != anchor:
@@ -376,7 +378,7 @@ class ConversationCache:
         self._windows.pop(self._window_key(budget), None)
 
     def frozen_tail(self, budget: Budget, turn: int) -> WindowNote | None:
-        """Return the note with the tail made at the beginning of this turn, if one was made."""
+        """Return the window note with the tail that was made at the beginning of this turn; None if none was made."""
         stored = self._windows[self._window_key(budget)].stored
         return stored if turn and stored.turn == turn else None
 
@@ -423,7 +425,7 @@ class ConversationCache:
                 del self._windows[key]
 
     def _stored_window(self, key: str) -> tuple[WindowNote, int]:
-        """Return where the window of a budget begins, as stored, and the version of that note."""
+        """Return the stored note of where a budget's window begins, and the note's version."""
         document = self._window_notes.get(key)
         return read_note(document, WindowNote), document.version if document else 0
 
@@ -476,9 +478,9 @@ class ConversationCache:
             window.extend(entries)
 
     async def _newest_window(self, budget: Budget, first: int) -> LiveWindow | None:
-        """Load a window over the end of the log, as much as the budget can show; None if that reaches back to `first`.
+        """Load a window of the newest entries that the budget can show; None if it would begin at `first` anyway.
 
-        Huge entries count as much as a window would show of them, so they are read like all others.
+        A huge entry counts only as many tokens as a window would show of it.
         """
         largest, used, start, seq = _largest(budget), 0, 0, self.head.seq
         while seq >= first:
@@ -504,7 +506,7 @@ class ConversationCache:
         return await self._load_window(WindowNote(anchor=first, head=head, reason=reason))
 
     async def _turn_start(self, seq: int) -> int:
-        """Return the seq of the user message that opened the turn `seq` is inside of; 0 if `seq` opens a turn."""
+        """Return the seq of the user message that opened the turn of `seq`; 0 if `seq` itself opens the turn."""
         following = await self.store.read(
             self.scope, self.conversation, after=seq - 1, limit=_LEADING_ENTRIES
         )
@@ -532,7 +534,7 @@ class ConversationCache:
         return found[0]
 
     async def _missing_error(self) -> TurnfoldError:
-        """Return the error for an entry that is gone: its conversation was erased, or the store lost history."""
+        """Return the error for a missing entry: its conversation was erased, or the store lost entries."""
         head = await self.store.head(self.scope, self.conversation)
         if head.seq:
             return _HistoryChanged(

@@ -1,6 +1,6 @@
 """Fork: copies a conversation up to an entry into a new one.
 
-The copy is stored atomically. The calls made so far stay with the original: they show what it sent.
+The copy is stored atomically. The manifests of calls are not copied: they describe what the original sent.
 """
 
 from __future__ import annotations

@@ -38,20 +38,20 @@ _PAGE = 32
 _MAX_BLOCKS = 3_125
 """Blocks kept in memory: 200,000 entries. Older entries are found by words only."""
 _MAX_CHARACTERS = 1_000
-"""Characters of a text that are embedded: sentence encoders ignore the rest."""
+"""Number of characters of a text that are embedded; sentence encoders ignore the rest."""
 _TIMEOUT = 120.0
-"""Time-out of the embedder for a block or a query."""
+"""Seconds that the embedder may take for a block or a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeaningStatus:
-    """Number of entries of a conversation, and of those with stored vectors."""
+    """The number of entries of a conversation, and how many of them have stored vectors."""
 
     embedder: str
     indexed: int
-    """Entries whose vectors are stored."""
+    """Number of entries whose vectors are stored."""
     entries: int
-    """Entries of the conversation."""
+    """Number of entries of the conversation."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Meanings:
     embedder: Embedder
     _vectors: Vectors | None = None
     _offset: int = 0
-    """Entries before the loaded vectors: their blocks are not kept in memory."""
+    """Number of entries before the loaded vectors; their blocks are no longer in memory."""
     _last_key: str = ""
     """Key of the newest block read."""
     _last_query: dict[str, Rows] = field(default_factory=dict[str, "Rows"])
@@ -104,7 +104,7 @@ class Meanings:
         return MeaningStatus(self.embedder.name, indexed, head.seq)
 
     async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
-        """Compute the missing blocks; calls `on_progress(entries done, entries in all)` after each."""
+        """Compute the missing blocks; calls `on_progress(entries done, entries in all)` after each block."""
         status = await self.status()
         whole = status.entries // BLOCK * BLOCK
         for first in range(status.indexed + 1, whole + 1, BLOCK):
@@ -116,7 +116,7 @@ class Meanings:
         return await self.status()
 
     def begin(self, entries: int) -> bool:
-        """Compute missing blocks in the background; False if none is missing or that is already running."""
+        """Compute missing blocks in the background; False if none is missing or the computation is already running."""
         held = self._offset + (len(self._vectors) if self._vectors is not None else 0)
         if entries // BLOCK * BLOCK <= held:
             return False
@@ -168,7 +168,7 @@ class Meanings:
                 return vectors
 
     async def _newest_vectors(self, before: int) -> list[Rows]:
-        """Return the vectors of the entries after the last block, unless they fill another block."""
+        """Return the vectors of the entries after the last block; none if they fill another block."""
         config = self.config
         stored = await self._indexed()
         head = await config.store.head(config.scope, self.conversation)

@@ -55,7 +55,7 @@ __all__ = (
 _MAX_HANDLES: Final = 256
 _MAX_BYTES: Final = 32 << 20
 _MEASURE_ALL: Final = 1_024
-"""Look-ups after which the size of every handle is measured again."""
+"""Number of look-ups after which the size of every handle is measured again."""
 _WINDOW: Final = 16_000
 """Context window if neither a budget nor a model is given."""
 
@@ -66,7 +66,7 @@ class SessionCache:
     def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
         if most < 1 or most_bytes < 0:
             raise InvalidOption(
-                f"most={most} must be at least 1, most_bytes={most_bytes} at least 0"
+                f"most={most} must be at least 1 and most_bytes={most_bytes} at least 0"
             )
         self._most = most
         self._most_bytes = most_bytes
@@ -221,7 +221,7 @@ def _fold_mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
 
 
 def _options_text(config: MemoryConfig) -> str:
-    """Return all options of a memory, as in a call of its class; objects by name only, since a client holds its key."""
+    """Return all options of a memory as text; objects by name only, because a client contains its API key."""
     policy, embedder = config.policy, config.embedder
     options = {
         "cache": repr(config.cache),
@@ -272,15 +272,16 @@ class AsyncMemory:
 
     How older turns are folded (compacted into a summary):
 
-    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt cache serves the
-      request), a function from prompt to text, or a `SummaryWriter`. By
-      default important sentences are extracted, without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` beside it, so that nobody waits;
-      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
+    - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
+      cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
+      without a model.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds at the same time, so that
+      nobody waits; `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer,
+      `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
-    - `retries`, `backoff`: attempts after a failed one, and the seconds before the first, doubled each time.
-    - `stand_in`: show an extract of messages that have left the window while their summary is not there yet.
+    - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
+    - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
 
     How earlier entries are recalled:
@@ -353,7 +354,7 @@ class AsyncMemory:
     def over(
         cls, config: MemoryConfig, *, owns: bool, handles: SessionCache | None = None
     ) -> AsyncMemory:
-        """Make a memory from a configuration; with `owns`, closing the memory closes the store.
+        """Make a memory from a configuration; with `owns`, closing the memory also closes the store.
 
         `handles` is the cache of sessions, if several memories share one.
         """
@@ -373,12 +374,12 @@ class AsyncMemory:
 
     @property
     def store(self) -> Store:
-        """The store; for documents stored next to sessions."""
+        """The store, for programs that keep documents of their own next to the sessions."""
         return self._config.store
 
     @property
     def scope(self) -> Scope:
-        """The scope (tenant) whose data it may access."""
+        """The scope (tenant) whose data this memory may access."""
         return self._config.scope
 
     @property
@@ -388,12 +389,12 @@ class AsyncMemory:
 
     @property
     def calibration(self) -> Calibration:
-        """Difference between token counts and those reported by providers; see `turnfold.tokens.calibrated`."""
+        """The measured difference between turnfold's and providers' token counts; see `turnfold.tokens.calibrated`."""
         return self._config.calibrating.value
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime: how this memory waits, locks and runs background work; for code built on it."""
+        """The runtime, with which this memory waits, locks and runs background work; for code built on a memory."""
         return self._config.runtime
 
     @property

@@ -47,7 +47,7 @@ def pinned_at(pins: Iterable[tuple[str, PinNote]], turn: int) -> list[str]:
 
 
 def state_at(state: StateNote, turn: int) -> Mapping[str, object]:
-    """Return the state, or nothing if it was changed after the first reply to the user message at `turn`."""
+    """Return the state; empty if it was changed after the first reply to the user message at `turn`."""
     return state.values if state.since <= turn else {}
 
 
@@ -77,7 +77,7 @@ def tail_text(
 def check_pins(
     pins: Sequence[str], budget: Budget, counter: TokenCounter, *, new: str = ""
 ) -> None:
-    """Raise an error if the pins, with a `new` one, do not fit the tail of this budget."""
+    """Raise `BudgetTooSmall` if the pins, together with a `new` one, do not fit the tail of this budget."""
 
     def cost(texts: Sequence[str]) -> int:
         return sum(map(counter.count_message, tail_message(tail_text(pins=texts, state={}))))

@@ -1,7 +1,7 @@
-"""Recall: finds entries of one conversation again and reads them.
+"""Recall: finds entries of one conversation and reads them.
 
-Ranking and selection are pure code (`turnfold.search`). This module asks the store, in few requests: one search, and
-one read per range of the log with good matches.
+Ranking and selection are in `turnfold.search`, which does not use the store. This module makes the requests to the
+store: one search, and one read per range of the log with good matches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = (
 
 
 _MAX_HITS = 400
-"""Limit of a search; some of the matches are already in the window."""
+"""The most hits of one search: more than are ranked, because some of them are in the window already."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown because it is recent: below that of any match."""
 _PLAIN_TOKENS = 1_600
@@ -54,9 +54,9 @@ class ScoreParts:
 
     words: float = 0.0
     meaning: float | None = None
-    """None without an embedder."""
+    """Score for nearness in meaning; None without an embedder."""
     neighbours: float = 0.0
-    """Score added by the matches around it when passages are chosen."""
+    """Score added for matches near this entry when passages are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ class Recaller:
         within: Within = ALL_ENTRIES,
         recent: int = 0,
     ) -> list[Recalled]:
-        """Return the best entries between two seqs and their neighbours, in log order; `measure` stays within `tokens`.
+        """Return the best entries after `after` and before `before`, with their neighbours, in log order.
 
-        With `automatic` (no query was given) an entry must match the words itself or be next to one that does. Entries
-        that are `shown` elsewhere are left out; their neighbours are not. Room that is left is filled with the newest
-        `recent` entries.
+        `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) entries that
+        share too few words with the query get little room, or none. Entries for which `shown` is true are left out;
+        their neighbours are not. Unused room is filled with the newest `recent` entries.
         """
         terms = search_terms(query)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
@@ -206,7 +206,7 @@ class Recaller:
         after: int = 0,
         before: int | None = None,
     ) -> list[tuple[int, float]]:
-        """Merge the hits with the entries nearest in meaning; the hits alone without an embedder."""
+        """Merge the hits with the entries nearest in meaning; return the hits unchanged if there is no embedder."""
         if self.meanings is None:
             return hits
         head = await self.config.store.head(self.config.scope, self.cache.conversation)

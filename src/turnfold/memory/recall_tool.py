@@ -1,9 +1,9 @@
 """`recall_context`: the tool with which a model reads earlier messages of a session, folded (compacted) or not.
 
-One description for all frameworks and providers; adapters only translate it. A model asks by words, by turn numbers (as
-shown in the headings of its context) or by a range of the log: one of these per call, always under a token limit. The
-result says what did not fit and how to ask for it. Invalid arguments give a result that begins with "error:" instead of
-an exception, because the model can correct them.
+The tool has one description for all frameworks and providers; adapters only convert it. A model asks by words, by turn
+numbers (as shown in the headings of its context) or by a range of the log: one of these per call, always under a token
+limit. The result says what did not fit and how to ask for it. Invalid arguments give a result that begins with "error:"
+instead of an exception, because the model can correct them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
 }
 _PAGE = 200
 _SPARE = 64
-"""Tokens reserved to say what did not fit."""
+"""Tokens reserved for the note that says what did not fit."""
 _NOTHING = "Nothing was found. 没有找到相关内容。"
 
 

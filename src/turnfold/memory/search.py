@@ -34,17 +34,17 @@ class SearchResult:
     score: float
     """Higher is better; comparable within one search only."""
     snippet: Snippet
-    """The part that best shows why it was found."""
+    """The part of the text that best shows why it was found."""
     text: str
     """The whole text."""
     created: int
     """Microseconds since 1970."""
     kind: str = ENTRY
-    """Empty for an entry, `checkpoint`, or the kind of a document."""
+    """The kind of result: empty for an entry, `checkpoint`, or the kind of a document."""
     key: str = ""
     """The checkpoint's id, or the document's key."""
     seq: int = 0
-    """Seq of an entry; the last seq covered by a checkpoint."""
+    """Seq of the entry; for a checkpoint, the last seq that it covers."""
     turn: int = 0
     """The turn of an entry."""
     role: str = ""

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 
 _MAX_TRIES = 64
-"""Conflicts with other writers that one change of the state may meet."""
+"""Attempts to store one change of the state; an attempt fails if another writer was first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,11 @@ class SessionStatus:
     fold_failures: int
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
-    """Kind of the last failure."""
+    """Kind of the error of the last failed attempt to fold."""
 
 
 def list_client_ids(given: object) -> list[str]:
-    """Return one client id or several as a list without repetitions; `InvalidOption` for anything else."""
+    """Return one client id or several as a list without repetitions; raises `InvalidOption` for other values."""
     names: Iterable[object] = (given,)
     if isinstance(given, Iterable) and not isinstance(given, str):
         names = cast("Iterable[object]", given)
@@ -116,7 +116,10 @@ def list_client_ids(given: object) -> list[str]:
 
 
 class AsyncState:
-    """JSON values by name, shared by all handles on a conversation. Concurrent changes of different names all hold."""
+    """JSON values by name, shared by all handles on a conversation.
+
+    Concurrent changes of different names are all kept.
+    """
 
     def __init__(self, cache: ConversationCache) -> None:
         self._cache = cache
@@ -170,9 +173,8 @@ class AsyncState:
 class Pins:
     """The pins of one conversation: texts that every call shows word for word.
 
-    A pin is shown, and removed, from the next user turn on, so that the prompt of a running turn stays the same; one
-    that was never shown leaves no trace. A pin that would not fit together with the others is refused, because it
-    would make every later context fail.
+    Pinning and unpinning take effect in the next user turn, so that the prompt of a running turn stays the same. A pin
+    that would not fit together with the others is refused, because it would make every later context fail.
     """
 
     cache: ConversationCache
@@ -270,12 +272,12 @@ class AsyncSession:
 
     @property
     def store(self) -> Store:
-        """The store of its memory; for documents stored next to the log."""
+        """The store of this session's memory, for programs that keep documents of their own next to the log."""
         return self._store
 
     @property
     def scope(self) -> Scope:
-        """The scope (tenant) whose data it may access."""
+        """The scope (tenant) whose data this session may access."""
         return self._scope
 
     @property
@@ -312,7 +314,7 @@ class AsyncSession:
         return self._calls.last
 
     async def system(self, content: object) -> Appended | None:
-        """Replace the system message; None if it is the same already."""
+        """Replace the system message; returns None if it is the same already."""
         message = system(content)
         digest = blake2b(encode_message(message), digest_size=8).hexdigest()
         async with self._lock:
@@ -357,8 +359,9 @@ class AsyncSession:
     ) -> Appended:
         """Append one message, or several atomically. Durable on return.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` if the log has another.
+        With `client_id`, a retry stores nothing twice. Several messages get this id with a number appended; a
+        `NewEntry` has an id of its own. `expect` is the newest seq the caller has seen; raises `Conflict` if the log
+        ends with another seq.
         """
         entries = entries_of(messages, client_id)
         if any(one.message.role == "system" for one in entries):
@@ -369,7 +372,7 @@ class AsyncSession:
             return await self._append(entries, expect)
 
     async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
-        """Append a batch with system messages, and send them in addition to the current ones."""
+        """Append a batch with system messages; contexts show them in addition to the current ones."""
         async with self._lock:
             while True:
                 done = await self._append(entries, expect)
@@ -381,7 +384,7 @@ class AsyncSession:
                     return done
 
     async def _show_system(self, done: Appended, seqs: Iterable[int]) -> bool:
-        """Send the system messages with these seqs from now on; False if a failover lost the append."""
+        """Make the system messages with these seqs the current ones; False if a failover lost the append."""
         if done.repeated:
             await self._cache.refresh()
             seen = self._cache.newest
@@ -401,15 +404,15 @@ class AsyncSession:
         to: WireFormat | None = None,
         max_tokens: int = 0,
     ) -> Context:
-        """Build the context of the next model call, within budget and valid, and store its manifest (report).
+        """Build a valid context for the next model call, within the budget, and store its manifest (report).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
         logged. No model is called unless this memory folds inline.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
-        that provider, and the receipt (context report) lists what the provider cannot be sent unchanged. `max_tokens`
-        is a limit below the budget, for example after a provider refused a prompt as too long.
+        that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
+        limit below the budget, for example after a provider refused a prompt as too long.
         """
         request = ContextRequest(
             budget=budget or self._config.budget,
@@ -481,7 +484,7 @@ class AsyncSession:
         return await self._store.checkpoints(self._scope, self.id)
 
     async def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return what the requests of each fold by a model cost, a page in the order of the checkpoints' ids."""
+        """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""
         return await self._folds.calls(after=after, limit=limit)
 
     async def recall(
@@ -495,8 +498,8 @@ class AsyncSession:
         """Return the entries of this conversation that match, best first, folded or not.
 
         With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
-        `recalled_text` of the result costs no more. `within` restricts matches, not their neighbours, to a role, tool,
-        turn, path or time.
+        the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
+        to a role, tool, turn, path or time.
         """
         return await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
 
@@ -509,7 +512,7 @@ class AsyncSession:
         """
         if self._meanings is None:
             raise InvalidOption(
-                "this memory has no embedder: Memory(..., embedder=LocalEmbedder())"
+                "this memory has no embedder: create it with Memory(..., embedder=LocalEmbedder())"
             )
         return await self._meanings.build(on_progress)
 
@@ -526,10 +529,10 @@ class AsyncSession:
         return await self._pins.shown()
 
     async def rules(self, *, ended: bool = False) -> list[StandingRule]:
-        """Return what the user laid down and still applies: rules, decisions, preferences, open tasks, facts.
+        """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
-        They are taken from the user's messages word for word, in the order in which they were said. What a tool, a
-        document or the model says never becomes one. `ended` also returns those that were replaced, done or dropped.
+        They are quoted from the user's messages word for word, in the order in which they were said. Text of a tool, a
+        document or the model never becomes a rule. `ended` also returns those that were replaced, done or dropped.
         """
         async with self._lock:
             return await (self._rules.all() if ended else self._rules.active())
@@ -636,7 +639,9 @@ class AsyncSession:
     def _call_name(self, call: str | None) -> str:
         name = call or self._calls.last
         if not name:
-            raise InvalidOption("no call was made through this handle yet; name one of calls()")
+            raise InvalidOption(
+                "this session handle has made no call yet: give call=, a name from calls()"
+            )
         return name
 
     async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
@@ -646,7 +651,7 @@ class AsyncSession:
         return done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note about entries up to `seen`; False if the store has no such entry (any more)."""
+        """Store a note about entries up to `seen`; False if the store does not have that entry, or no longer."""
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)

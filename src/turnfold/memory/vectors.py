@@ -1,8 +1,8 @@
 """Embedding vectors: their stored form and the nearest-neighbour search; the only module that uses numpy.
 
 A short reply means little without the message it replies to, so an entry is compared by itself and together with half
-of each of its neighbours, and both count the same. That is done with the dot products, so the stored vectors stay those
-of the embedder.
+of each of its neighbours, with equal weight. The neighbours are added to the dot products, not to the vectors, so the
+embedder's vectors are stored unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NEIGHBOUR_WEIGHT = 0.5
 """Weight of each of the two neighbours of an entry."""
 _MIN_SPREAD = 1e-6
-"""If the best is not above the mean by this much, nothing is near."""
+"""Least difference between the best product and the mean; below it no entry counts as near."""
 
 
 def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
@@ -77,7 +77,9 @@ class Vectors:
         """Add the stored vectors of the next `many` entries."""
         known = self._blocks[0].shape[1] if self._blocks else 0
         if len(body) % (2 * many) or (known and len(body) != 2 * many * known):
-            raise InvalidRecord(f"{len(body):,} bytes are not the vectors of {many} entries")
+            raise InvalidRecord(
+                f"a block of {len(body):,} bytes does not hold the vectors of {many} entries"
+            )
         flat = np.frombuffer(body, dtype="<f2")
         self._blocks.append(flat.astype(np.float32).reshape(many, -1))
         self._rows = None
@@ -121,7 +123,10 @@ class Vectors:
 
 
 def _closeness(products: Rows) -> Rows:
-    """Scale products so that the highest is 1 and the mean 0; lower ones are 0, and all if none stands out."""
+    """Scale products so that the highest is 1 and the mean 0.
+
+    Products below the mean become 0; all become 0 if the highest is not above the mean by `_MIN_SPREAD`.
+    """
     if not len(products):
         return products
     mean, best = products.mean(), products.max()

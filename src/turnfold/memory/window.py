@@ -1,9 +1,9 @@
 """The window of a budget: the entries of the log that calls show verbatim, in memory, growing at the end.
 
-It begins at the anchor (its first entry), preceded by the question of the turn that the anchor lies inside of. Nothing
-before that is loaded, so a session on a log of a million entries holds as much as one on a thousand. Outside of this
-module entries are named by seq: receipts (context reports), anchors and references in shortened text all use seqs,
-which are the same in every process.
+It begins at the anchor (its first entry). If the anchor is inside a turn, the user message that opened the turn is
+shown before it. Nothing older is loaded, so a session on a log of a million entries needs no more memory than one on a
+thousand. Outside of this module entries are named by seq: receipts (context reports), anchors and references in
+shortened text all use seqs, which are the same in every process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = (
 
 
 _NEWEST = 16
-"""Messages that show whether a conversation uses tools."""
+"""Number of newest messages that are checked for tool results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PromptParts:
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
     recall_room: int = 0
-    """Tokens beyond its share that the tail uses for the recalled entries."""
+    """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -87,12 +87,12 @@ class PromptParts:
 
     @property
     def covered(self) -> int:
-        """The last seq that needs no place in the window: folded, covered by the stand-in, or cleared."""
+        """The last seq that the window need not show: it is folded, cleared, or covered by the stand-in extract."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
 
 class LiveWindow:
-    """The entries from an anchor on."""
+    """The loaded entries from an anchor to the end of the log."""
 
     __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "head", "reason", "seq")  # fmt: skip
 
@@ -103,7 +103,7 @@ class LiveWindow:
         self.anchor = note.anchor
         """Seq of the first entry shown verbatim."""
         self.head = head
-        """The question of the turn the anchor lies inside of."""
+        """The user message of the turn that the anchor is inside of; None if the anchor begins a turn."""
         self.caps = dict(note.caps)
         self.reason = note.reason
         self.seq = note.anchor - 1
@@ -142,7 +142,7 @@ class LiveWindow:
 
     @property
     def question(self) -> str:
-        """The user message that opened the newest turn, cut to both ends if it is too long for a search query."""
+        """The user message that opened the newest turn; only its two ends if it is too long for a search query."""
         transcript = self._transcript
         if not transcript.grouper.turns:
             return ""
@@ -181,7 +181,7 @@ class LiveWindow:
         )
 
     def build(self, budget: Budget, prompt: PromptParts, strategy: Strategy) -> Context:
-        """Build the context of a call, with seqs; moves the anchor if the budget requires it."""
+        """Build the context of a call, with entries named by seq; moves the anchor if the budget requires it."""
         transcript = self._transcript
         transcript.system = [entry.message for entry in prompt.system]
         context = assemble(
@@ -224,10 +224,10 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the last seq to fold when folding is due; before the anchor if nothing is worth folding.
+        """Return the last seq to fold when folding is due; a seq before the anchor if nothing is worth folding.
 
-        `due_tokens` is what a context without recalled passages may cost before folding is due: at most `threshold` of
-        the budget.
+        Folding is due when a context without recalled passages has `due_tokens` or more; they are at most the share
+        `threshold` of the budget.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))
@@ -257,7 +257,7 @@ class LiveWindow:
         return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
 
     def turn_end(self, turns: int) -> int:
-        """Return the last seq of the oldest `turns` turns from the anchor on, or of all of them."""
+        """Return the last seq of the oldest `turns` turns after the anchor; the newest seq if there are fewer turns."""
         transcript = self._transcript
         first = self._position_of(self.anchor)
         starts = [transcript.position_of(span) for span in transcript.grouper.turns]
@@ -292,7 +292,7 @@ class LiveWindow:
         return Anchor(position, caps, prompt.summary, 0, self.reason)
 
     def _move(self, anchor: Anchor, head: int) -> None:
-        """Take over the anchor of a context that was built, and drop the messages before it."""
+        """Move this window to the anchor of a context that was built, and drop the messages before it."""
         position, start = anchor.position, self._seq_of(anchor.position)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
         # Never back: where nothing from the anchor on can be shown, the question stands alone before it.
@@ -324,7 +324,7 @@ class LiveWindow:
         return numbers[position] if position < len(numbers) else self.seq + 1
 
     def _before_anchor(self, prompt: PromptParts, *, question: int) -> Iterator[Omission]:
-        """Yield the omissions before the anchor; system messages and the turn's question are sent all the same."""
+        """Yield the omissions before the anchor; system messages and the turn's question are not omitted."""
         sent = {question, *(entry.seq for entry in prompt.system)}
         covered = prompt.covered
         folded = f"folded into checkpoint {prompt.checkpoint.id}" if prompt.checkpoint else ""

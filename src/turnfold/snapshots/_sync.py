@@ -31,9 +31,9 @@ class Snapshots:
         return self._awaiting.held_bytes
 
     def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot durably; without a turn it gets the one after the newest.
+        """Store a snapshot durably; a snapshot without a turn gets the turn after the newest one.
 
-        If the turn already has a snapshot, an equal one is a repetition and a different one raises `Conflict`.
+        If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
         return drive(self._awaiting.take(snapshot))
 
@@ -54,7 +54,7 @@ class Snapshots:
         return drive(self._awaiting.newest())
 
     def files(self, turn: int) -> dict[str, int]:
-        """Return the files of a snapshot as path -> size in bytes, without reading them."""
+        """Return the sizes in bytes of a snapshot's files, by path, without reading the files."""
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:
@@ -62,14 +62,14 @@ class Snapshots:
         return drive(self._awaiting.read(turn, path))
 
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
-        """Compare two turns, or one file of them if `path` is given; `text` of the result has at most `tokens`.
+        """Compare the snapshots of two turns, or one file of them; `text` of the result has at most `tokens`.
 
         Unchanged content is not read.
         """
         return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose new content or summary has the keywords, best first."""
+        """Find the turns whose new content or summary contains the keywords, best first."""
         return drive(self._awaiting.search(keyword, limit=limit))
 
     def recall(

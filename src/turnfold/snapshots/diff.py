@@ -1,7 +1,8 @@
-"""Compare two snapshots: unified line diffs of texts, and changes of state values.
+"""Compares two snapshots: unified line diffs of texts, and changes of state values.
 
 The diffs are exact, down to a missing newline at the end. Lines are compared only between the first and the last
-difference of a file; a stretch too long to compare line by line is shown as replaced, which is exact but longer.
+difference of a file; if that range has too many lines to compare, all of it is shown as replaced, which is exact but
+longer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _Content: TypeAlias = str | bytes
 _CONTEXT_LINES = 3
 """Unchanged lines shown around a change."""
 _MAX_LINES = 4_000
-"""Lines of a side beyond which it is shown as replaced."""
+"""The most lines that are compared line by line; a longer range is shown as replaced."""
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _Block: TypeAlias = tuple[int, int, int, int]
 """Old lines [start, stop) and new lines [start, stop) that differ."""
@@ -54,11 +55,11 @@ class SnapshotDiff:
     context: ItemChange | None
     files: tuple[ItemChange, ...]
     state: Mapping[str, tuple[object, object]]
-    """Name -> (value before, value after); `...` stands for a missing value."""
+    """The values before and after, by name; `...` stands for a missing value."""
     text: str
     """All changes rendered for a model, within the requested tokens."""
     cut: bool
-    """True if `text` leaves something out; it says what."""
+    """True if `text` leaves something out; the text says what."""
 
 
 def compare_contents(
@@ -81,7 +82,7 @@ def compare_contents(
 def state_changes(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> dict[str, tuple[object, object]]:
-    """Return the names whose values differ or exist on one side only."""
+    """Return the values before and after, by name, of names whose values differ or exist on one side only."""
     names = sorted({*before, *after})
     pairs = {name: (before.get(name, ...), after.get(name, ...)) for name in names}
     return {name: pair for name, pair in pairs.items() if _as_json(pair[0]) != _as_json(pair[1])}
@@ -93,7 +94,7 @@ def _as_json(value: object) -> str:
 
 
 def unified(before: str, after: str, *, names: tuple[str, str]) -> str:
-    """Return the unified diff of two texts; applied to the first it gives the second."""
+    """Return the unified diff of two texts; applied to the first text it gives the second."""
     old, new = _lines(before), _lines(after)
     written = [f"--- {names[0]}\n", f"+++ {names[1]}\n"]
     for group in _group(_blocks(old, new)):
@@ -108,7 +109,7 @@ def _size(content: _Content | None) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """Split into lines with their ends. Only a newline ends a line; other line breaks are content."""
+    """Split a text into lines, with their line ends. Only a newline ends a line; other line breaks are content."""
     parts = text.split("\n")
     last = parts.pop()
     return [f"{part}\n" for part in parts] + ([last] if last else [])
@@ -133,7 +134,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
 
 
 def _group(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    """Group the blocks whose context lines meet."""
+    """Group blocks that are so close that their context lines touch."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT_LINES:

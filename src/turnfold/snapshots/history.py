@@ -1,7 +1,7 @@
-"""Take, read, compare and search the workspace snapshots of a conversation.
+"""Takes, reads, compares and searches the workspace snapshots of a conversation.
 
-Content that did not change is not written again, so a snapshot costs about what was edited in its turn. Each is one
-write, there whole or not at all, and several processes may take snapshots at once without overwriting one another.
+Unchanged content is not written again, so a snapshot takes about as much space as was edited in its turn. Each snapshot
+is one atomic write, and several processes may take snapshots at the same time without overwriting one another.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = (
 
 
 _TRIES = 64
-"""Attempts to find a free turn while other writers take them."""
+"""Attempts to find a free turn, while other writers take turns too."""
 _MAX_CHUNKS = 1 << 15
-"""Chunks of earlier snapshots that are remembered in addition to those of the newest."""
+"""The most chunks of earlier snapshots whose turns are cached, in addition to those of the newest snapshot."""
 _STATE = ("state", "")
 
 
@@ -59,7 +59,7 @@ class TakenSnapshot:
     written: int
     """Bytes that were written for it."""
     repeated: bool
-    """True if the same snapshot was there already and nothing was written."""
+    """True if the same snapshot was stored already, so that nothing was written."""
 
 
 class AsyncSnapshots:
@@ -82,9 +82,9 @@ class AsyncSnapshots:
         return self._storage.held_bytes
 
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot durably; without a turn it gets the one after the newest.
+        """Store a snapshot durably; a snapshot without a turn gets the turn after the newest one.
 
-        If the turn already has a snapshot, an equal one is a repetition and a different one raises `Conflict`.
+        If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
         for _ in range(_TRIES):
             before, items = await self._previous(snapshot.turn)
@@ -104,7 +104,7 @@ class AsyncSnapshots:
                 id=packed.id, turn=turn, size=packed.size, written=len(packed.body), repeated=False
             )
         raise Conflict(
-            f"lost {_TRIES} turns in a row to other writers; nothing was written: try again"
+            f"other writers took the next turn {_TRIES} times in a row; nothing was written: try again"
         )
 
     async def get(self, turn: int) -> Snapshot | None:
@@ -131,7 +131,7 @@ class AsyncSnapshots:
         return await self._storage.newest()
 
     async def files(self, turn: int) -> dict[str, int]:
-        """Return the files of a snapshot as path -> size in bytes, without reading them."""
+        """Return the sizes in bytes of a snapshot's files, by path, without reading the files."""
         items = await self._storage.listing(await self._require(turn))
         return {item.path: item.size for item in items if item.kind == "file"}
 
@@ -146,7 +146,7 @@ class AsyncSnapshots:
     async def diff(
         self, before: int, after: int, *, path: str = "", tokens: int = 2000
     ) -> SnapshotDiff:
-        """Compare two turns, or one file of them if `path` is given; `text` of the result has at most `tokens`.
+        """Compare the snapshots of two turns, or one file of them; `text` of the result has at most `tokens`.
 
         Unchanged content is not read.
         """
@@ -181,7 +181,7 @@ class AsyncSnapshots:
         )
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose new content or summary has the keywords, best first."""
+        """Find the turns whose new content or summary contains the keywords, best first."""
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
         return await self._recall.search([keyword], limit=limit)
@@ -212,7 +212,7 @@ class AsyncSnapshots:
         }
 
     async def _previous(self, turn: int) -> tuple[int, tuple[ListedItem, ...]]:
-        """Return turn and listing of the newest snapshot before `turn` (0: of all)."""
+        """Return the turn and listing of the newest snapshot before `turn`; with turn 0, of the newest of all."""
         newest = await (self._storage.newest(below=turn) if turn else self._storage.newest())
         if newest != self._last[0]:
             stored = await self._storage.stored(newest) if newest else None
@@ -231,7 +231,7 @@ class AsyncSnapshots:
                 self._chunk_turns.popitem(last=False)
 
     async def _same_as_stored(self, turn: int, packed: Packed) -> TakenSnapshot:
-        """Return the result for a turn that already has this snapshot; raises `Conflict` for another."""
+        """Return the result for a turn that already has this snapshot; raise `Conflict` if it has a different one."""
         stored = await self._require(turn)
         if stored.head.id != packed.id:
             raise Conflict(
@@ -263,7 +263,7 @@ def _rebuild(
     )
     if snapshot.id != head.id:
         raise InvalidRecord(
-            f"the content has the id {snapshot.id}, the document says {head.id}",
+            f"the content has the id {snapshot.id}, but the document names {head.id}",
             path=f"turn {head.turn}",
             remedy="Restore the store from a backup",
         )

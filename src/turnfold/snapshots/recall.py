@@ -1,11 +1,11 @@
-"""Recall workspace snapshots by turn, id, path and lines, or keywords, within a number of tokens.
+"""Recalls workspace snapshots by turn, id, path and lines, or keywords, within a number of tokens.
 
 - The request usually comes from a model, so both spellings of a name (`turnNumbers`, `turn_numbers`) and a single value
   for a list are accepted. Anything ambiguous is refused with a reason that the model is shown.
-- Only what is asked for is read: one file for one file, and the files of a snapshot too large to show are listed
-  instead. If nothing is found, the text says what there is.
+- Only requested content is read. The files of a snapshot that is too large to show are listed instead. If nothing is
+  found, the text says which turn is the newest.
 - A workspace may be a hundred times larger than a prompt. Each part gets an equal share, unused tokens go to the other
-  parts, and a cut part says which lines are missing and how to ask for them. The limit holds for the finished text,
+  parts, and a cut part says which lines are missing and how to ask for them. The limit applies to the finished text,
   headings and notes included.
 - Files are shown unchanged, indentation included. Headings begin with a mark that no shown text contains, so no file
   can imitate the heading of another.
@@ -49,19 +49,19 @@ __all__ = (
 
 
 MIN_TOKENS: Final = 64
-"""Enough for the note about a cut."""
+"""Least tokens of a recall: enough for the note about missing lines."""
 _LINES_BEFORE: Final = 3
 """Lines shown before the matching one."""
 _MAX_SCANNED: Final = 400_000
-"""Characters that are searched line by line by terms if no line contains the start of one."""
+"""If no line contains the start of a term, texts of up to this many characters are searched term by term."""
 _STEM_LENGTH: Final = 4
-"""Characters at the start of a term that inflected forms share."""
+"""Number of characters at the start of a term that its inflected forms share."""
 _MIN_PART_TOKENS: Final = 48
-"""Tokens of a part below which it is only counted."""
+"""Least tokens of a part; with less room it is only counted."""
 _HEADING_SHARE: Final = 6
-"""A heading may take one in so many tokens."""
+"""A heading may take at most 1/6 of the tokens."""
 _OMITTED_TOKENS: Final = 32
-"""Tokens for the line about parts that are not shown."""
+"""Tokens reserved for the line about parts that are not shown."""
 _Count = Callable[[str], int]
 
 
@@ -72,15 +72,15 @@ class SnapshotPart:
     heading: str
     text: str
     first: int = 1
-    """Line number in the whole text at which `text` begins."""
+    """Number of the line in the whole text at which `text` begins."""
     lines: int = 0
-    """Lines of the whole text; 0 if lines of it cannot be requested."""
+    """Number of lines of the whole text; 0 if its lines cannot be requested one by one."""
     ask: tuple[tuple[str, object], ...] = ()
     """The arguments that recall the whole text; `lines` is added to them."""
     starts_late: bool = False
-    """True if the lines before `first` were left out without a request for lines."""
+    """True if the lines before `first` were left out although no lines were requested."""
     whole_first: bool = False
-    """True if it is shown whole before others get a share."""
+    """True if the part is shown whole before other parts get a share."""
     mark: str = ""
     """The start of headings and notes; set when parts are shown."""
 
@@ -139,7 +139,7 @@ def _shown(
 
 
 def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list[str], bool]:
-    """Render every part with an equal share of the room; unused tokens go to the rest."""
+    """Render every part with an equal share of the room; tokens that one part does not use go to the others."""
     bodies: dict[int, str] = {}
     cut = False
     order = sorted(
@@ -155,7 +155,7 @@ def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list
 
 
 def _body(part: SnapshotPart, share: int, count: _Count) -> tuple[str, bool]:
-    """Return what fits of a part, and True if that is all of it."""
+    """Return the text of a part that fits, and True if that is all of it."""
     opening = (
         f"{_missing_lines(part, 1, part.first - 1)}\n"
         if part.starts_late and part.first > 1
@@ -176,7 +176,7 @@ def _body(part: SnapshotPart, share: int, count: _Count) -> tuple[str, bool]:
 
 
 def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
-    """Return the note on lines that are not shown and how to request them."""
+    """Return a note that says which lines are not shown and how to request them."""
     if not part.lines:
         return f"{part.mark} [cut here]"
     asked = one_line(json.dumps({**dict(part.ask), "lines": [first, last]}, ensure_ascii=False))
@@ -184,7 +184,7 @@ def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
 
 
 def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
-    """Return the line (from 1) to show a text from for these terms, and True if any line contains one."""
+    """Return the number (from 1) of the line at which to begin, and True if any line has one of the terms."""
     wanted = frozenset(terms)
     stems = tuple({term[:_STEM_LENGTH] for term in wanted})
     lines = text.split("\n")
@@ -229,7 +229,7 @@ def _sizes(change: ItemChange) -> str:
 
 
 MAX_REQUESTED: Final = 50
-"""Turns, keywords or ids that one request may contain."""
+"""The most turns, keywords or ids in one request."""
 _MAX_LENGTH: Final = 500
 _NAMES: Final = {
     "turn_numbers": "turn_numbers",
@@ -252,7 +252,7 @@ class RecallRequest:
     path: str = ""
     """Only this file."""
     lines: tuple[int, int] | None = None
-    """Only these lines of it (first and last, counted from 1), or of the context if there is no path."""
+    """Only these lines of the file, or of the context if there is no path: first and last, counted from 1."""
 
 
 def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
@@ -325,9 +325,9 @@ def _lines(value: object) -> tuple[int, int] | None:
 
 _ID = re.compile(r"ctx_([1-9][0-9]{0,11})_[0-9a-f]{12}")
 _MAX_HITS = 5
-"""Snapshots that are shown for keywords."""
+"""The most snapshots that are shown for keywords."""
 _MAX_LISTED = 40
-"""Files listed of a snapshot with more than can be shown."""
+"""The most files that are listed of a snapshot that is too large to show."""
 _BYTES_PER_TOKEN = 3
 
 
@@ -348,7 +348,7 @@ class RecalledContext:
     """The text for the model; it says what is missing and how to request it."""
     tokens: int
     turns: tuple[int, ...]
-    """The turns it comes from."""
+    """The turns whose snapshots are shown."""
     context_ids: tuple[str, ...]
     cut: bool
     """True if some requested content did not fit."""
@@ -371,7 +371,7 @@ class WorkspaceRecall:
     """Returns the summary of a snapshot."""
 
     async def search(self, words: Sequence[str], *, limit: int) -> list[SnapshotHit]:
-        """Find the snapshots with any of the words, best first."""
+        """Find the snapshots that contain any of the words, best first."""
         terms = search_terms(" ".join(words))
         if not terms:
             return []
@@ -507,7 +507,7 @@ def _requested_items(items: Sequence[ListedItem], request: RecallRequest) -> lis
 def _part(
     item: ListedItem, text: str, turn: int, request: RecallRequest, terms: Sequence[str]
 ) -> SnapshotPart | None:
-    """Return the part to show of one text; None if it has none of the terms."""
+    """Return the part of one text to show; None if the text has none of the terms."""
     lines = text.count("\n") + 1
     name = _file_heading(item.path) or item.kind.capitalize()
     ask: dict[str, object] = {"turn_numbers": [turn]}
@@ -531,7 +531,7 @@ def _part(
 
 
 def _file_heading(path: str) -> str:
-    """Return a path as a heading; one that reads like another heading gets a leading `./`."""
+    """Return a path as a heading; a path that could be mistaken for another heading gets a leading `./`."""
     other = path.startswith("[") or path in ("Context", "State", "Files")
     return f"./{path}" if other else path
 

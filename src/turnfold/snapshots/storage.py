@@ -1,16 +1,16 @@
-"""Store workspace snapshots: split contents into chunks, pack a snapshot into one document, read it back.
+"""Stores workspace snapshots: splits contents into chunks, packs a snapshot into one document, reads it back.
 
-- Contents are split where the bytes just before a place say so, and nothing else does. After an insertion the same
-  places are found again, so most chunks stay as they were. A regular expression finds candidates at the speed of C and
-  a checksum picks one in eight of them; a rolling hash in Python would take ten times as long.
-- A snapshot is one document, so a process killed while writing leaves it whole or absent. It carries the chunks that
+- Contents are split at places that depend only on the bytes just before them. After an insertion the same places are
+  found again, so most chunks stay the same. A regular expression finds candidates at the speed of C and a checksum
+  picks one in eight of them; a rolling hash in Python would take ten times as long.
+- A snapshot is one document, so a process killed while writing leaves it whole or absent. It holds the chunks that
   no earlier snapshot has, and a listing that names every chunk by digest and by the turn whose document holds it. The
-  listing is split into chunks itself: where three files of a thousand changed, most of it is not written again.
+  listing is split into chunks too: if three files of a thousand changed, most of it is not written again.
 - Everything read back is verified: each chunk against its digest, each item against the digest of its content, the
   snapshot against its id. Documents that were not written by this module are refused with `InvalidRecord`.
 - Documents are keyed by turn, written once and never changed: two writers of the same turn conflict by
-  compare-and-swap, readers need no lock, and there is no index to keep in step. They are read by `documents` even
-  where one is wanted, because the Redis cache is for small hot values.
+  compare-and-swap, readers need no lock, and there is no index to update. They are read with `documents` even if only
+  one is needed, because `get_document` would put them into the Redis cache, which is for small hot values.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ __all__ = (
 _SHORTEST: Final = 1 << 10
 LONGEST_CHUNK: Final = 1 << 14
 _ONE_CUT_IN: Final = 8
-"""One candidate in so many becomes a cut; candidates lie 256 bytes apart on average."""
+"""One candidate in so many becomes a cut; candidates are 256 bytes apart on average."""
 _HASHED_BYTES: Final = 32
-"""Bytes before a candidate that decide whether it becomes a cut."""
+"""Number of bytes before a candidate that decide if it becomes a cut."""
 _CLASSES = (
     b"[" + re.escape(bytes(byte for byte in range(256) if byte % 4 == rest)) + b"]"
     for rest in range(4)
@@ -102,7 +102,7 @@ def _split_points(data: bytes) -> Iterator[int]:
 
 
 def _character_end(data: bytes, place: int) -> int:
-    """Return `place`, or the end of the UTF-8 character that it lies in."""
+    """Return `place`, or the end of the UTF-8 character if `place` is inside one."""
     for offset in range(4):
         at = place + offset
         if at >= len(data) or data[at] & 0xC0 != 0x80:
@@ -134,12 +134,12 @@ class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @property
     def place(self) -> tuple[ItemKind, str]:
-        """Kind and path, unique within a snapshot."""
+        """The item's kind and path, unique within a snapshot."""
         return self.kind, self.path
 
     @property
     def identity(self) -> tuple[ItemKind, str, bool, bytes]:
-        """Equal for two items exactly if they have the same place and content."""
+        """A value that is equal for two items if and only if they have the same place and content."""
         return self.kind, self.path, self.text, self.digest
 
 
@@ -148,7 +148,7 @@ _item_decoder = msgspec.json.Decoder(ListedItem)
 
 
 def write_listing(items: Iterable[ListedItem]) -> bytes:
-    """Encode a listing, one line per item, so that a change of one item leaves the others' bytes alone."""
+    """Encode a listing, one line per item, so that a change of one item does not change the bytes of others."""
     return _item_encoder.encode_lines(items)
 
 
@@ -157,7 +157,7 @@ def read_listing(data: bytes, *, turn: int) -> tuple[ListedItem, ...]:
     try:
         items = tuple(_item_decoder.decode_lines(data))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"not a snapshot listing: {error}") from None
+        raise InvalidRecord(f"the stored data is not a snapshot listing: {error}") from None
     places = [item.place for item in items]
     if len(set(places)) != len(places):
         raise InvalidRecord("the listing contains an item twice")
@@ -169,13 +169,15 @@ def read_listing(data: bytes, *, turn: int) -> tuple[ListedItem, ...]:
 def _check_item(item: ListedItem, turn: int) -> None:
     where = f"{item.kind} {item.path}".rstrip()
     if (item.kind == "file") != bool(item.path) or item.size < 0 or len(item.digest) != _DIGEST:
-        raise InvalidRecord("not a valid snapshot item", path=where)
+        raise InvalidRecord(
+            "the item of a snapshot is not valid: wrong path, size or digest", path=where
+        )
     for ref in item.chunks:
         _check_ref(ref, turn, where)
 
 
 def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
-    """Refuse a reference that a snapshot of `turn` cannot have."""
+    """Raise `InvalidRecord` if a snapshot of `turn` cannot have this reference."""
     if len(ref.digest) != _DIGEST or not 0 < ref.turn <= min(turn, LATEST_TURN):
         raise InvalidRecord(
             f"turn {turn:,} cannot refer to a chunk of turn {ref.turn:,}", path=where
@@ -183,7 +185,7 @@ def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
 
 
 _MAX_INDEXED = 200_000
-"""Characters of new text that are indexed for search per snapshot."""
+"""The most characters of new text per snapshot that are indexed for search."""
 _VERSION = 1
 _LARGEST_CHUNK = LONGEST_CHUNK + 3
 _LEVEL = 6
@@ -226,7 +228,7 @@ _version_decoder = msgspec.msgpack.Decoder(tuple[_Version, bytes])
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A snapshot as a document body."""
+    """A snapshot in the form of a document body."""
 
     id: str
     body: bytes
@@ -241,13 +243,13 @@ class Packed:
 
 @dataclass(slots=True)
 class _ChunkWriter:
-    """Collects the new chunks of a snapshot and refers to known ones."""
+    """Collects the new chunks of a snapshot; chunks that are stored already become references."""
 
     turn: int
     known: Mapping[bytes, int]
     new: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
     texts: list[str] = field(default_factory=list[str])
-    """The new chunks of texts."""
+    """The new chunks that are text, for the search index."""
 
     def add(self, data: bytes, *, text: bool = False) -> tuple[ChunkRef, ...]:
         return tuple(self._ref(chunk, text=text) for chunk in split_chunks(data))
@@ -270,8 +272,8 @@ def pack(
 ) -> Packed:
     """Encode a snapshot whose turn and time are set.
 
-    `earlier` is the listing of an earlier snapshot, from which unchanged items are taken over. `known` maps the digests
-    of chunks to the turns that hold them; a missing one only costs space.
+    `earlier` is the listing of an earlier snapshot, from which unchanged items are copied. `known` maps the digests of
+    stored chunks to the turns that hold them; a chunk that is missing in it is stored again.
     """
     before = {item.place: item for item in earlier}
     chunks = _ChunkWriter(snapshot.turn, known)
@@ -337,7 +339,7 @@ class StoredSnapshot:
 
 
 def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
-    """Decode the document of `turn`. Chunks are indexed by their actual digests: an altered one is not found."""
+    """Decode the document of `turn`. Chunks are indexed by their computed digests, so an altered one is not found."""
     where = f"snapshot/{turn}"
     try:
         found = _body_decoder.decode(body)
@@ -347,7 +349,7 @@ def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
     if head.v != _VERSION:
         raise _format_error(body, None, where)
     if head.turn != turn:
-        raise InvalidRecord(f"the document says it is turn {head.turn:,}", path=where)
+        raise InvalidRecord(f"the document holds the snapshot of turn {head.turn:,}", path=where)
     for ref in head.listing:
         _check_ref(ref, turn, where)
     return StoredSnapshot(head, _unpack_chunks(found.chunks, head.lengths, where))
@@ -400,11 +402,11 @@ def rebuild_snapshot(
     created: int,
     where: str,
 ) -> Snapshot:
-    """Rebuild a snapshot from stored or imported items, which are checked; `where` names it in errors."""
+    """Rebuild a snapshot from stored or imported items, and check them; `where` is the snapshot's name in errors."""
     found: dict[tuple[str, str], SnapshotItem] = {}
     for item in items:
         if found.setdefault((item.kind, item.path), item) is not item:
-            raise InvalidRecord(f"{item.kind} {item.path!r} is there twice", path=where)
+            raise InvalidRecord(f"{item.kind} {item.path!r} occurs twice", path=where)
     context, state = found.get(("context", "")), found.get(("state", ""))
     try:
         return Snapshot(
@@ -422,7 +424,9 @@ def rebuild_snapshot(
             created=created,
         )
     except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"not a snapshot: {error}", path=where) from None
+        raise InvalidRecord(
+            f"the items do not make a valid snapshot: {error}", path=where
+        ) from None
 
 
 SNAPSHOT: Final = "snapshot"
@@ -445,7 +449,7 @@ def turn_of(key: str) -> int:
 
 
 _MAX_CACHED_BYTES = 16 << 20
-"""Bytes of chunks that are cached."""
+"""The most bytes of chunks that are cached."""
 
 
 class SnapshotStorage:
@@ -519,7 +523,7 @@ class SnapshotStorage:
         for item, data in zip(wanted, found, strict=True):
             if len(data) != item.size or content_digest(data) != item.digest:
                 raise InvalidRecord(
-                    f"the {len(data):,} bytes read are not the {item.size:,} that were stored",
+                    f"the {len(data):,} bytes read differ from the {item.size:,} that were stored",
                     path=f"{item.kind} {item.path}".rstrip(),
                     remedy="Restore the store from a backup",
                 )
@@ -543,7 +547,7 @@ class SnapshotStorage:
         return chunks
 
     def _add_to_cache(self, stored: StoredSnapshot) -> None:
-        """Cache a document. It is used only through a snapshot that was just read, so an erased one is never shown."""
+        """Cache a document. It is used only for a snapshot that was just read, so an erased one is never shown."""
         turn = stored.head.turn
         with self._cache_lock:
             if turn in self._cached or stored.size > _MAX_CACHED_BYTES:

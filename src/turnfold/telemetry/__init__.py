@@ -1,6 +1,6 @@
-"""Metrics of a memory, a store that is timed, and exporters to Prometheus and OpenTelemetry.
+"""Metrics of a memory, a timer for store calls, and exporters to Prometheus and OpenTelemetry.
 
-The exporters are loaded when they are first used: each needs a package of its own.
+An exporter is imported only when it is used, because each needs an optional package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Metrics of a memory: cheap counters and distributions in a `Meter`, and the list of all of them.
+"""Metrics of a memory: counters and distributions in a `Meter`, and the list of all metrics.
 
-The list has name, unit, meaning and buckets of each metric; the meter, the exporters and the documentation read it. A
-meter knows nothing of any monitoring system: exporters subscribe or take a snapshot. No name or value ever has content.
-A listener that raises does not break a call: it is removed, with a warning in the log.
+The list has name, unit, description and buckets of each metric; the meter, the exporters and the documentation use it.
+A meter does not depend on any monitoring system: exporters subscribe to it or read a snapshot. Metrics never contain
+text of a conversation. A listener that raises an exception does not break a call: it is removed, with a warning in the
+log.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _ENTRIES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric."""
+    """The name, kind, unit and buckets of one metric."""
 
     name: str
     kind: Literal["count", "distribution"]
     unit: str
-    """In the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable things."""
+    """The unit in the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable things."""
     description: str
     bounds: tuple[float, ...] = ()
     """Upper bounds of the buckets of a distribution; one more bucket is for larger values."""
@@ -139,7 +140,7 @@ class Distribution:
     least: float = 0.0
     most: float = 0.0
     buckets: list[int] = field(default_factory=list[int])
-    """Number of values up to each bound and above the one before; the last bucket has no bound."""
+    """Number of values in each bucket: up to its bound, and above the bound before. The last bucket has no bound."""
 
     def __post_init__(self) -> None:
         self.buckets = list(self.buckets) or [0] * (len(self.bounds) + 1)
@@ -195,7 +196,7 @@ class Meter:
             self._notify(listener, name, value)
 
     def subscribe(self, *, counts: _Listener, values: _Listener) -> None:
-        """Call `counts(name, amount)` and `values(name, value)` for everything from now on."""
+        """Call `counts(name, amount)` for each later `add`, and `values(name, value)` for each later `observe`."""
         with self._lock:
             self._count_listeners += (counts,)
             self._value_listeners += (values,)

@@ -1,6 +1,6 @@
-"""Export the metrics of a memory as OpenTelemetry instruments.
+"""Exports the metrics of a memory as OpenTelemetry instruments.
 
-Only the API is needed; the application chooses the SDK that collects them.
+Only OpenTelemetry's API is needed; the application chooses the SDK that collects the metrics.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ except ImportError as missing:
 
 
 def export_to_otel(meter: Meter, *, provider: MeterProvider | None = None) -> None:
-    """Record everything `meter` counts and observes from now on, as `turnfold.<name>`.
+    """Export all later values of `meter` as OpenTelemetry metrics named `turnfold.<name>`.
 
-    Without `provider` the global one is used. A meter shared by several memories is exported once.
+    Without `provider` the global one is used. Call it once for a meter that several memories share.
     """
     otel_meter = (provider or get_meter_provider()).get_meter("turnfold")
     counters = {

@@ -1,4 +1,4 @@
-"""Export the metrics of a memory to Prometheus; they are read when it scrapes, and nothing is done in between."""
+"""Exports the metrics of a memory to Prometheus; they are read only when Prometheus scrapes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A store wrapper that measures how long each call of a durable store takes.
 
-It wraps the durable store itself, below a cache, so that it measures the database. Calls that move whole conversations,
-or none, are passed on unmeasured: their times would hide the others.
+It wraps the durable store, not the cache in front of it, so that it measures the database. Calls that copy whole
+conversations, and calls without database access, are not measured: their times would distort the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METHODS = {
     _WRITE: "append add_checkpoint put_document note drop_document delete",
 }
 _REFUSALS = (Conflict, ConversationDeleted, IdReused, InvalidOption)
-"""Errors by which a working store refuses a request."""
+"""Errors with which a working store refuses a request; they do not count as database errors."""
 
 
 class _TimedStore:
@@ -48,7 +48,7 @@ def time_store_calls(store: Store, meter: Meter) -> Store:
 
 
 def redis_listener(meter: Meter) -> Callable[[float, bool], None]:
-    """Return the callback of a cache that records the time of each Redis request in `meter`."""
+    """Return a callback for a cache; it records the time of each Redis request in `meter`."""
 
     def listen(seconds: float, answered: bool) -> None:  # noqa: FBT001 (the signature of the callback)
         meter.observe("redis_seconds", seconds)

@@ -1,4 +1,4 @@
-"""The conversation auditor, for tests: checks that nothing of a conversation is lost.
+"""The conversation auditor, for tests: it checks that no entry of a conversation is lost.
 
 It is defined in `turnfold.inspect`, because the command line uses it too, without pytest.
 """

@@ -53,7 +53,7 @@ class ScriptedModel:
         self.asked.append(ScriptedRequest(messages, tools))
         if at >= len(self._script) and not (self._repeat and self._script):
             raise ModelFailed(
-                f"the script has {len(self._script)} items and was asked for one more"
+                f"the script has {len(self._script)} items, and all were used: add items, or set repeat=True"
             )
         item = self._script[min(at, len(self._script) - 1)]
         message = _message(item, messages)
@@ -71,7 +71,7 @@ class ScriptedModel:
         return answer
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
-        """Return None: it has no tokenizer."""
+        """Return None: a scripted model has no tokenizer."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Code shared by the adapters: running coroutines, model requests, visible history, documents and contents."""
+"""Code that the adapters share: running coroutines, model requests, visible history, documents and placeholders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert message content that several frameworks share: checks on parts and texts in place of foreign ones."""
+"""Checks of message parts, and texts shown in place of parts that a framework cannot hold; for all adapters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_valid_part(part: Part) -> bool:
 
 
 def can_run(work: Callable[[], object]) -> bool:
-    """Return True if `work` does not raise; a value of a tool may raise anything while it is serialized."""
+    """Return True if `work` does not raise. Serializing the result of a tool may raise any exception."""
     try:
         work()
     except ENDING:
@@ -46,5 +46,5 @@ def opaque_text(part: OpaquePart) -> str:
 
 
 def provider_file_note(part: ImagePart | FilePart) -> str:
-    """Return the note in place of media that only its provider holds."""
+    """Return the note shown in place of media that is stored at its provider only."""
     return media_note(part, "kept at its provider")

@@ -1,7 +1,7 @@
-"""Checks and pieces of a model request that every adapter builds the same way.
+"""Checks of model requests, and parts of requests that all adapters build in the same way.
 
-Frameworks let other components work on the same request. Messages they add are kept; a history they changed would be
-put back as the log has it, which would undo, for example, a redaction, so that is refused.
+Frameworks let other components edit the same request. Messages that they add are kept. A request whose history they
+changed is refused: turnfold would send the log's version of it, and so undo, for example, a redaction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Message = TypeVar("_Message")
 def added_messages(
     history: Sequence[_Message], request: Sequence[_Message], *, other: str, remedy: str
 ) -> list[_Message]:
-    """Return the messages of a request that are not of the history; refuse a request that changed the history."""
+    """Return the messages that a request adds to the history; raise `InvalidOption` if it changed the history."""
     known = {id(message) for message in history}
     added = [message for message in request if id(message) not in known]
     changed = len(history) - (len(request) - len(added))
@@ -48,13 +48,13 @@ def remaining_tokens(
     *,
     other: str,
 ) -> int:
-    """Return the tokens of the budget left beside messages that `other` adds; 0 (no limit) where it adds none."""
+    """Return the tokens left in the budget after the messages that `other` adds; 0 (no limit) if it adds none."""
     if not added:
         return 0
     cost, allowed = sum(map(count, added)), session.budget.tokens
     if cost >= allowed:
         raise InvalidOption(
-            f"{other} adds {len(added)} messages, {cost:,} tokens, to a request that may have {allowed:,}"
+            f"{other} adds {len(added)} messages with {cost:,} tokens, but a request may have only {allowed:,}"
         )
     return allowed - cost
 
@@ -62,7 +62,7 @@ def remaining_tokens(
 def function_schema(
     name: str, description: str, parameters: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return a tool as OpenAI's Chat API writes it, to be counted."""
+    """Return a tool in the form of OpenAI's Chat API, so that its tokens can be counted."""
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function}
 
@@ -73,10 +73,10 @@ def own_groups_last(
     is_result: Callable[[_Message], bool],
     is_own: Callable[[Sequence[_Message]], bool],
 ) -> list[_Message] | None:
-    """Move the messages of this run behind those of other runs of the conversation; None where it has none.
+    """Move the messages of this run to the end, after those of other runs; None if no message is of this run.
 
-    A model goes on with what stands last, and each run must go on with its own turn. A tool result stays in the group
-    of its call. The order is left alone where the last group is this run's.
+    A model continues the last message, and each run must continue its own turn. A tool result stays in the group of its
+    call. The order is unchanged if the last group is this run's.
     """
     groups: list[list[_Message]] = []
     for message in messages:
@@ -100,6 +100,6 @@ def lost_from_window(what: str, conversation: str) -> Conflict:
 
 
 async def record_usage(session: AsyncSession, usage: Usage, *, call: str) -> None:
-    """Record what a provider reported for a call; a report without input tokens is ignored."""
+    """Store the token usage that a provider reported for a call; a report without input tokens is ignored."""
     if call and usage.input:
         await session.record_usage(usage, call=call)

@@ -1,4 +1,4 @@
-"""Find the session an adapter works on, by one rule for every framework."""
+"""Finds the session that an adapter uses, by the same rule for every framework."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ def session_of(
     if isinstance(given, AsyncSession):
         if conversation and conversation != given.id:
             raise InvalidOption(
-                f"conversation={conversation!r} beside a session of {given.id!r}: give one of them"
+                f"conversation={conversation!r} was given with a session of {given.id!r}: give only one of them"
             )
         return given
     if not conversation:
-        raise InvalidOption("a memory has many conversations: name one, or give memory.session(id)")
+        raise InvalidOption(
+            "a memory has many conversations: give conversation=, or memory.session(id)"
+        )
     return given.session(conversation)

@@ -1,8 +1,8 @@
-"""Show a framework the visible part of a log: everything since it was cleared, less what was retracted.
+"""The visible part of a log: everything since it was cleared, without the retracted messages.
 
-Frameworks pop the newest message off their history, or empty it. A log only grows, so nothing is removed: what was
-retracted is named in a document beside the log, which changes by compare-and-swap, and the entries stay for whoever
-reads the log itself. A summary made later, or a recall, may still mention them.
+Frameworks pop the newest message off their history, or empty it. A log only grows, so nothing is removed: a document
+next to the log lists the retracted entries. It is changed by compare-and-swap. The entries stay in the log; a later
+summary or a recall may still mention them.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ __all__ = ("Retraction", "VisibleEntry", "VisibleHistory")
 
 _PAGE = 500
 _TRIES = 16
-"""Times another writer may retract something between our read and our write."""
+"""Attempts to store a retraction; an attempt fails if another writer was first."""
 
 
 class VisibleEntry(NamedTuple):
-    """A visible entry, and how much of it is visible."""
+    """An entry, and how many of its pieces (the framework's items in it) are visible."""
 
     entry: Entry
     kept: int | None
-    """Number of its pieces that are visible, from its beginning; None for all of it."""
+    """Number of visible pieces, counted from the first; None if all are visible."""
 
 
 class Retraction(NamedTuple):
-    """Where the visible log begins, and what of it was retracted."""
+    """Where the visible log begins, and which of its entries were retracted."""
 
     cleared: int
     note: TakenBackNote
     version: int
 
     def kept(self, seq: int) -> int | None:
-        """Return the number of visible pieces of an entry; 0 for none, None for all of it."""
+        """Return the number of visible pieces of an entry, counted from the first; None if all are visible."""
         if any(first <= seq <= last for first, last in self.note.stretches):
             return 0
         return dict(self.note.shortened).get(seq)
@@ -61,7 +61,7 @@ class VisibleHistory:
         self._where = session.store, session.scope, session.id
 
     async def retraction(self) -> Retraction:
-        """Read what is not visible."""
+        """Read which entries are not visible."""
         store, scope, conversation = self._where
         cleared = await store.get_document(scope, conversation, SESSION, CLEARED)
         document = await store.get_document(scope, conversation, SESSION, TAKEN_BACK)
@@ -84,17 +84,17 @@ class VisibleHistory:
     async def newest(
         self, wanted: int, pieces: Callable[[VisibleEntry], int]
     ) -> list[VisibleEntry]:
-        """Return the newest entries that have `wanted` pieces together, oldest first; all if they have fewer.
+        """Return the newest entries that together have `wanted` pieces, oldest first; all entries if there are fewer.
 
         `pieces` counts the pieces of an entry; it is called from the newest entry back.
         """
         return (await self._newest(wanted, pieces))[0]
 
     async def take_back(self, end: Callable[[VisibleEntry], int]) -> VisibleEntry | None:
-        """Retract the newest piece and return its entry as it was visible; None where there is none.
+        """Retract the newest visible piece and return its entry as it was before; None if no piece is visible.
 
-        `end` returns behind which piece of an entry the visible ones end, 0 for none; it is called from the newest
-        entry back.
+        `end` returns the position after the last visible piece of an entry, 0 if it has none; it is called from the
+        newest entry back.
         """
         store, scope, conversation = self._where
         for _ in range(_TRIES):
@@ -110,7 +110,7 @@ class VisibleHistory:
                 continue
             return shown
         raise Conflict(
-            f"conversation {self._session.id!r}: {_TRIES} other writers retracted something first; try again"
+            f"conversation {self._session.id!r}: other writers changed the retracted messages {_TRIES} times; try again"
         )
 
     async def _newest(
@@ -134,7 +134,7 @@ class VisibleHistory:
 
 
 def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote:
-    """Return the note with an entry retracted, all of it or all but its first `keep` pieces."""
+    """Return the note with an entry retracted, except for its first `keep` pieces."""
     shortened = {place: kept for place, kept in note.shortened if place != seq}
     if keep > 0:
         shortened[seq] = keep

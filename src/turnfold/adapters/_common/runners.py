@@ -1,7 +1,7 @@
-"""Run the coroutines of a memory for a framework that calls with or without await.
+"""Runs the coroutines of a memory for frameworks that call with or without await.
 
-The coroutines of a blocking memory never wait for an event loop, they block it: while one of them waits for a disk, a
-lock or a model that folds (compacts), no other task runs. So a framework that awaits has them driven in a thread.
+The coroutines of a blocking memory block the event loop: while one of them waits for a disk, a lock or a model that
+folds (compacts), no other task runs. For a framework that awaits, they are therefore run in a thread.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _Result = TypeVar("_Result")
 
 
 class ThreadBridge:
-    """Awaits the coroutines of one conversation in order: in a thread over a blocking memory, else in place.
+    """Runs the coroutines of one conversation in order: in a thread if the memory is blocking, else in the event loop.
 
-    Order is kept by a queue, because a cancelled call goes on in its thread and the next one must not overtake it. A
+    A queue keeps the order, because a cancelled call continues in its thread and the next one must not overtake it. A
     thread of the loop's own pool is used only while there is work, so any number of bridges may exist.
     """
 
@@ -38,7 +38,7 @@ class ThreadBridge:
         self._lock = Lock()
 
     async def __call__(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Return the coroutine's result. Work that was begun is finished, even if nobody waits for it any more."""
+        """Return the coroutine's result. Work that has started is finished, even if the caller is cancelled."""
         if not self.blocking:
             return await work
         done: Future[_Result] = Future()
@@ -71,18 +71,19 @@ class ThreadBridge:
 
 
 class HookRunner:
-    """Runs coroutines of one memory for hooks that come in a blocking and an awaiting form.
+    """Runs coroutines of one memory for hooks that a framework calls both with and without await.
 
-    Over a blocking memory both forms work: the blocking one in place, the awaiting one in a thread. Over an awaiting
-    memory the awaiting form works, and the blocking form from other threads than the loop's (LangGraph runs blocking
-    nodes and tools of an awaited run in such threads). `owner` names the object that was given the memory, for errors.
+    With a blocking memory both forms work: the blocking one in the caller's thread, the awaiting one in another thread.
+    With an awaiting memory the awaiting form works, and the blocking form only in threads other than the event loop's
+    (LangGraph runs blocking nodes and tools of an awaited run in such threads). `owner` is the name, for errors, of the
+    object that was given the memory.
     """
 
     def __init__(self, *, blocking: bool, owner: str) -> None:
         self._blocking = blocking
         self._owner = owner
         self._loop = _running_loop()
-        """The loop the memory was last awaited in, or created in."""
+        """The event loop in which the memory was last awaited, or created."""
 
     def block_on(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Return the coroutine's result to a caller that does not await."""

@@ -1,7 +1,7 @@
-"""Names, pages and caches of the documents that adapters keep in a store.
+"""Helpers for the documents that adapters keep in a store: names, reading all pages, a cache.
 
-What a framework stores under a name lives in a home: a conversation of the store with a unique name of its own, so that
-deleting it erases every byte and a name can be used again afterwards. One small document points at the home.
+The data that a framework stores under a name is kept in a home: a conversation of the store with a unique id. Deleting
+the home erases every byte, and the name can be used again afterwards. One small document maps the name to its home.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ("SizedCache", "all_documents", "is_home", "name_digest", "new_home", 
 
 _PAGE = 500
 _LONGEST = 200
-"""Characters of a name that is used as it is; a longer one is replaced by its digest."""
+"""The most characters of a name that is used unchanged; a longer one is replaced by its digest."""
 _UNIQUE = re.compile("[0-9a-f]{32}")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -38,22 +38,22 @@ async def all_documents(store: Store, scope: Scope, conversation: str, kind: str
 
 
 def new_home(prefix: str) -> str:
-    """Return a home name that was never used before, not even for a deleted thing of the same name."""
+    """Return a new unique id for a home; it differs from that of a deleted home with the same prefix."""
     return f"{prefix}{uuid4().hex}"
 
 
 def is_home(name: str, prefix: str) -> bool:
-    """Return True if `new_home` may have made this name; a home is erased on a stored document's word."""
+    """Return True if `new_home` may have made this id; checked before a home that a document names is erased."""
     return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name, len(prefix)))
 
 
 def short_name(name: str) -> str:
-    """Return a name that every store can hold: the digest of one that is long or not printable."""
+    """Return a name that every store can hold: a long or unprintable name is replaced by its digest."""
     return name if len(name) <= _LONGEST and name.isprintable() else name_digest(name)
 
 
 def name_digest(name: str) -> str:
-    """Return the digest that stands for a name."""
+    """Return the digest that replaces a name."""
     return f"digest:{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
@@ -76,7 +76,7 @@ class SizedCache(Generic[_Key, _Value]):
             return found[0]
 
     def put(self, key: _Key, value: _Value, *, size: int = 1) -> None:
-        """Cache a value, and evict what was not used for longest."""
+        """Cache a value, and evict the least recently used values above the limit."""
         with self._lock:
             self._size += size - self._items.pop(key, (None, 0))[1]
             self._items[key] = (value, size)

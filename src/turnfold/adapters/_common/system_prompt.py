@@ -1,8 +1,9 @@
-"""Build a context under the system message of the run that asks for it.
+"""Builds a context with the system message of the run that requests it.
 
-A framework brings its system message with every call, and a conversation has one at a time: between setting it and
-building the context another run may set its own. Runs of one process therefore wait for each other (without the lock,
-three that take turns would never end), and the context is checked and rebuilt where another process was faster.
+A framework gives its system message with every call, but a conversation has only one at a time: after a run sets it,
+another run may set its own before the context is built. Runs of one process therefore use a lock (without it, three
+runs could replace each other's message for ever). The context is checked, and rebuilt if another process changed the
+message.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 
 _TRIES = 16
-"""Times another run may set its own system message first."""
+"""Attempts to build a context; an attempt fails if another run has set its own system message."""
 
 
 async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
-    """Make these texts the session's system message; without any, leave the session's own."""
+    """Make these texts the session's system message; if there are none, leave it unchanged."""
     if texts:
         await session.system([{"type": "text", "text": text} for text in texts])
 
@@ -53,13 +54,13 @@ async def context_with_system(
                 return context
             await set_system(session, texts)
     raise Conflict(
-        f"conversation {session.id!r}: {_TRIES} times another run set its own system message first. Give agents that "
-        "work side by side conversations of their own"
+        f"conversation {session.id!r}: another run replaced the system message {_TRIES} times. Give agents that "
+        "run at the same time separate conversations"
     )
 
 
 def system_texts(context: Context) -> list[str]:
-    """Return the texts of a context's system message, as they were set or shortened."""
+    """Return the texts of a context's system message, which may have been shortened."""
     parts = [part for message in context.section(Section.SYSTEM) for part in message.parts]
     return [part.text for part in parts if isinstance(part, TextPart)]
 

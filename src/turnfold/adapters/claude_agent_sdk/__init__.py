@@ -1,4 +1,4 @@
-"""Claude Agent SDK: memory for its sessions in one line, and its transcripts in turnfold's store.
+"""Adapter for the Claude Agent SDK: memory for its sessions in one line, and its transcripts in turnfold's store.
 
 options = turnfold_options(memory, "s1", ClaudeAgentOptions(...))
 """

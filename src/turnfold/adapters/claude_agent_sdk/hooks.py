@@ -1,9 +1,8 @@
 """Hooks of the Claude Agent SDK that log messages, add context, and answer repeated calls from memory.
 
-The command-line program behind the SDK owns the list of messages, so memory comes in beside it: messages and tool calls
-go into a session's log, and each user prompt gets what the session has for it (pinned rules, state, findings
-(remembered tool results), recalled passages) as additional context. What a subagent does goes into a session of its
-own.
+The command-line program that the SDK runs owns the list of messages, so turnfold cannot build the request. Instead,
+messages and tool calls are copied to a session's log, and each user prompt gets additional context from the session:
+pins, state, findings (remembered tool results) and recalled passages. Each subagent has a session of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
 
 
 class SessionHooks:
-    """The hooks over one session, by event."""
+    """The hooks of one session."""
 
     def __init__(
         self,
@@ -52,12 +51,12 @@ class SessionHooks:
         self._conversation = conversation
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
-        """Tools that only read this log: their answers are in it already."""
+        """Tools whose calls are not logged, because their answers are quoted from this log."""
         self._informed = {continued}
-        """Sessions of the SDK whose own messages have the findings, or that were shown them."""
+        """Ids of SDK sessions that need no findings, because their messages have them or they were shown them."""
 
     def by_event(self) -> dict[str, HookFunction]:
-        """Return the hook of each event."""
+        """Return the hooks by event name."""
         return {
             "UserPromptSubmit": self.prompt_submitted,
             "PreToolUse": self.tool_requested,
@@ -93,9 +92,10 @@ class SessionHooks:
     async def tool_requested(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Answer a call from the findings if its rule has `serve`: the call is not made, the model gets the result.
+        """Answer a tool call from the findings if the tool's rule has `serve`; the tool is then not called.
 
-        A hook can only refuse a call, so the remembered result is the reason; both are logged as an answered call.
+        A hook can only refuse a call, so the remembered result is given as the reason of the refusal. The call is
+        logged with that result.
         """
         del context
         name = _text(payload, "tool_name")
@@ -114,7 +114,7 @@ class SessionHooks:
     async def tool_used(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log a call with its result, and remember the result as the rules say."""
+        """Log a call with its result, and remember the result if a rule says so."""
         del context
         result = _response_text(payload.get("tool_response"))
         await self._log_call(payload, tool_use_id, result.text, failed=result.failed)
@@ -131,7 +131,7 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the answer a turn ended with."""
+        """Log the last answer of a turn."""
         del tool_use_id, context
         answer = _text(payload, "last_assistant_message")
         if answer.strip():
@@ -144,7 +144,7 @@ class SessionHooks:
     async def compacting(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Fold (compact) the session when the program behind the SDK compacts its messages, so they can be recalled."""
+        """Fold (compact) the session when the SDK's program compacts its messages."""
         del tool_use_id, context
         try:
             await self._session(payload).fold()
@@ -171,7 +171,7 @@ class SessionHooks:
             await session.findings.ran(name)
 
     async def _add_call(self, session: AsyncSession, call: ToolCall, result: str) -> int:
-        """Log a call with its result, once; return the seq of the result, 0 if both were there."""
+        """Log a call with its result unless they are in the log; return the seq of the result, 0 if both were there."""
         function = {"name": call.name, "arguments": call.arguments}
         asking = assistant(tool_calls=[{"id": call.id, "function": function}])
         answer = tool(result, tool_call_id=call.id, name=call.name)
@@ -211,7 +211,7 @@ def _call_of(payload: HookInput, tool_use_id: str | None) -> ToolCall:
 
 
 def _text(payload: HookInput, name: str) -> str:
-    """Return the text under a name, with lone surrogates escaped, because a hook cannot refuse its input."""
+    """Return a text field of the payload, with lone surrogates escaped, because a hook cannot refuse its input."""
     value = payload.get(name)
     # Not isinstance, which would believe an object that lies about its class.
     if not issubclass(type(value), str):
@@ -220,7 +220,7 @@ def _text(payload: HookInput, name: str) -> str:
 
 
 def _arguments(payload: object) -> str:
-    """Return the arguments of a call as JSON, with text in place of what has no JSON form."""
+    """Return the arguments of a call as JSON; values without a JSON form become text."""
     try:
         return json.dumps(writable(payload or {}), ensure_ascii=False)
     except ENDING:
@@ -230,7 +230,7 @@ def _arguments(payload: object) -> str:
 
 
 def _response_text(response: object) -> ToolOutcome:
-    """Return a tool response as text: the text of its blocks, or its JSON; an error where it has neither."""
+    """Return a tool response as text: the text of its blocks, or its JSON; an error text if it has neither."""
     try:
         texts = _block_texts(response)
         return outcome_of(response if texts is None else "\n".join(texts))
@@ -241,7 +241,7 @@ def _response_text(response: object) -> ToolOutcome:
 
 
 def _block_texts(response: object) -> list[str] | None:
-    """Return the texts of a response that is nothing but text blocks; None for any other."""
+    """Return the texts of a response that consists of text blocks only; None for any other response."""
     fields = object_of(response) or {}
     blocks = [object_of(block) or {} for block in list_of(fields.get("content", response)) or ()]
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]

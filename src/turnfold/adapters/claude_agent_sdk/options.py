@@ -1,7 +1,7 @@
-"""Memory for the Claude Agent SDK in one line: the user's own options, with turnfold's added.
+"""Adds turnfold's memory to the options of the Claude Agent SDK.
 
-Nothing of the user's is replaced: hooks are put behind theirs, the server beside theirs, and a store is only set where
-there is none. What would have to be replaced is refused.
+The user's own options are kept: turnfold's hooks run after theirs, its MCP server is added to theirs, and its session
+store is set only if they have none. Options that would have to be replaced are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = (
 
 SERVER: Final = "turnfold"
 RECALL_TOOL: Final = f"mcp__{SERVER}__{RECALL_CONTEXT}"
-"""The name by which the model calls the tool."""
+"""The name under which the model calls the recall tool."""
 _NAMES = UUID("8c0f6a52-3d0b-5a6e-9c55-6f2f2f6c7a11")
 """UUID namespace that maps the name of a conversation to the id of an SDK session."""
 
@@ -48,7 +48,7 @@ def turnfold_options(
     recall_tokens: int = 2000,
     findings: RuleSource | Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
-    """Return options with this conversation's memory: hooks, the tool `recall_context`, transcripts in its store.
+    """Return options with the memory of a conversation: hooks, the tool `recall_context`, transcripts in the store.
 
     `findings` are the rules by which tool results are remembered, or an `AgentMemory`.
     """
@@ -79,15 +79,15 @@ async def resuming_options(
     recall_tokens: int = 2000,
     findings: RuleSource | Sequence[FindingRule] = (),
 ) -> ClaudeAgentOptions:
-    """Return the same options, continuing the SDK session of this conversation where the store has one.
+    """Return the options of `turnfold_options` that also resume the SDK session of this conversation, if one is stored.
 
-    Works from any machine that reaches the store; the working directory must be the same, because the SDK keeps its
-    sessions by it.
+    It works on any machine that can reach the store. The working directory must be the same, because the SDK stores its
+    sessions by directory.
     """
     own_options = options or ClaudeAgentOptions()
     if own_options.resume or own_options.session_id or own_options.continue_conversation:
         raise InvalidOption(
-            "resume, session_id and continue_conversation must not be set: the conversation names the session here"
+            "resume, session_id and continue_conversation must not be set: the SDK session is chosen by conversation"
         )
     session_id = str(uuid5(_NAMES, conversation))
     store = own_options.session_store or TurnfoldSessionStore(memory)

@@ -1,9 +1,9 @@
-"""The Claude Agent SDK's `SessionStore` on any turnfold store: transcripts that can be resumed from it alone.
+"""The Claude Agent SDK's `SessionStore` on any turnfold store, from which SDK sessions can be resumed.
 
-A transcript is a log of its own: its lines are entries, and a line's `uuid` is its client id, so that a batch sent
-again is stored once and lines keep their order. One small document per transcript names that log and holds the SDK's
-running summary with the line up to which it was made; it changes by compare-and-swap. The content of lines is never
-read.
+Each transcript is a log: its lines are entries, and a line's `uuid` is the client id, so that a batch sent twice is
+stored once and lines keep their order. One small document per transcript names that log and holds the SDK's running
+summary, with the last line it covers; the document is changed by compare-and-swap. The content of lines is never
+interpreted.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _PROVIDER: Final = "claude_agent_sdk"
 _PAGE = 500
 
 _TRIES = 16
-"""Times other writers may be first for one append."""
+"""Attempts of one append; an attempt fails if another writer was first."""
 
 
 class _TranscriptPlace(msgspec.Struct, frozen=True):
-    """Where a transcript is stored, and what is known of it without reading it."""
+    """Where a transcript is stored, its summary and the time of its last change."""
 
     session_id: str
     home: str
@@ -55,7 +55,7 @@ class _TranscriptPlace(msgspec.Struct, frozen=True):
 
 
 class TurnfoldSessionStore(SessionStore):
-    """Transcripts of the Claude Agent SDK in the store of a memory. `delete` erases every byte of them."""
+    """Stores the transcripts of the Claude Agent SDK in the store of a memory. `delete` erases every byte of them."""
 
     def __init__(self, memory: AsyncMemory | Memory, *, name: str = "claude-agent-sdk") -> None:
         awaiting = memory.awaiting if isinstance(memory, Memory) else memory
@@ -78,7 +78,7 @@ class TurnfoldSessionStore(SessionStore):
                 continue  # another writer was first, or the transcript was just deleted: try again
             return
         raise Conflict(
-            f"session {key['session_id']!r}: {_TRIES} other writers were first; append again"
+            f"session {key['session_id']!r}: other writers were first {_TRIES} times; append again"
         )
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
@@ -103,7 +103,7 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a transcript; with it those of its subagents, unless one of them is named."""
+        """Erase a transcript and those of its subagents; if `key` has a subpath, only that subagent's transcript."""
         subpath = key.get("subpath")
         project = key["project_key"]
         for place in await self._places(project):
@@ -118,7 +118,7 @@ class TurnfoldSessionStore(SessionStore):
                 )
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """Return the subpaths under a session."""
+        """Return the subpaths (subagents) of a session."""
         return [
             place.subpath
             for place in await self._places(key["project_key"])
@@ -126,7 +126,7 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def _write(self, home: str, entries: Sequence[SessionStoreEntry]) -> None:
-        """Append the lines that are not there yet."""
+        """Append the lines that are not stored yet."""
         new: dict[str, NewEntry] = {}
         for entry in entries:
             uuid = entry.get("uuid")
@@ -140,7 +140,7 @@ class TurnfoldSessionStore(SessionStore):
             await self._store.append(self._scope, home, unknown)
 
     async def _update_summary(self, key: SessionKey) -> None:
-        """Extend the summary over the lines it does not cover yet."""
+        """Extend the summary by the lines that it does not cover yet."""
         for _ in range(_TRIES):
             place, version = await self._find(key)
             if place is None:
@@ -164,7 +164,7 @@ class TurnfoldSessionStore(SessionStore):
             return
 
     async def _register(self, key: SessionKey) -> None:
-        """Give a transcript a home that was never used before, not even by a deleted one of the same name."""
+        """Give a transcript a home (a conversation of the store) with a new unique id."""
         home = new_home(self._home_prefix(key["session_id"]))
         subpath = key.get("subpath", "")
         if "subpath" in key and not subpath:
@@ -192,16 +192,18 @@ class TurnfoldSessionStore(SessionStore):
         return [self._place(document) for document in documents]
 
     def _place(self, document: Document) -> _TranscriptPlace:
-        """Decode where a transcript is stored; refuse the log of another session, because `delete` erases it."""
+        """Decode where a transcript is stored; refuse the log of another session, because `delete` would erase it."""
         try:
             place = msgspec.json.decode(document.body, type=_TranscriptPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidRecord(f"not a stored transcript: {error}", path=document.key) from None
+            raise InvalidRecord(
+                f"the document is not a stored transcript: {error}", path=document.key
+            ) from None
         if _transcript_key(place.session_id, place.subpath) != document.key or not is_home(
             place.home, self._home_prefix(place.session_id)
         ):
             raise InvalidRecord(
-                f"it names {place.home[:200]!r} as its home, which does not belong to this session",
+                f"the transcript is said to be in {place.home[:200]!r}, which does not belong to this session",
                 path=document.key,
                 remedy="Restore the store from a backup, or erase the document",
             )
@@ -235,7 +237,7 @@ def _transcript_key(session_id: str, subpath: str) -> str:
 
 
 def _record(entry: SessionStoreEntry) -> Message:
-    """Return a line as a record: as JSON, or as JSON text where turnfold's JSON cannot carry it (a lone surrogate)."""
+    """Return a line as a record: as JSON, or as escaped JSON text if it has a lone surrogate."""
     try:
         text = freeze({"line": entry}, path="entry")
     except InvalidRecord:
@@ -246,12 +248,12 @@ def _record(entry: SessionStoreEntry) -> Message:
 def _line(record: Message) -> SessionStoreEntry:
     part = record.parts[0]
     if not isinstance(part, OpaquePart) or part.provider != _PROVIDER:
-        raise InvalidRecord(f"a {type(part).__name__} in place of a transcript line")
+        raise InvalidRecord(f"the entry holds a {type(part).__name__} instead of a transcript line")
     kept = thaw_object(part.json)
     try:
         line = kept["line"] if "line" in kept else json.loads(str(kept["text"]))
     except (ValueError, LookupError, RecursionError) as error:
-        raise InvalidRecord(f"not a stored transcript line: {error}") from None
+        raise InvalidRecord(f"the entry is not a stored transcript line: {error}") from None
     if not isinstance(line, dict):
         raise InvalidRecord(f"a transcript line is a {type(line).__name__}, not an object")
     return cast("SessionStoreEntry", line)

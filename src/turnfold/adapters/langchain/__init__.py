@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: memory for their agents in one line, and their checkpoints in turnfold's stores.
+"""Adapter for LangChain and LangGraph: memory for agents in one line, and checkpoints in turnfold's stores.
 
 agent = create_agent(model, tools, middleware=[turnfold_middleware(memory)], checkpointer=TurnfoldSaver(memory))
 """

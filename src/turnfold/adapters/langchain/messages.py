@@ -1,18 +1,20 @@
-"""Convert LangChain messages to records of a log and back.
+"""Converts LangChain messages to records of a log and back.
 
-One message is one record, whose parts are its content; how LangChain wrote it (ids, metadata, provider fields) is in
-the form beside it. Text, images, files and thinking go into parts that turnfold counts, searches and shortens; the
-rest of a block is its residue. A tool call written among the blocks as well is kept only in the residue, because the
-message repeats it; a block without a counterpart is kept whole as an opaque part. Each message is read back when it is
-written: where the lean form would not restore it exactly, the whole message is kept; where JSON cannot carry it, it is
-packed. A tool's artifact is not kept: it is the program's, not the model's. A tool result that nothing can serialize
-(an object without a JSON form, a cycle) becomes text for the log and the model, and the run goes on.
+One message becomes one record. The parts of the record hold the content that turnfold counts, searches and shortens:
+text, images, files and thinking. The form of the record holds the other fields (ids, metadata, provider fields) and,
+for each block, its residue: the fields that no part holds. A tool call that is also among the blocks is kept only in
+the residue, because the message repeats it. A block without an equivalent part is kept whole as an opaque part. Each
+message is converted back as a test: if the record would not restore it exactly, the whole message is stored in the
+record; if it has no JSON form, it is packed as base64 text. A tool's artifact is not stored, because it is for the
+program, not for the model. A tool result that cannot be serialized (an object without a JSON form, a cycle) becomes
+text for the log and the model, and the run continues.
 
-A record's name is made of the message's id and content: a message is stored once however often a run shows it, and one
-that was changed under the same id is another. Messages without an id and with the same content are numbered.
+A record's name is made of the message's id and content: a message is stored once even if a run passes it many times,
+and a message that was changed under the same id is another one. Messages without an id and with the same content are
+numbered.
 
-Records that LangChain did not write (the summary of a fold (compaction), a shortened message, another program's) come
-back as messages with the same content.
+Records that LangChain did not write (the summary of a fold (compaction), a shortened message, a message of another
+program) become messages with the same content.
 """
 
 from __future__ import annotations
@@ -95,15 +97,15 @@ _CALL_TYPES = frozenset(
 )
 _TEXT: Final = "text"
 _WHOLE: Final = "whole"
-"""Key of a residue that is the entire block."""
+"""Key of a residue that holds the entire block."""
 
 
 def parts_of(
     content: Content, *, allow_thinking: bool = False
 ) -> tuple[list[Part], list[object] | None]:
-    """Return the parts of a content and how it was written: None for text, else the residue of each block.
+    """Return the parts of a message's content, and the residue of each block; None instead of residues for plain text.
 
-    `allow_thinking` is for assistant messages, which alone may hold thinking.
+    `allow_thinking` is True for assistant messages; no other message may have thinking.
     """
     if isinstance(content, str):
         return ([TextPart(content)] if content else []), None
@@ -120,7 +122,7 @@ def content_of(parts: Sequence[Part], residues: Sequence[object] | None) -> Cont
 
 
 def _read_block(item: str | JsonObject, *, allow_thinking: bool) -> tuple[Part | None, object]:
-    """Return a block as a part, and its residue; no part for a call that the message repeats."""
+    """Convert a block to a part and its residue; no part for a tool call, which the message repeats."""
     if isinstance(item, str):
         return TextPart(item), None
     if item.get("type") in _CALL_TYPES:
@@ -136,7 +138,7 @@ def _read_block(item: str | JsonObject, *, allow_thinking: bool) -> tuple[Part |
 
 
 def _known_part(rest: JsonObject) -> tuple[Part | None, JsonObject]:
-    """Return a part, and the rest of the block. Fields the part holds are set to None, which keeps their order."""
+    """Return a part, and the rest of the block; fields that the part holds become None, to keep the order of fields."""
     match rest.get("type"):
         case "text" if isinstance(rest.get("text"), str):
             return TextPart(_take(rest, "text")), {"kind": _TEXT, "rest": rest}
@@ -190,7 +192,7 @@ def _take(fields: JsonObject, key: str) -> str:
 
 
 def _write_block(left: Iterator[Part], residue: object) -> str | JsonObject:
-    """Return the next block; takes the part it needs."""
+    """Return the block of a residue; takes the part that it needs from `left`."""
     if residue is None:
         return cast("TextPart", next(left)).text
     how = cast("JsonObject", residue)
@@ -218,7 +220,7 @@ def _write_part(part: Part, residue: JsonObject) -> JsonObject:
         case OpaquePart(), _:
             return thaw_object(part.json)
         case _:
-            raise InvalidRecord(f"{type(part).__name__} is no part of a LangChain message")
+            raise InvalidRecord(f"a LangChain message cannot hold a {type(part).__name__}")
 
 
 _SplitMessage: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
@@ -226,12 +228,15 @@ _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
 
 
 def record_of(message: BaseMessage) -> Message:
-    """Convert a message to a record; `langchain_messages` restores it, with texts for tool values that have no form."""
+    """Convert a message to a record; `langchain_messages` restores it. Tool values without a JSON form become text."""
     return record_and_shown(message)[0]
 
 
 def record_and_shown(message: BaseMessage) -> tuple[Message, BaseMessage]:
-    """Return the record of a message, and what a model is shown: the message, or text for a result without a form."""
+    """Return the record of a message, and the message to show a model.
+
+    It is the same message, unless it is a tool result that cannot be serialized, which becomes text.
+    """
     try:
         return _record_of(message), _sendable(message)
     except ENDING:
@@ -244,7 +249,7 @@ def record_and_shown(message: BaseMessage) -> tuple[Message, BaseMessage]:
 
 
 def _sendable(message: BaseMessage) -> BaseMessage:
-    """Return the message, or text for a tool result that no provider takes (a lone surrogate, NaN in a block)."""
+    """Return the message; a tool result that no provider accepts (a lone surrogate, NaN in a block) becomes text."""
     content = cast("object", message.content)
     if not isinstance(message, ToolMessage) or writable(content) == content:
         return message
@@ -257,7 +262,7 @@ def _with_content(message: ToolMessage, outcome: ToolOutcome) -> ToolMessage:
 
 
 def _as_text(message: ToolMessage) -> ToolMessage:
-    """Return the result with texts for values that cannot be serialized; where that fails, one text for all of it."""
+    """Replace values of a tool result that cannot be serialized by text; if that fails, the whole content."""
     for field in ("additional_kwargs", "response_metadata"):
         given = cast("dict[str, object]", getattr(message, field))
         message = message.model_copy(update={field: _fields_as_text(given)})
@@ -293,7 +298,7 @@ def _record_of(message: BaseMessage) -> Message:
 
 
 def _lean_or_whole(message: BaseMessage, dumped: JsonObject) -> Message:
-    """Return the lean form of a message, or the whole one where the lean one does not restore it."""
+    """Return the record of a message; it stores the whole message if its parts and form would not restore it."""
     role, parts, name, form = _split(message, dumped)
     lean = _record(message, role, parts, name, form)
     if _round_trips(lean, dumped):
@@ -316,13 +321,13 @@ def _locate_fault(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
 
 
 def numbered(record: Message, number: int) -> Message:
-    """Return the record of the second, third ... message without an id that has this content."""
+    """Return the record with a number in its name, for the second, third ... message with this content and no id."""
     own = origin_of(record)
     return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
 
 
 def repeated(record: Message) -> Message:
-    """Return the record of a message that is stored once more, with its whole turn."""
+    """Return the record marked as a repetition, for a message that is stored again with its whole turn."""
     own = origin_of(record)
     if own is None:
         return record
@@ -337,14 +342,14 @@ def _with_envelope(record: Message, envelope: JsonObject) -> Message:
 
 
 def call_of(call: LangChainCall) -> tuple[ToolCall, bool]:
-    """Return a call as a record, and True if it is exact; else some values had to be replaced."""
+    """Convert a call; the second value is True if the result is exact, False if some values had to be replaced."""
     plain = cast("LangChainCall", writable(call))
     arguments = freeze(plain["args"], path="args")
     return ToolCall(plain["id"] or "", plain["name"], arguments), plain == call
 
 
 def content_digest(record: Message) -> str:
-    """Return a digest of a record's content, whoever wrote it and under which id."""
+    """Return a digest of a record's content, without its origin and id."""
     content = encode_message(Message.of(record.role, record.parts, name=record.name))
     return blake2b(content, digest_size=16).hexdigest()
 
@@ -354,7 +359,7 @@ def _dump(message: BaseMessage) -> JsonObject:
         written = message.model_dump(mode="json", exclude={"artifact"}, warnings="error")
     except ValueError as error:  # of pydantic, or of bytes that are no text
         fault = InvalidRecord(
-            f"it cannot be written as JSON: {error}",
+            f"the message cannot be written as JSON: {error}",
             remedy="Let tools return text or JSON values; what the model need not see goes into the artifact",
         )
         raise _locate_fault(message, fault) from None
@@ -419,18 +424,18 @@ def _round_trips(record: Message, dumped: JsonObject) -> bool:
 
 
 class MessageOrigin(NamedTuple):
-    """The LangChain message a record was made from."""
+    """Name and id of the LangChain message that a record was made from."""
 
     name: str
     """The record's name in the log."""
     id: str
-    """The message's own id; empty where it had none."""
+    """The message's own id; empty if it had none."""
     repeated: bool = False
-    """True if it was stored once more, with its whole turn."""
+    """True if the message was stored again, with its whole turn."""
 
 
 def origin_of(record: Message) -> MessageOrigin | None:
-    """Return which LangChain message a record was made from; None for one that LangChain did not write."""
+    """Return the name and id of the LangChain message that a record was made from; None for other records."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER:
         return None
@@ -441,12 +446,12 @@ def origin_of(record: Message) -> MessageOrigin | None:
 
 
 def langchain_messages(records: Sequence[Message]) -> list[BaseMessage]:
-    """Convert records to the messages they were made from; other records to messages with the same content."""
+    """Convert records to messages: the original ones if LangChain wrote them, else ones with the same content."""
     return [message for record in records for message in messages_of(record)]
 
 
 def messages_of(record: Message) -> list[BaseMessage]:
-    """Convert one record to messages: one, or one for each result it holds."""
+    """Convert one record to messages: one, or one for each tool result in it."""
     try:
         return _restored(record)
     except RESTORE_FAULTS as error:

@@ -1,8 +1,8 @@
 """Memory for a LangChain agent in one line, as a middleware.
 
-It shapes the request and watches the run; the graph's state keeps every message. Messages are in the log before a model
-is called and before a tool runs. A model's answer is stored when it is acted on, not when it arrives, because other
-middleware (a human who edits a call, a filter) may change it until then.
+It changes only the request to the model; the graph's state keeps every message. Messages are in the log before a model
+is called and before a tool runs. A model's answer is stored before its tools run or when the run ends, not when it
+arrives, because other middleware (a human who edits a call, a filter) may change it until then.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """A tool call, and where the log stood when it was made."""
+    """A tool call, and the newest seq of the log when it was made."""
 
     call: ToolCall
     seq: int = 0
-    """0 where no rule remembers the call."""
+    """The newest seq before the call; 0 if its result cannot become a finding."""
     served: ToolMessage | None = None
-    """The remembered answer, where there is one."""
+    """The remembered answer, if there is one."""
 
 
 class ConversationState:
@@ -77,16 +77,16 @@ class ConversationState:
         if findings:
             session.findings.use(findings)
         self._pending: list[tuple[ToolRequest, str]] = []
-        """Findings not in the log yet; noted with the entry that shows them."""
+        """Findings whose results are not in the log yet; they are stored once the seq of the result is known."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
-        """Return the request as the model is to see it, and the id of the call."""
+        """Return the request with the session's context as its messages, and the id of the call."""
         shaped = await self._view.shape(request)
         await self._note_findings(request.messages)
         return shaped
 
     async def record_usage(self, answers: Sequence[AIMessage], call: str) -> None:
-        """Record the tokens the provider counted."""
+        """Record the tokens that the provider counted."""
         for answer in answers:
             if (usage := answer.usage_metadata) is not None:
                 cached = usage.get("input_token_details", {}).get("cache_read", 0)
@@ -119,7 +119,7 @@ class ConversationState:
             await self._session.findings.ran(call["name"])
 
     def add_finding(self, tool_request: ToolRequest, result: object) -> None:
-        """Remember what a tool returned, once the log shows it."""
+        """Keep the result of a tool; it becomes a finding once the log has it."""
         rules = self._session.findings.rules if self._has_rules else ()
         if tool_request.seq and tool_request.call.name in rules and isinstance(result, ToolMessage):
             _, shown = record_and_shown(result)
@@ -127,7 +127,7 @@ class ConversationState:
                 self._pending.append((tool_request, str(writable(str(shown.text)))))
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
-        """Store what a run ended with."""
+        """Store the last messages of a run."""
         await self._log.catch_up(history_of(messages))
         await self._note_findings(messages)
 
@@ -148,7 +148,7 @@ class ConversationState:
 
 
 _MOST_CONVERSATIONS = 256
-"""Conversations whose state is cached."""
+"""The most conversations whose state is cached."""
 _State = AgentState[Any]
 _ToolAnswer = ToolMessage | Command[Any]
 
@@ -160,14 +160,14 @@ def turnfold_middleware(
     recall_tokens: int = 2000,
     findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldMiddleware:
-    """Memory for `create_agent(model, tools, middleware=[turnfold_middleware(memory)])`.
+    """Return the middleware for `create_agent(model, tools, middleware=[turnfold_middleware(memory)])`.
 
-    A session is the conversation of every run; a memory gives each run the conversation that the `thread_id` of its
-    config names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
-    `recall_context` (`recall_tokens` at most). `findings` are the rules by which tool results are remembered, or an
-    `AgentMemory`.
+    With a session, all runs use its conversation; with a memory, each run uses the conversation named by the
+    `thread_id` of its config. With `recall`, folded (compacted) content that matches the user's words is shown again,
+    and the model gets the tool `recall_context`, whose answers have at most `recall_tokens`. `findings` are the rules
+    by which tool results are remembered, or an `AgentMemory`.
 
-    A `Memory` or `Session` serves `invoke` and `ainvoke`, an `AsyncMemory` or `AsyncSession` `ainvoke`.
+    A `Memory` or `Session` works with `invoke` and `ainvoke`, an `AsyncMemory` or `AsyncSession` only with `ainvoke`.
     """
     return TurnfoldMiddleware(memory, recall=recall, recall_tokens=recall_tokens, findings=findings)
 
@@ -199,7 +199,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Store new messages, show the model the session's context, and record the usage."""
+        """Store new messages, call the model with the session's context, and record the usage."""
         conversation = self._conversation()
         shaped, call = self._runner.block_on(conversation.shape(request))
         response = handler(shaped)
@@ -211,7 +211,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelCallResult[Any]:
-        """Store new messages, show the model the session's context, and record the usage."""
+        """Store new messages, call the model with the session's context, and record the usage."""
         conversation = self._conversation()
         shaped, call = await self._runner.run(conversation.shape(request))
         response = await handler(shaped)
@@ -221,7 +221,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolAnswer]
     ) -> _ToolAnswer:
-        """Store the call before the tool runs; remember its result, or serve a remembered one, as the rules say."""
+        """Store the call; then run the tool and remember its result, or return a remembered one, as the rules say."""
         conversation = self._conversation()
         tool_request = self._runner.block_on(
             conversation.before_tool(request.tool_call, _messages(request.state))
@@ -238,7 +238,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_ToolAnswer]]
     ) -> _ToolAnswer:
-        """Store the call before the tool runs; remember its result, or serve a remembered one, as the rules say."""
+        """Store the call; then run the tool and remember its result, or return a remembered one, as the rules say."""
         conversation = self._conversation()
         tool_request = await self._runner.run(
             conversation.before_tool(request.tool_call, _messages(request.state))
@@ -253,12 +253,12 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         return result
 
     def after_agent(self, state: _State, runtime: Runtime[Any]) -> None:
-        """Store the answer."""
+        """Store the last messages of the run."""
         del runtime
         self._runner.block_on(self._conversation().finish(_messages(state)))
 
     async def aafter_agent(self, state: _State, runtime: Runtime[Any]) -> None:
-        """Store the answer."""
+        """Store the last messages of the run."""
         del runtime
         await self._runner.run(self._conversation().finish(_messages(state)))
 
@@ -303,7 +303,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
 
 
 def _messages(state: object) -> list[BaseMessage]:
-    """Return the messages of a state; a tool may also be given the bare list."""
+    """Return the messages of a state; a tool may be given a list of messages instead of a state."""
     found: object = state
     if isinstance(state, Mapping):
         found = cast("Mapping[str, object]", state).get("messages")

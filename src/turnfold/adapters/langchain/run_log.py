@@ -1,9 +1,9 @@
-"""Store the messages of a graph's state in the session's log, each one once.
+"""Stores the messages of a graph's state in the session's log, each one once.
 
-A state shows all its messages again at every step. Each is recognised by name, whether it was said in this run or an
-earlier one, or is being stored by another process. A history that a program builds by hand has other ids each time; it
-is recognised by its content and order. Messages without any ids are matched in order: the first with some content is
-the first that was stored with it, and so on.
+A state contains all its messages at every step. Each message is recognised by its name and stored once, even if an
+earlier run or another process has stored it. A history that a program builds by hand has new ids each time; it is
+recognised by its content and order. Messages without ids are matched in order: the first one with some content is the
+first one that was stored with that content, and so on.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ __all__ = ("GraphRunLog", "turn_start")
 
 
 _ABANDONED: Final = "left"
-"""Key of the document with the names of abandoned messages."""
+"""Key of the document with the names of abandoned messages: in the log, but no longer in the state."""
 _TRIES = 4
-"""Times another run may store the same messages between our read and our write."""
+"""Attempts of one write; an attempt fails if another run stored the same data first."""
 _MOST = 4096
-"""Messages whose record, or whose alias in a history built by hand, is cached."""
+"""The most messages whose record is cached, and the most cached aliases of messages in histories built by hand."""
 _SLACK = 64
-"""Entries searched for a history built by hand, beyond twice its length."""
+"""To recognise a history built by hand, twice its length plus this many entries of the log are read."""
 
 
 class _Prepared(NamedTuple):
     """A message with its record."""
 
     message: BaseMessage
-    """Referenced, so that no other object can get its id() meanwhile."""
+    """The message; kept here so that no other object can get its id() meanwhile."""
     shown: BaseMessage
-    """What a model is shown for it: the message, unless a tool result could not be serialized."""
+    """The message to show a model: the same one, unless a tool result could not be serialized."""
     record: Message
     name: str
     number: int = 1
-    """Its number among the messages without an id that have the same content."""
+    """The message's number among those without an id and with the same content."""
 
 
 class GraphRunLog:
@@ -60,16 +60,16 @@ class GraphRunLog:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._seqs: dict[str, int] = {}
-        """Name -> seq, of entries known to be stored."""
+        """Seqs by name, of entries known to be stored."""
         self._first: dict[str, int] = {}
-        """Message id -> seq of the oldest known version of that message."""
+        """The seq of the oldest known version of a message, by message id."""
         self.abandoned: set[str] = set()
-        """Names of messages the newest shown state no longer had; loaded when something may depend on it."""
+        """Names of messages that the newest state no longer had; loaded only when needed."""
         self._abandoned_version: int | None = None
-        """Version of the document that holds them; None where it was not read."""
+        """Version of the document that holds these names; None if it was not read."""
         self._prepared: dict[int, _Prepared] = {}
         self._aliases: dict[str, str] = {}
-        """Name -> name of the entry with the same content, for a history built by hand."""
+        """For messages of a history built by hand: the name of the entry with the same content, by name."""
 
     async def catch_up(self, messages: Sequence[BaseMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
@@ -110,11 +110,11 @@ class GraphRunLog:
         return self._prepare(message).record
 
     def shown(self, message: BaseMessage) -> BaseMessage:
-        """Return what a model is shown for a message."""
+        """Return the message to show a model: the same one, unless a tool result could not be serialized."""
         return self._prepare(message).shown
 
     def seq(self, name: str) -> int:
-        """Return the seq of the entry with this name; 0 where none is known."""
+        """Return the seq of the entry with this name; 0 if none is known."""
         return self._seqs.get(self._aliases.get(name, name), 0)
 
     async def load_abandoned(self, messages: Sequence[BaseMessage]) -> None:
@@ -126,7 +126,7 @@ class GraphRunLog:
     async def note_abandoned(
         self, abandoned: AbstractSet[str], messages: Sequence[BaseMessage]
     ) -> None:
-        """Store which messages a state has abandoned; the messages in the state are removed from that list."""
+        """Store the names of messages that a state has abandoned; names of messages in the state are removed."""
         in_state = {self.name(message) for message in messages}
         for _ in range(_TRIES):
             if self._abandoned_version is None and (abandoned or self.abandoned):
@@ -157,21 +157,21 @@ class GraphRunLog:
             found = msgspec.json.decode(document.body, type=set[str]) if document else set[str]()
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(
-                f"not a list of names: {error}", path=f"{PROVIDER}/{_ABANDONED}"
+                f"the document is not a list of names: {error}", path=f"{PROVIDER}/{_ABANDONED}"
             ) from None
         self.abandoned, self._abandoned_version = found, document.version if document else 0
 
     def first_of(self, message_id: str) -> int:
-        """Return the seq of the oldest known version of the message with this id; 0 where none is known."""
+        """Return the seq of the oldest known version of the message with this id; 0 if none is known."""
         return self._first.get(message_id, 0)
 
     def first_seq(self, message: BaseMessage) -> int:
-        """Return the seq of the oldest known version of a message; 0 where none is known."""
+        """Return the seq of the oldest known version of a message; 0 if none is known."""
         found = (self.seq(self.name(message)), self.first_of(message.id or ""))
         return min((seq for seq in found if seq), default=0)
 
     def _prepare_all(self, messages: Sequence[BaseMessage]) -> list[_Prepared]:
-        """Prepare a history, numbering messages without an id that have the same content."""
+        """Convert a history to records; messages without an id that have the same content are numbered."""
         if len(self._prepared) > _MOST + len(messages):
             self._prepared.clear()
         counts: Counter[str] = Counter()
@@ -211,7 +211,7 @@ class GraphRunLog:
             await self._align(before)
 
     async def _align(self, history: Sequence[_Prepared]) -> None:
-        """Recognise messages of earlier turns by their content, from the newest back, where their ids are new."""
+        """Recognise messages of earlier turns by content, from the newest back, because their ids are new."""
         head = (await self._session.status()).entries
         reach = 2 * len(history) + _SLACK
         entries = await self._session.history(after=max(0, head - reach), limit=reach)
@@ -239,6 +239,6 @@ class GraphRunLog:
 
 
 def turn_start(messages: Sequence[BaseMessage]) -> int:
-    """Return the index at which the newest turn begins."""
+    """Return the index of the message that begins the newest turn."""
     at = range(len(messages))
     return next((one for one in reversed(at) if isinstance(messages[one], HumanMessage)), 0)

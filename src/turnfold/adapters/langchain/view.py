@@ -1,14 +1,14 @@
-"""Show a model the session's context in LangChain messages, as the graph's state has them.
+"""Replaces the messages of a model request by the session's context, in the versions that the graph's state has.
 
-The state keeps everything; only the request is shaped. Messages of the state are shown as the very objects it holds,
-unless they had to be shortened. The system messages become the session's system message, so that they are counted and
-shortened with everything else.
+The state keeps everything; only the request is changed. Messages of the state are sent as the same objects, unless they
+had to be shortened. The system messages become the session's system message, so that they are counted and shortened
+with everything else.
 
 The log keeps every version of every message; the state has one. A thread may go back in time, a message may be removed
-or changed, a step may be repeated: then the log holds messages the state has abandoned. The model must see what the
-state says, at the place where it was first said, and each call still with its answer. A state may also begin anew (a
-thread that went back to its very start, a run whose state was not kept): what was said before it is shown as the newest
-state before it said it.
+or changed, a step may be repeated: then the log has messages that the state has abandoned. The model must see the
+messages of the state, each at the position of its first version, and each call with its answer. A state may also start
+over (a thread that went back to its start, a run whose state was not kept): messages from before it are shown in the
+version of the newest earlier state.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ __all__ = (
 
 @dataclass(slots=True)
 class StatePlacement:
-    """Where the messages of a state stand in a context."""
+    """The positions of a state's messages in a context, and the messages of the context to hide."""
 
     current: dict[int, BaseMessage] = field(default_factory=dict[int, BaseMessage])
-    """Index in the context -> the message as the state has it now, whichever version the log shows there."""
+    """By index in the context: the message as the state has it now; the context may have an older version there."""
     hidden: set[int] = field(default_factory=set[int])
     """Indexes of messages that are not shown."""
     moved: dict[int, int] = field(default_factory=dict[int, int])
-    """Index -> index of the newer version shown in its place, for messages from before the state began."""
+    """For messages from before the state began: the index of the newer version to show instead, by index."""
     abandoned: set[str] = field(default_factory=set[str])
-    """Names of messages the log has after the state's first message and the state does not."""
+    """Names of messages that were logged after the state's first message but are not in the state."""
     _shown: set[int] = field(default_factory=set[int])
     _repeated: dict[int, int] = field(default_factory=dict[int, int])
-    """id() of a message -> last index at which it was stored again. A turn is repeated whole, in its order."""
+    """By id() of a message: the last index at which it was stored again. A turn is stored again whole, in order."""
 
     @classmethod
     def of(
@@ -118,7 +118,7 @@ class StatePlacement:
                     self.abandoned.add(own.name)
 
     def _find_answers(self, context: Context, history: Sequence[BaseMessage]) -> None:
-        """Match new answers of tools that ran again; the log shows the first answer with the call."""
+        """Match the new answers of tools that ran again with the first answers, which the log shows with the calls."""
         answers = _answers(history)
         caller: BaseMessage | None = None
         for at, _ in _places(context) if answers else ():
@@ -132,11 +132,11 @@ class StatePlacement:
                     self._shown.add(id(answer))
 
     def _hide_repetitions(self, context: Context, history: Sequence[BaseMessage]) -> None:
-        """Hide all versions of a message but the first, or but the last where its turn was repeated.
+        """Show only the first version of each message, or the last one if its turn was stored again.
 
-        An assistant or tool message whose first version was folded (compacted) has its place in the summary: a later
-        version stored behind newer messages would stand apart from its question, its answer or its call. A user message
-        may stand there.
+        An assistant or tool message whose first version was folded (compacted) is covered by the summary. A later
+        version, stored after newer messages, is hidden, because it would be separated from its question, answer or
+        call. A user message is not hidden.
         """
         order = {id(message): number for number, message in enumerate(history)}
         placed: set[int] = set()
@@ -158,19 +158,19 @@ class StatePlacement:
     def _state_start(
         self, context: Context, history: Sequence[BaseMessage], log: GraphRunLog
     ) -> int:
-        """Return the seq at which the state begins: the first version of any of its messages; 0 where none is stored.
+        """Return the lowest seq of any version of the state's messages; 0 if none is stored.
 
-        The first message may have been changed: its newest version is stored late, but the state began with the oldest,
-        and what was abandoned right after it lies between the two.
+        If the first message was changed, its newest version was stored late, but the state began with the oldest
+        version; abandoned messages are between the two.
         """
         stored = [log.first_seq(message) for message in history]
         shown = [seq for at, seq in _places(context) if at in self.current]
         return min((seq for seq in (*stored, *shown) if seq > 0), default=0)
 
     def _hide_abandoned(self, context: Context, start: int) -> None:
-        """Hide what was stored after the state's first message, at `start`, and is not in the state.
+        """Hide messages that were stored after `start`, the seq of the state's first message, and are not in the state.
 
-        A state that is kept shows what it began with. What was stored before may be of a run whose state was not kept.
+        Messages from before `start` stay: they may be of a run whose state was not kept.
         """
         if not start:
             return
@@ -181,7 +181,7 @@ class StatePlacement:
                 self.abandoned.add(own.name)
 
     def _hide_abandoned_before(self, context: Context, start: int, log: GraphRunLog) -> None:
-        """Before the state began, show one version of each message and nothing abandoned by then."""
+        """Of messages from before the state began, show one version each, and none that was abandoned."""
         versions: dict[str, list[int]] = {}
         newest_kept: dict[str, int] = {}
         folded: set[str] = set()
@@ -206,7 +206,7 @@ class StatePlacement:
             self._keep_pairs(context, start)
 
     def _keep_pairs(self, context: Context, start: int) -> None:
-        """Before the state began, show no answer without its call and no call without an answer."""
+        """Of messages from before the state began, show no answer without its call and no call without an answer."""
         calls: set[str] = set()
         answers: dict[str, int] = {}
         for at, seq in _places(context):
@@ -237,7 +237,7 @@ class StatePlacement:
 
 
 def _answers(history: Sequence[BaseMessage]) -> dict[tuple[int, str], ToolMessage]:
-    """Return the answers of a state by (id() of the calling message, call id), as call ids may be used twice."""
+    """Return a state's tool results by (id() of the calling message, call id), because call ids may be used twice."""
     found: dict[tuple[int, str], ToolMessage] = {}
     callers: dict[str, BaseMessage] = {}
     for message in history:
@@ -249,7 +249,7 @@ def _answers(history: Sequence[BaseMessage]) -> dict[tuple[int, str], ToolMessag
 
 
 def _places(context: Context) -> Iterator[tuple[int, int]]:
-    """Yield index and seq of the messages of window and newest turn; seq -1 for a placeholder."""
+    """Yield the index and seq of each message in the window and the newest turn; the seq of a placeholder is -1."""
     _, begin, end, newest = context.ends
     at = [*range(begin, end), *range(newest, len(context.messages))]
     return zip(at, context.positions, strict=True)
@@ -260,21 +260,21 @@ class _Shown(NamedTuple):
 
     messages: list[BaseMessage]
     extra: int
-    """Tokens more than the context has, because the state has other versions of its messages."""
+    """Tokens to add to those of the context, because the state has other versions of its messages."""
     abandoned: set[str]
-    """Names of messages the context has and the state has abandoned."""
+    """Names of messages in the context that the state has abandoned."""
     question_lost: bool
-    """True if the state's newest question is no longer in the window, which shows an abandoned one instead."""
+    """True if the window shows an abandoned user message instead of the state's newest one."""
 
 
 @dataclass(slots=True)
 class GraphView:
-    """Shapes the model requests of one conversation."""
+    """Replaces the messages in the model requests of one conversation by the session's context."""
 
     session: AsyncSession
     log: GraphRunLog
     recall: bool
-    """True to bring back folded content that matches the user's words."""
+    """True to show folded content again if it matches the user's words."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         """Return the request with the session's context instead of the state's messages, and the id of the call."""
@@ -312,7 +312,7 @@ class GraphView:
         *,
         room: int,
     ) -> tuple[Context, _Shown]:
-        """Return the context and what is shown of it, with the newest turn of the state."""
+        """Return the context and its shown messages; the newest turn of the state is stored again if it is missing."""
         try:
             context, body = await self._fitted_context(request, history, texts, room=room)
         except Conflict:
@@ -332,7 +332,7 @@ class GraphView:
         *,
         room: int,
     ) -> tuple[Context, _Shown]:
-        """Return the context and what is shown of it; rebuilt smaller if changed messages became longer."""
+        """Return the context and its shown messages; the context is rebuilt smaller if changed messages are longer."""
         query = _newest_user_text(history) if self.recall else None
         tools = tool_schemas(request)
         limit = room or self.session.budget.tokens
@@ -387,9 +387,9 @@ class GraphView:
 
 
 def history_of(state: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a state without the system messages at its beginning, which belong to no turn.
+    """Return the messages of a state without the system messages at its beginning, which are not part of a turn.
 
-    Messages without an id are told apart by identity from here on, so an object that occurs twice is copied.
+    From here on, messages without an id are distinguished by object identity, so an object that occurs twice is copied.
     """
     history: list[BaseMessage] = []
     seen: set[int] = set()
@@ -408,7 +408,7 @@ def _texts(message: BaseMessage) -> list[str]:
 def _fitted_system(
     system_messages: Sequence[SystemMessage], texts: Sequence[str], context: Context
 ) -> list[SystemMessage]:
-    """Return the system messages as they are, or with the shortened texts of the context."""
+    """Return the system messages, with the texts of the context if it had to shorten them."""
     fitting = system_texts(context)
     if fitting == list(texts) or len(fitting) != len(texts):
         return list(system_messages)
@@ -425,7 +425,7 @@ def _newest_user_text(history: Sequence[BaseMessage]) -> str | None:
 
 
 def tool_schemas(request: ModelRequest[Any]) -> list[JsonObject]:
-    """Return the tools and the output format of a request as OpenAI's Chat API writes them, to be counted."""
+    """Return the tools and output format of a request in the form of OpenAI's Chat API, to count their tokens."""
     schemas = [
         tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools
     ]

@@ -1,4 +1,4 @@
-"""LlamaIndex: memory for its agents and chat engines in one line.
+"""Adapter for LlamaIndex: memory for its agents and chat engines in one line.
 
 await agent.run("...", memory=turnfold_memory(memory.session("s1")))
 """

@@ -1,8 +1,8 @@
 """A LlamaIndex agent that stores its running steps in its memory.
 
-`FunctionAgent` keeps the steps of a run on a scratchpad that it puts into the memory at the end and sends in full
-until then: a long tool loop outgrows any budget, and a run that fails leaves nothing. Here each step goes to the memory
-at once, before its tools run, and comes back from there within the budget.
+`FunctionAgent` keeps the steps of a run on a scratchpad, sends all of it with every call, and puts it into the memory
+only at the end: a long tool loop outgrows any budget, and a run that fails stores nothing. This agent puts each step
+into the memory at once, before its tools run, and gets the steps back within the budget.
 """
 
 from __future__ import annotations

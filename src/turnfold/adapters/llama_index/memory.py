@@ -1,10 +1,10 @@
-"""LlamaIndex's `BaseMemory` over a session, and the tool `recall_context` for its agents.
+"""A session as LlamaIndex's `BaseMemory`, and the tool `recall_context` for its agents.
 
-Messages that are put are in the log; messages that are got fit the budget. A log only grows. `reset` and `set`
-therefore remove nothing from it: what was said before is no longer shown, and stays in the log for whoever reads that.
+`put` appends messages to the log; `get` returns messages that fit the budget. A log only grows, so `reset` and `set`
+remove nothing from it: earlier messages are no longer shown, but stay in the log.
 
-LlamaIndex calls with and without await. Over a blocking memory, awaited calls run in a thread, so that a slow disk
-blocks no other task, and the others in place.
+LlamaIndex calls with and without await. With a blocking memory, awaited calls run in a thread, so that a slow disk
+blocks no other task; calls without await run in the caller's thread.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def turnfold_memory(
     beside: int = 0,
     recall: bool = True,
 ) -> TurnfoldMemory:
-    """Memory for `agent.run(q, memory=turnfold_memory(memory.session("s1")))`, and for chat engines.
+    """Return a memory for `agent.run(q, memory=turnfold_memory(memory.session("s1")))` and for chat engines.
 
-    LlamaIndex does not tell a memory what else it sends: name the agent's `tools` to have their schemas counted, and
-    the tokens of its system prompt in `beside`. `recall` brings back folded (compacted) content that matches the user's
-    words.
+    LlamaIndex does not tell a memory what else it sends. Give the agent's `tools`, so that their schemas are counted,
+    and the tokens of its system prompt as `beside`. With `recall`, folded (compacted) content that matches the user's
+    words is shown again.
     """
     return TurnfoldMemory.over(memory, conversation, tools=tools, beside=beside, recall=recall)
 
 
 class TurnfoldMemory(BaseMemory):
-    """A conversation as LlamaIndex's memory; over an `AsyncMemory` only awaited calls work, else all."""
+    """A conversation as LlamaIndex's memory. With an `AsyncMemory` only awaited calls work, else all calls."""
 
     _session: AsyncSession = PrivateAttr()
     _off_loop: ThreadBridge = PrivateAttr()
@@ -69,7 +69,7 @@ class TurnfoldMemory(BaseMemory):
         beside: int = 0,
         recall: bool = True,
     ) -> TurnfoldMemory:
-        """Return a memory over a conversation; `turnfold_memory` documents the options."""
+        """Return a LlamaIndex memory that uses a conversation; `turnfold_memory` documents the options."""
         if beside < 0:
             raise InvalidOption(f"beside={beside} must not be negative")
         made = cls()
@@ -82,30 +82,29 @@ class TurnfoldMemory(BaseMemory):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return LlamaIndex's name of the class."""
+        """Return the name of this class for LlamaIndex's serialization."""
         return "TurnfoldMemory"
 
     @classmethod
     def from_defaults(cls, **kwargs: object) -> NoReturn:
-        """Refuse: the session has to be opened by the caller."""
+        """Raise `InvalidOption`: the caller must open the session."""
         raise InvalidOption(
             f"from_defaults({', '.join(kwargs)}) has no store to open: use turnfold_memory(memory.session(id))"
         )
 
     def tokenizer_fn(self, text: str) -> Sequence[int]:
-        """Return as many numbers as the text has tokens; chat engines count with it what they put in front."""
+        """Return a sequence with one number per token of the text; chat engines use it to count tokens."""
         return range(self._session.counter.count_text(text))
 
     async def aget(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002 (its name)
         """Return the session's context: the messages of the next call, within the budget.
 
-        `initial_token_count` are tokens the caller puts in front of them; options that LlamaIndex gives to other
-        memories are refused.
+        `initial_token_count` is the number of tokens that the caller puts before them. Other options are refused.
         """
         return await self._off_loop(self._get(input, kwargs))
 
     async def aget_all(self) -> list[ChatMessage]:
-        """Return everything said since the last reset, folded or not."""
+        """Return all messages since the last reset, folded or not."""
         return await self._off_loop(self._all())
 
     async def aput(self, message: ChatMessage) -> None:
@@ -117,45 +116,47 @@ class TurnfoldMemory(BaseMemory):
         await self._off_loop(self._put(messages))
 
     async def aset(self, messages: list[ChatMessage]) -> None:
-        """Make these the messages: append where they continue the present ones, otherwise start over."""
+        """Replace the messages: append the new ones if the list continues the present one, otherwise start over."""
         await self._off_loop(self._set(messages))
 
     async def areset(self) -> None:
-        """Start over: nothing said so far is shown again; it stays in the log."""
+        """Start over: earlier messages are no longer shown, but stay in the log."""
         await self._off_loop(self._session.clear())
 
     def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
-        """As `aget`, for programs without an event loop."""
+        """Do the same as `aget`, for programs without an event loop."""
         return self._block_on(self._get(input, kwargs))
 
     def get_all(self) -> list[ChatMessage]:
-        """As `aget_all`."""
+        """Do the same as `aget_all`, without await."""
         return self._block_on(self._all())
 
     def put(self, message: ChatMessage) -> None:
-        """As `aput`."""
+        """Do the same as `aput`, without await."""
         self._block_on(self._put([message]))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """As `aput_messages`."""
+        """Do the same as `aput_messages`, without await."""
         self._block_on(self._put(messages))
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """As `aset`."""
+        """Do the same as `aset`, without await."""
         self._block_on(self._set(messages))
 
     def reset(self) -> None:
-        """As `areset`."""
+        """Do the same as `areset`, without await."""
         self._block_on(self._session.clear())
 
     async def _get(self, query: str | None, options: dict[str, object]) -> list[ChatMessage]:
         spent = self._beside + cast("int", options.pop("initial_token_count", 0))
         if options:
-            raise InvalidOption(f"unknown options of get: {', '.join(sorted(options))}")
+            raise InvalidOption(
+                f"get() does not know the options {', '.join(sorted(options))}: leave them out"
+            )
         allowed = self._session.budget.tokens
         if spent >= allowed:
             raise InvalidOption(
-                f"{spent:,} tokens are reserved beside the messages; a call may have {allowed:,} in all"
+                f"beside= and initial_token_count reserve {spent:,} tokens, but a call may have only {allowed:,} in all"
             )
         context = await self._session.context(
             (query or None) if self._recall else None,
@@ -197,7 +198,7 @@ def recall_tool(
     *,
     max_tokens: int = 2000,
 ) -> FunctionTool:
-    """Return the tool for `FunctionAgent(tools=[recall_tool(session)])`: at most `max_tokens` an answer."""
+    """Return the tool for `FunctionAgent(tools=[recall_tool(session)])`; an answer has at most `max_tokens`."""
     off_loop = ThreadBridge(memory)
     tool = RecallTool(session_of(memory, conversation), max_tokens=max_tokens)
 

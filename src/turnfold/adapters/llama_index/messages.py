@@ -1,14 +1,15 @@
-"""Convert LlamaIndex chat messages to records of a log and back.
+"""Converts LlamaIndex chat messages to records of a log and back.
 
-A record holds the content: text, media, thinking, calls and results, wherever LlamaIndex wrote them (blocks, or
-`additional_kwargs`), where turnfold counts, searches and shortens it. How it was written is kept beside it as the
-difference from how the record alone would be written, so that a message comes back as it was put, and a shortened one
-still has its meaning. A block without a counterpart (a citation, a cache point, a video) is kept whole. Two things come
-back otherwise: a file that a block named becomes its bytes, and tool values that cannot be serialized become text.
+A record holds the content that turnfold counts, searches and shortens: text, media, thinking, calls and results, from
+the blocks of a message or its `additional_kwargs`. The form of the message is stored with it, as the difference from
+the message that the record alone would give, so that the original message can be restored. A shortened record is
+converted without its form. A block without an equivalent part (a citation, a cache point, a video) is kept whole. Two
+things are restored in another form: a file that a block named becomes its bytes, and tool values that cannot be
+serialized become text.
 
 A block may name a file of this machine instead of holding its bytes, and LlamaIndex reads that file when the block is
-sent. A live message is the program's own, so its file is read when the message is recorded. Stored messages may have
-been written by anybody: no file they name is read.
+sent. A message that the program puts is trusted, so its file is read when the message is recorded. Stored messages may
+have been written by anybody, so no file that they name is read.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ PROVIDER: Final = "llama_index"
 _UNKNOWN: Final = "application/octet-stream"
 
 _DATA_KEYS: Final = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
-"""Type of a block -> the field that holds its bytes."""
+"""The field that holds a block's bytes, by type of block."""
 _REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
 """URL schemes that name no file of this machine."""
 
@@ -171,7 +172,7 @@ def _opaque_block(part: OpaquePart) -> JsonObject:
 
 
 def _with_files_read(value: object) -> object:
-    """Return the fields of a live message with the bytes of every file that its blocks name."""
+    """Return the fields of a message, with the bytes of every file that its blocks name; not for stored messages."""
     block = object_of(value)
     if block is None:
         found = list_of(value)
@@ -213,7 +214,7 @@ def _bytes_of(path: str) -> str:
 
 
 def _is_local(url: object) -> bool:
-    """Return True if a URL may name a file of this machine: anything without a scheme known to be remote."""
+    """Return True if a URL may name a file of this machine: its scheme is not known to be remote."""
     return bool(url) and str(url).strip().partition(":")[0].lower() not in _REMOTE
 
 
@@ -244,7 +245,7 @@ def record_of(message: ChatMessage) -> Message:
 
 
 def sendable(message: ChatMessage) -> ChatMessage:
-    """Return the message, or an error text for a tool result with a lone surrogate, which no provider takes."""
+    """Return the message; a tool result with a lone surrogate, which no provider accepts, becomes an error text."""
     if _ROLES[str(message.role.value)] != "tool":
         return message
     text = message.content or ""
@@ -304,7 +305,7 @@ def _restored(record: Message) -> list[ChatMessage]:
 
 
 def _form(record: Message) -> JsonObject | None:
-    """Return how LlamaIndex wrote the record; None for one it did not write, or that was shortened since."""
+    """Return the form that LlamaIndex gave the record; None if LlamaIndex did not write it, or it was shortened."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
@@ -336,7 +337,7 @@ def _record_from(fields: JsonObject) -> Message:
 
 
 def _older_calls(extra: JsonObject) -> list[ToolCall]:
-    """Return calls as older integrations carry them: OpenAI's own form in `additional_kwargs`."""
+    """Return the calls in `additional_kwargs`, where older integrations put them in OpenAI's form."""
     found: list[ToolCall] = []
     for value in list_at(extra, "tool_calls"):
         call = object_of(value) or {}
@@ -348,7 +349,7 @@ def _older_calls(extra: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """Return a record that holds the whole message in its form; `plain` is what JSON can carry of it."""
+    """Return a record that holds the whole message in its form; `plain` has only values that JSON can represent."""
     if plain == fields:
         return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:
@@ -365,7 +366,7 @@ def _text_only(fields: JsonObject) -> Message:
 
 
 def _plain_fields(record: Message) -> list[JsonObject]:
-    """Return a record the way LlamaIndex would write it: one message, or one per result."""
+    """Convert a record to the fields of LlamaIndex messages: one message, or one per tool result."""
     if not record.results:
         return [_fields(record.role, record.parts, {})]
     name = {"name": record.name} if record.name else {}

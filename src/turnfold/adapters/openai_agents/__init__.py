@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: memory for a run in one line, without taking anything from its session or its result.
+"""Adapter for the OpenAI Agents SDK: memory for a run in one line; the run's session and result stay complete.
 
 await Runner.run(agent, "...", **turnfold_run(memory.session("s1")))
 """

@@ -1,14 +1,14 @@
-"""Convert items of the OpenAI Agents SDK to records of a log and back, and track which items of a run are stored.
+"""Converts items of the OpenAI Agents SDK to records of a log and back, and tracks which items of a run are stored.
 
 The SDK uses items of the Responses API, and turnfold's wire format for it reads and writes every kind, so any other
-client can send the same log. What a model produced in one go is one record, because reasoning must stay with what it
-led to and a call with its result. Every item is read back when it is recorded; where the lean form would not restore
-it, all of it is kept.
+client can send the same log. The items of one model response become one record, because reasoning must stay with the
+items it led to and a call with its result. Every item is converted back as a test when it is recorded; if the record
+would not restore it exactly, the item is kept whole.
 
-A run gets the items of its session, sends a model that list with its own input behind it, and adds what was said to the
-session later than turnfold needs it in the log. So turnfold stores an item when it first sees it and keeps a claim on
-it, which the SDK redeems by adding it. Items of some providers have no ids: they are counted by their content, so that
-the same words a second time are another item.
+A run gets the items of its session, sends them to a model followed by its own input, and adds new items to the session
+later than turnfold needs them in the log. So turnfold stores an item when it first sees it, and notes a claim: when the
+SDK adds the item later, the claim is removed and nothing is stored twice. Items of some providers have no ids: they are
+counted by content, so that the same words a second time are another item.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ __all__ = (
 
 PROVIDER: Final = wire.openai_responses.PROVIDER
 _ESCAPED: Final = "escaped"
-"""Type of the block that holds, as JSON text, an item turnfold's JSON cannot carry (a lone surrogate)."""
+"""Type of the block that holds an item as escaped JSON text, because the item has a lone surrogate."""
 _PLACEHOLDER_ID: Final = "__fake_id__"
 """The SDK's own id for items of providers that give none."""
 _PRIVATE: Final = "_agents_"
-"""Prefix of the SDK's own marks on a stored item, which are never sent."""
+"""Prefix of the SDK's own fields on a stored item, which are never sent."""
 
 
 def records_of(items: Iterable[object]) -> list[Message]:
-    """Convert items to records; `items_of` of each restores them, in order."""
+    """Convert items to records; `items_of(record)` restores the items of each record."""
     read = [_with_text_output(plain_object(item)) for item in items]
     return _split(read, _speaks_as_system, _grouped_records)
 
 
 def items_of(record: Message) -> list[TResponseInputItem]:
-    """Return the items a record was made from, or equivalent ones; none for a system message."""
+    """Return the items that a record was made from, or items with the same content; none for a system message."""
     if record.role == "system":
         return []
     try:
@@ -85,7 +85,7 @@ def items_of(record: Message) -> list[TResponseInputItem]:
 
 
 def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
-    """Return an item as it goes to a model: without the SDK's own fields, and without reasoning ids on request."""
+    """Return an item as it is sent to a model: without the SDK's own fields; with `omit_ids`, without reasoning ids."""
     stored = object_of(item) or {}
     fields = _unescaped(stored)
     if stored.get("type") == _ESCAPED and text_at(fields, "type").endswith("_output"):
@@ -111,7 +111,7 @@ def text_of(item: Mapping[str, object]) -> str:
 
 
 def item_key(item: Mapping[str, object]) -> str:
-    """Return what an item is recognised by, whichever way the SDK has normalized it meanwhile."""
+    """Return the key that identifies an item, also after the SDK has normalized it."""
     fields = cast("JsonObject", as_sent(item))
     kind, call_id, own_id = (text_at(fields, name) for name in ("type", "call_id", "id"))
     if "role" not in fields and kind != "message":
@@ -134,7 +134,7 @@ def name_of(record: Message) -> str:
 
 
 def _with_text_output(item: JsonObject) -> JsonObject:
-    """Return the item, with a text for a tool output that cannot be serialized, so that the run goes on."""
+    """Return the item; a tool output that cannot be serialized is replaced by text, so that the run continues."""
     output = item.get("output")
     if output is None or type(output) is str or not text_at(item, "type").endswith("_output"):
         return item
@@ -157,7 +157,7 @@ def _split(
 
 
 def _grouped_records(items: list[JsonObject]) -> list[Message]:
-    """Read items that a model produced in one go as one record; keep unreadable ones whole."""
+    """Convert items to records, one per model response; items that cannot be converted are kept whole."""
     found = _read_back(items)
     if found is not None:
         return found
@@ -172,7 +172,7 @@ def _grouped_or_single(items: list[JsonObject]) -> list[Message]:
 
 
 def _read_back(items: list[JsonObject]) -> list[Message] | None:
-    """Return the records of items; None where they would not restore every item."""
+    """Convert items to records; return None if the records would not restore every item exactly."""
     try:
         found = wire.openai_responses.accept_all(items)
         back = [item for record in found for item in items_of(record)]
@@ -182,7 +182,7 @@ def _read_back(items: list[JsonObject]) -> list[Message] | None:
 
 
 def _speaks_as_system(item: JsonObject) -> bool:
-    """Return True for a system or developer message, which keeps its place, unlike the instructions."""
+    """Return True for a system or developer message; unlike the instructions, it stays at its place in the history."""
     return text_at(item, "role") in ("system", "developer") and item.get("type") in (
         None,
         "message",
@@ -190,7 +190,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """Return an item as one record that holds its text and, beside it, the whole item."""
+    """Return an item as one record that holds its text, and the whole item as its form."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -207,7 +207,7 @@ def _kept_whole(item: JsonObject) -> Message:
 
 
 def _escaped_result(item: JsonObject, form: str) -> Message:
-    """Return a tool output with a lone surrogate as the result of its call."""
+    """Return the record of a tool output that has a lone surrogate: a result with an error text."""
     call_id = text_at(cast("JsonObject", writable(item)), "call_id")
     result = ToolResult(call_id, (TextPart(outcome_of(item.get("output")).text),), is_error=True)
     return Message.of("tool", (result,), origin=Origin(PROVIDER, form=form))
@@ -219,7 +219,9 @@ def _unescaped(item: object) -> JsonObject:
         return fields
     found = object_of(json.loads(text_at(fields, "text")))
     if found is None:
-        raise InvalidRecord("an escaped item is not an object", path="origin.form")
+        raise InvalidRecord(
+            "the escaped text of a stored item is not a JSON object", path="origin.form"
+        )
     return found
 
 
@@ -231,7 +233,7 @@ _Items: TypeAlias = Sequence[TResponseInputItem]
 
 
 class RunItems:
-    """Tracks the items of the run that uses a session now."""
+    """Tracks which items of the current run of a session are in the log."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -269,12 +271,12 @@ class RunItems:
         self._claims_on_response = _counted(items)
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
-        """Return those of the items added by the SDK that are not stored yet, and remove the claims on the others."""
+        """Return the items added by the SDK that are not stored yet, and remove the claims on the others."""
         self._forget_failed(items)
         return [item for item in items if not self._redeem(_key(item))]
 
     def unstored(self, items: _Items) -> list[TResponseInputItem]:
-        """Return those of the items to be sent that are not stored; they must be the last ones."""
+        """Return the items to be sent that are not stored; raises `InvalidOption` unless they are the last ones."""
         first = self._unchanged_prefix(items)
         if not first:
             self._check_whole(items)
@@ -303,7 +305,7 @@ class RunItems:
         self._sent = list(items)
 
     def _unchanged_prefix(self, items: _Items) -> int:
-        """Return how many items need no further check: those sent before, unless the SDK has normalized them since."""
+        """Return how many items were sent before and are unchanged; 0 if the SDK has normalized any of them since."""
         first = len(self._sent)
         return first if items[:first] == self._sent else 0
 
@@ -317,7 +319,7 @@ class RunItems:
             )
 
     def _forget_failed(self, items: _Items) -> None:
-        """Drop claims on a response when a user message begins another run: a failed run will not add it."""
+        """Drop the claims on a response when a user message begins another run: the failed run will not add it."""
         if any((object_of(item) or {}).get("role") == "user" for item in items):
             self._claims_on_response.clear()
 

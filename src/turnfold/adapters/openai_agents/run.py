@@ -1,16 +1,16 @@
 """Memory for one run of the OpenAI Agents SDK, as keyword arguments of `Runner.run`.
 
-Three of the SDK's own extension points are used, none of which touches the agent or the run's result: a session that
-stores the items, a filter that shapes what a model is sent, and hooks that store a response before its tools run and
-record the usage.
+Three extension points of the SDK are used, and none of them changes the agent or the run's result: a session that
+stores the items, a filter that replaces the input of a model call, and hooks that store a response before its tools run
+and record the usage.
 
 The tool `recall_context` holds no session, because tools belong to an agent and agents are shared by runs: it answers
 from the memory of the run that calls it. Adding it in a run's hooks would change the agent under every other run, which
 the SDK refuses.
 
-The SDK calls the filter (`call_model_input_filter`) before every model call, and keeps its own list whole. Items of
-that list that are not in the log yet are stored first; then the session's context is sent instead of it, as items of
-the Responses API. A run that another filter has rewritten is refused: putting the log's version back would undo, for
+The SDK calls the filter (`call_model_input_filter`) before every model call, and keeps its own list of items. Items of
+that list that are not in the log yet are stored first; then the session's context is sent instead of the list, as items
+of the Responses API. A run whose items another filter has changed is refused: sending the log's version would undo, for
 example, a redaction.
 """
 
@@ -82,15 +82,15 @@ _Items = Sequence[TResponseInputItem]
 
 
 class NumberedItem(NamedTuple):
-    """A message of a context with the seq of its entry."""
+    """A message of a context, with the seq of its entry in the log."""
 
     seq: int
-    """0 for what is in no log: the summary, recalled content."""
+    """0 for a message that is not in the log: the summary, recalled content."""
     message: Message
 
 
 class ItemsView:
-    """The `call_model_input_filter` of a run. `theirs`, where the run had one, is called last."""
+    """The `call_model_input_filter` of a run. `theirs`, the run's own filter if it has one, is called last."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ItemsView:
         self.call = ""
         """Id of the last call."""
         self.running: set[str] = set()
-        """Tool calls that are running now: a model called meanwhile is that of an agent used as a tool."""
+        """Ids of tool calls that are running: a model call made meanwhile is that of an agent used as a tool."""
         self._recall = recall
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
@@ -112,7 +112,7 @@ class ItemsView:
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the session's context instead of the whole history."""
+        """Return the session's context as the model's input, instead of the whole history."""
         shaped = data.model_data
         if not self._is_tool_agent(shaped.input):
             await self._catch_up(shaped.input)
@@ -123,7 +123,7 @@ class ItemsView:
         return await edited if inspect.isawaitable(edited) else edited
 
     def _is_tool_agent(self, items: _Items) -> bool:
-        """Return True for the call of an agent that works as a tool of this run: it inherits the filter."""
+        """Return True if an agent that is a tool of this run makes the model call; it inherits the filter."""
         return bool(self.running) and not self.running <= _answered_calls(items)
 
     async def _catch_up(self, items: list[TResponseInputItem]) -> None:
@@ -156,7 +156,7 @@ class ItemsView:
     async def _context(
         self, instructions: str, query: str, tools: list[dict[str, object]]
     ) -> tuple[Context, list[NumberedItem]]:
-        """Return the context under these instructions, and what is shown of it behind them."""
+        """Return the context with these instructions, and the messages to send after them."""
         session = self.session.awaiting
         if instructions:
             await session.system(instructions)
@@ -168,7 +168,7 @@ class ItemsView:
         return context, _visible_items(context, await self.session.hidden())
 
     async def _tools(self, data: CallModelData[Any]) -> list[dict[str, object]]:
-        """Return the schemas of an agent, read from its servers once per run."""
+        """Return the tool schemas of an agent; they are read from its MCP servers once per run."""
         known = self._schemas.get(id(data.agent))
         if known is None or known[0] is not data.agent:
             made = await tool_schemas(data.agent, RunContextWrapper(data.context))
@@ -179,9 +179,9 @@ class ItemsView:
 def own_last(
     shown: Sequence[NumberedItem], own: AbstractSet[int], *, conversation: str
 ) -> list[Message]:
-    """Return the messages with this run's behind those of other runs on the same conversation.
+    """Return the messages, with this run's messages after those of other runs on the same conversation.
 
-    `own` are the seqs of what this run added.
+    `own` has the seqs of the entries that this run added.
     """
     ordered = own_groups_last(
         shown,
@@ -194,7 +194,10 @@ def own_last(
 
 
 def _visible_items(context: Context, hidden: Mapping[int, int]) -> list[NumberedItem]:
-    """Return the messages behind the system message, without popped ones; `hidden` has how many items of a seq stay."""
+    """Return the messages after the system message, without popped items.
+
+    `hidden` has, by seq, how many items of an entry are still visible.
+    """
     _, summary, window, tail = context.ends
     positions = iter(context.positions)
     shown: list[NumberedItem] = []
@@ -213,7 +216,7 @@ def _visible_items(context: Context, hidden: Mapping[int, int]) -> list[Numbered
 async def tool_schemas(
     agent: Agent[Any], context: RunContextWrapper[Any]
 ) -> list[dict[str, object]]:
-    """Return the schemas of an agent's tools, handoffs and output, also of those switched off for now."""
+    """Return the schemas of an agent's tools, handoffs and output, including disabled ones."""
     found: list[dict[str, object]] = []
     for tool in (*agent.tools, *await agent.get_mcp_tools(context)):
         if isinstance(tool, FunctionTool):
@@ -232,7 +235,7 @@ async def tool_schemas(
 
 
 def _answered_calls(items: _Items) -> set[str]:
-    """Return the ids of the calls that have their outputs."""
+    """Return the ids of the calls whose outputs are among the items."""
     found: set[str] = set()
     for item in cast("Sequence[Mapping[str, object]]", items):
         if str(item.get("type", "")).endswith("_output"):
@@ -251,7 +254,7 @@ _NO_MEMORY = "error: this run has no turnfold memory: Runner.run(..., **turnfold
 
 
 def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
-    """Return the tool for `Agent(tools=[recall_tool()])`: folded (compacted) or omitted content in `max_tokens`."""
+    """Return the tool for `Agent(tools=[recall_tool()])`; it returns at most `max_tokens` of earlier content."""
 
     async def recall_context(context: ToolContext[Any], text: str) -> str:
         config = context.run_config
@@ -292,12 +295,13 @@ def turnfold_run(
     hooks: RunHooks[Any] | None = None,
     recall: bool = True,
 ) -> TurnfoldRun:
-    """Memory for `Runner.run(agent, "...", **turnfold_run(memory.session("s1")))`; for one run at a time.
+    """Return the arguments for `Runner.run(agent, "...", **turnfold_run(memory.session("s1")))`; for one run at a time.
 
-    `run_config` and `hooks` are the run's own, and are kept: a `call_model_input_filter` is called last, with what
-    turnfold would send. What else cuts or rewrites the history (session_input_callback, handoff_input_filter,
-    nest_handoff_history, a limit of items) is refused. `recall` brings back folded content that matches the user's
-    words; the tool for it is `recall_tool()`, which belongs to the agent.
+    `run_config` and `hooks` are the run's own and stay in use: your `call_model_input_filter` is called last, with the
+    input that turnfold would send. Other options that cut or rewrite the history (session_input_callback,
+    handoff_input_filter, nest_handoff_history, a limit of items) are refused. With `recall`, folded content that
+    matches the user's words is shown again. To let the model ask for earlier content, give the agent the tool
+    `recall_tool()`.
     """
     own_config = run_config or RunConfig()
     _refuse_rewriting(own_config)
@@ -311,7 +315,7 @@ def turnfold_run(
 
 
 class TurnfoldHooks(RunHooks[Any]):
-    """The hooks of a run: those turnfold needs, then `theirs`."""
+    """The hooks of a run: each does turnfold's work and calls the same hook of `theirs`."""
 
     def __init__(
         self, view: ItemsView, *, theirs: RunHooks[Any] | None = None, omit_ids: bool = False
@@ -334,7 +338,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Record the usage, and remember what the model called."""
+        """Record the usage, and keep the response to store it before its tools run."""
         items = [_as_added(item, self._omit_ids) for item in response.to_input_items()]
         self._step = _Step(tuple(items))
         self._view.running.clear()
@@ -356,7 +360,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Note that the tool is done."""
+        """Remove the tool call from the list of running calls."""
         self._view.running.discard(_call_id(context))
         await self._theirs.on_tool_end(context, agent, tool, result)
 
@@ -378,7 +382,7 @@ class TurnfoldHooks(RunHooks[Any]):
 
 
 class _Step:
-    """A response whose tools may run side by side: stored once, before the first of them."""
+    """A model response, which is stored once, before the first of its tools runs; tools may run at the same time."""
 
     def __init__(self, items: tuple[TResponseInputItem, ...]) -> None:
         self._items = items
@@ -404,8 +408,8 @@ def _refuse_rewriting(config: RunConfig) -> None:
     rewriting_options = [name for name, used in rewriting.items() if used]
     if rewriting_options:
         raise InvalidOption(
-            f"run_config has {', '.join(rewriting_options)}, which edits the history a model sees, as turnfold does. "
-            "Only one component may: use a Budget, or call_model_input_filter, which is called last"
+            f"run_config has {', '.join(rewriting_options)}, which would edit the history that turnfold sends. "
+            "Only one component may edit it: use a Budget, or call_model_input_filter, which is called last"
         )
 
 

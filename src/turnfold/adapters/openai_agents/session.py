@@ -1,9 +1,9 @@
-"""The SDK's `Session` over a conversation: items that are added are in the log, and come back as they were.
+"""A conversation as the SDK's `Session`: items are appended to the log and are returned unchanged.
 
-A log only grows. `pop_item` and `clear_session` therefore remove nothing from it: what was popped or cleared is no
-longer among the items and no longer shown to a model, and stays in the log for whoever reads that.
+A log only grows, so `pop_item` and `clear_session` remove nothing from it: popped and cleared items are no longer
+returned and no longer shown to a model, but stay in the log.
 
-Over a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
+With a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ("TurnfoldSession",)
 
 
 _STORED_AHEAD: Final = "openai_agents:"
-"""Prefix of the names of responses that were stored before the SDK added them."""
+"""Prefix of the client ids of responses that turnfold stored before the SDK added them."""
 
 
 class TurnfoldSession:
     """A conversation as the SDK's `Session`: for `Runner.run(..., session=TurnfoldSession(memory.session("s1")))`.
 
-    On its own it only stores items; `turnfold_run` also shapes what a model sees. Items may be of any kind, known or
-    not, and two processes may use one conversation.
+    By itself it only stores items; `turnfold_run` also fits the input of a model to the budget. Items may be of any
+    kind, and two processes may use one conversation.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class TurnfoldSession:
         self.run = RunItems()
         """Which items of the current run are in the log."""
         self.off_loop = ThreadBridge(memory)
-        """Runs coroutines of `awaiting`, in a thread where they block."""
+        """Runs coroutines of `awaiting`, in a thread if they block."""
         self._log = VisibleHistory(self.awaiting)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return every item, oldest first, folded (compacted) or not; with `limit` the newest of them.
+        """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest ones.
 
-        Items that were popped or cleared are left out, and calls whose run failed before the SDK added them.
+        Popped and cleared items are left out, and calls of a run that failed before the SDK added them.
         """
         settings = self.session_settings
         most = limit if limit is not None else settings.limit if settings else None
@@ -64,7 +64,10 @@ class TurnfoldSession:
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all of them or none; durable on return. What was stored ahead is not stored again."""
+        """Append items, all of them or none; durable on return.
+
+        Items that turnfold stored before the SDK added them are not stored again.
+        """
         new = records_of(self.run.unclaimed(items))
         await self.off_loop(self._append_unstored(new))
         self.run.stored(items)
@@ -94,7 +97,7 @@ class TurnfoldSession:
         self.run.stored_response(items)
 
     async def hidden(self) -> Mapping[int, int]:
-        """Return seq -> number of items kept, for entries with popped items. To be awaited off the loop."""
+        """Return, by seq, the number of items that remain in entries with popped items. Await it through `off_loop`."""
         retraction = await self._log.retraction()
         whole = {
             seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
@@ -117,7 +120,7 @@ class TurnfoldSession:
         await self._append(await self._unstored(records))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append records under names by which another process that continues the run recognises them."""
+        """Append records with client ids by which another process that continues the run recognises them."""
         turns = await self._turns()
         for record in records:
             name, number = _client_id(record, turns), 1
@@ -128,7 +131,7 @@ class TurnfoldSession:
             self.run.own.add(done.first)
 
     async def _unstored(self, records: list[Message]) -> list[Message]:
-        """Return the records that no other process stored ahead in this turn."""
+        """Return the records that no process has stored in this turn yet."""
         calling = [record for record in records if record.calls]
         if not calling:
             return records
@@ -147,7 +150,7 @@ class TurnfoldSession:
 
 
 class _VisibleItems:
-    """The visible items of entries, which are read from the newest back."""
+    """Finds the visible items of entries; it must be given the newest entry first."""
 
     def __init__(self) -> None:
         self._answered: set[str] = set()
@@ -160,7 +163,7 @@ class _VisibleItems:
         return max(self._of(shown), default=-1) + 1
 
     def _of(self, shown: VisibleEntry) -> dict[int, TResponseInputItem]:
-        """Return the items by their place in the record."""
+        """Return the visible items of an entry by their index in its record."""
         entry = shown.entry
         known = self._known.get(entry.seq)
         if known is None:
@@ -176,7 +179,7 @@ class _VisibleItems:
 def _without_calls(
     items: dict[int, TResponseInputItem], calls: set[str]
 ) -> dict[int, TResponseInputItem]:
-    """Return a response's items without these calls, and without reasoning that no remaining item follows."""
+    """Return a response's items without these calls, and without reasoning after which no item remains."""
     kept: dict[int, TResponseInputItem] = {}
     for place, item in reversed(items.items()):
         fields = cast("Mapping[str, object]", item)
@@ -187,5 +190,5 @@ def _without_calls(
 
 
 def _client_id(record: Message, turns: int) -> str:
-    """Return the name of a record by its content and turn, so that a process that continues the run finds it."""
+    """Return the client id of a record: made of content and turn, so that a process that continues the run finds it."""
     return f"{_STORED_AHEAD}{name_of(record)}:{turns}"

@@ -1,4 +1,4 @@
-"""PydanticAI: memory for its agents in one line, without taking anything from their history.
+"""Adapter for PydanticAI: memory for its agents in one line; their own history stays complete.
 
 agent = Agent(model, capabilities=[turnfold_capability(memory.session("s1"))])
 """

@@ -1,11 +1,11 @@
 """Memory for a PydanticAI agent in one line, as a capability.
 
-It only uses hooks that shape the request and watch the run, so `all_messages()` keeps everything. Messages are in the
-log before a model is called and before a tool runs; a run that is cancelled or fails leaves what it said.
+It uses only hooks that change the request or observe the run, so `all_messages()` stays complete. Messages are in the
+log before a model is called and before a tool runs, so those of a cancelled or failed run are kept.
 
-A model is shown the session's context in PydanticAI's messages. The system prompts and instructions of the run become
-the session's system message, so that they are counted and shortened with everything else. Two runs on one conversation
-see each other's messages, each with its own turn last, because that is the one it must go on with.
+A model is sent the session's context as PydanticAI messages. The system prompts and instructions of the run become the
+session's system message, so that they are counted and shortened with everything else. Two runs on one conversation see
+each other's messages; each has its own turn last, because a model continues the last turn.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ _OTHER = "another capability"
 
 @dataclass(slots=True)
 class RunView:
-    """Shapes the model requests of one run."""
+    """Replaces the history in the model requests of one run by the session's context."""
 
     session: AsyncSession
     log: AgentRunLog
     restorer: Restorer
     recall: bool
-    """True to bring back folded (compacted) content that matches the user's words."""
+    """True to show folded (compacted) content again if it matches the user's words."""
     run_id: str | None
 
     async def shape(
@@ -153,7 +153,7 @@ class RunView:
         return {name for message in mine or history[-1:] for name in self.log.names(message)}
 
     def _own_last(self, context: Context, own: set[str]) -> list[Message]:
-        """Return everything but the system message; this run's messages last where runs interleave."""
+        """Return all messages but the system message; this run's messages last if several runs use the conversation."""
         body = list(context.messages[context.ends[0] :])
         ordered = own_groups_last(
             body,
@@ -174,7 +174,7 @@ def _prompt_text(content: object) -> str:
 
 
 def tool_schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
-    """Return the tools of a request as OpenAI's Chat API writes them, to be counted."""
+    """Return the tools of a request in the form of OpenAI's Chat API, so that their tokens can be counted."""
     return [
         function_schema(tool.name, tool.description or "", tool.parameters_json_schema)
         for tool in (*parameters.function_tools, *parameters.output_tools)
@@ -182,7 +182,7 @@ def tool_schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
 
 
 def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
-    """Return the lasting system prompts of a history, each text once."""
+    """Return the system prompts of a history that apply to the whole conversation, each text once."""
     texts = [
         part.content
         for message in history
@@ -205,7 +205,7 @@ def _newest_prompt(history: Sequence[ModelMessage]) -> str | None:
 
 
 def _fitted_texts(context: Context, texts: list[str]) -> list[str]:
-    """Return the system texts, shortened where the system message had to be."""
+    """Return the system texts as the context has them; they may have been shortened."""
     shown = system_texts(context)
     return shown if len(shown) == len(texts) else texts
 
@@ -222,7 +222,7 @@ def _with_texts(
 
 
 def _system(context: Context, prompts: Sequence[str] | None) -> list[SystemPromptPart]:
-    """Return what leads the request: the run's own system prompts, or the session's system message."""
+    """Return the first parts of the request: the run's own system prompts, or the session's system message."""
     if prompts is None:
         prompts = [message.text for message in context.section(Section.SYSTEM)]
     return [SystemPromptPart(text) for text in prompts]
@@ -242,12 +242,13 @@ def turnfold_capability(
     instructions: str | None = None,
     findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldCapability:
-    """Memory for `Agent(..., capabilities=[turnfold_capability(memory)])`.
+    """Return the capability for `Agent(..., capabilities=[turnfold_capability(memory)])`.
 
-    A session is the conversation of every run; a memory gives each run the conversation that its `conversation_id`
-    names. `recall` brings back folded (compacted) content that matches the user's words, and offers the tool
-    `recall_context` (`recall_tokens` at most); `instructions` tell the model about it (None: a short default; empty:
-    none). `findings` are the rules by which tool results are remembered, or an `AgentMemory`.
+    With a session, all runs use its conversation; with a memory, each run uses the conversation with its
+    `conversation_id`. With `recall`, folded (compacted) content that matches the user's words is shown again, and the
+    model gets the tool `recall_context`, whose answers have at most `recall_tokens`. `instructions` tell the model
+    about the tool (None: a short default; empty: nothing). `findings` are the rules by which tool results are
+    remembered, or an `AgentMemory`.
     """
     return TurnfoldCapability(
         memory,
@@ -271,7 +272,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         findings: RuleSource | Sequence[FindingRule] = (),
     ) -> None:
         self.id = "turnfold"
-        """An agent has only one capability of an id: one given to a run replaces the agent's."""
+        """Id of the capability. An agent has one capability per id, so one given to a run replaces the agent's."""
         self._memory_given = memory
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
         self._off_loop = ThreadBridge(memory)
@@ -285,11 +286,11 @@ class TurnfoldCapability(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return None: it holds an open store, which no specification can name."""
+        """Return None: the capability holds an open store, which cannot be serialized."""
         return None
 
     def get_instructions(self) -> str | None:
-        """Return what the model is told about its memory; constant, so that the prompt cache holds."""
+        """Return the instructions about the memory; constant, so that the provider's prompt cache stays valid."""
         return self._instructions or None
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
@@ -308,7 +309,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return FunctionToolset[Any]([tool])
 
     async def for_run(self, ctx: RunContext[Any]) -> Self:
-        """Return the capability of one run, with its own place in the log."""
+        """Return the capability of one run, which tracks that run's messages in the log."""
         session = self._session(ctx)
         if self._findings:
             session.findings.use(self._findings)
@@ -330,7 +331,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Store new messages, and show the model the session's context."""
+        """Store new messages, and replace the request's messages by the session's context."""
         return await self._off_loop(self._active_run.prepare(ctx.messages, request_context))
 
     async def after_model_request(
@@ -361,7 +362,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
-        """Remember the result of a tool, or serve a remembered one, as the rules say."""
+        """Call a tool and remember its result, or return a remembered result, according to the rules."""
         del tool_def
         if not self._findings:
             return await handler(args)
@@ -370,7 +371,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Store the messages of a run, however it ends."""
+        """Store the messages of a run, also if it fails or is cancelled."""
         del ctx
         try:
             return await handler()
@@ -381,14 +382,18 @@ class TurnfoldCapability(AbstractCapability[Any]):
     @property
     def _active_run(self) -> _Run:
         if self._run_state is None:
-            raise InvalidOption("this capability is not in a run: give it to an Agent")
+            raise InvalidOption(
+                "this capability is not used in a run: give it to an Agent with capabilities=[...]"
+            )
         return self._run_state
 
     def _session(self, ctx: RunContext[Any]) -> AsyncSession:
         if isinstance(self._memory, AsyncSession):
             return self._memory
         if not ctx.conversation_id:
-            raise InvalidOption("the run has no conversation_id: give run(conversation_id=...)")
+            raise InvalidOption(
+                "the run has no conversation_id: call run(..., conversation_id=...)"
+            )
         return self._memory.session(ctx.conversation_id)
 
 
@@ -406,7 +411,7 @@ class _Run:
         """The run's history: PydanticAI's own list, which keeps growing."""
         self._call = ""
         self._pending: list[tuple[ToolCall, object, int]] = []
-        """Calls with their results and the newest seq before them; noted once the log holds the results."""
+        """Calls with their results and the newest seq before them; they become findings once the results are logged."""
 
     async def prepare(
         self, messages: Sequence[ModelMessage], request: ModelRequestContext
@@ -451,7 +456,7 @@ class _Run:
         return result
 
     async def _note_findings(self) -> None:
-        """Note the findings with the entries that show them, so that nothing is shown twice."""
+        """Store the findings with the seqs of their entries, so that a context does not show them twice."""
         while self._pending:
             call, result, seq_before = self._pending.pop(0)
             seq = await self._log.result_seq(call.id)
@@ -461,7 +466,7 @@ class _Run:
 
 
 def _written_result(call: ToolCall, result: object) -> ToolResult:
-    """Return the result of a call that the run ended too early to show."""
+    """Return the result of a call whose run ended before the result was in the history."""
     value = result
     if issubclass(type(result), ToolReturn):
         value = cast("ToolReturn[object]", result).return_value

@@ -1,11 +1,11 @@
 """PydanticAI's `ConversationStore` on any turnfold store.
 
-Each conversation has a home (a conversation of the store) for its messages, so that deleting it erases every byte of
-them and nothing of another; a fork copies its history. One small document per conversation names the home and changes
-by compare-and-swap, which makes two writers safe.
+Each PydanticAI conversation has a home (a conversation of the store) for its messages, so that deleting it erases every
+byte of it and nothing else; a fork gets a copy of the history. One small document per conversation names the home; it
+is changed by compare-and-swap, so two writers cannot overwrite each other.
 
-It stores PydanticAI's conversations; the capability stores the log that a model's view is made of. Either works without
-the other.
+This class stores PydanticAI's own conversations; the capability stores the log from which contexts are built. Each
+works without the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REMEDY: Final = "Restore the store from a backup, or erase the document"
 
 @dataclass
 class _Placed:
-    """A record, and the conversation of the store that holds its messages."""
+    """A PydanticAI record, and its home: the conversation of the store that holds its messages."""
 
     home: str
     record: ConversationRecord
@@ -55,19 +55,21 @@ _Stored = TypeVar("_Stored", _Placed, ConversationEntry)
 
 
 def _decoded(adapter: TypeAdapter[list[_Stored]], document: Document) -> _Stored:
-    """Return the one value that a document holds."""
+    """Decode the single value that a document holds."""
     try:
         [found] = adapter.validate_json(document.body)
     except (ValueError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
         reason = " ".join(str(error).split())[:300]
         raise InvalidRecord(
-            f"not a stored {document.kind}: {reason}", path=document.key, remedy=_REMEDY
+            f"the document is not a valid {document.kind}: {reason}",
+            path=document.key,
+            remedy=_REMEDY,
         ) from None
     return found
 
 
 class TurnfoldConversationStore(ConversationStore):
-    """Conversations of PydanticAI in the store of a memory. `delete` erases the messages of a conversation."""
+    """Stores the conversations of PydanticAI in the store of a memory. `delete` erases a conversation's messages."""
 
     def __init__(self, memory: AsyncMemory | Memory, *, name: str = "pydantic-ai") -> None:
         self._documents = _Documents(
@@ -95,7 +97,7 @@ class TurnfoldConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store the new entries, then the record if it is still the one expected."""
+        """Store the new entries, then the record if the stored revision is still the expected one."""
         name, documents = record.conversation_id, self._documents
         placed, version = await documents.find(name)
         if (placed.record.revision if placed else None) != expected_revision:
@@ -125,7 +127,7 @@ class TurnfoldConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id) from None
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return one entry; an unknown one is a `LookupError`."""
+        """Return one entry; raises `LookupError` if it is unknown."""
         entry = await self._documents.get(await self._documents.home_of(entry_id), entry_id)
         if entry is None:
             raise KeyError(entry_id)
@@ -134,7 +136,7 @@ class TurnfoldConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, in order, or the last `limit` of them; read together, not one by one."""
+        """Return the entries up to `head_id`, in order, or the last `limit` of them."""
         if head_id is None or limit == 0:
             return []
         entries = await self._documents.entries(await self._documents.home_of(head_id))
@@ -149,24 +151,24 @@ class TurnfoldConversationStore(ConversationStore):
         return found
 
     async def _inherited_entries(self, first: str | None, home: str) -> list[ConversationEntry]:
-        """Return the history a fork begins with, to be copied into its home; nothing where it is there already."""
+        """Return the history to copy into the home of a fork; empty if the home has it already."""
         if first is None or await self._documents.get(home, first) is not None:
             return []
         return await self.read_history(first)
 
 
 class _Documents:
-    """The documents: the records of all conversations in one place, the entries of each in its home."""
+    """Reads and writes the documents: all records in one conversation of the store, entries in their homes."""
 
     def __init__(self, memory: AsyncMemory, name: str) -> None:
         self._store, self._scope = memory.store, memory.scope
         self._name = name
         self._index = f"{name}:conversations"
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
-        """Entry id -> home, of the newest entries seen: entries never move."""
+        """Home by entry id, of the newest entries seen; entries never move."""
 
     def new_home(self, conversation_id: str) -> str:
-        """Return a home that was never used by another conversation, not even one of the same name."""
+        """Return a new unique id for the home of a conversation."""
         return new_home(self._home_prefix(conversation_id))
 
     def _home_prefix(self, conversation_id: str) -> str:
@@ -187,14 +189,14 @@ class _Documents:
         return [self._placed(document) for document in documents]
 
     def _placed(self, document: Document) -> _Placed:
-        """Decode a record; refuse a home that is not of its own conversation, because it is erased on its word."""
+        """Decode a record; refuse a home of another conversation, because deleting the record erases the home."""
         placed = _decoded(_placed, document)
         conversation_id = placed.record.conversation_id
         if conversation_id != document.key or not is_home(
             placed.home, self._home_prefix(conversation_id)
         ):
             raise InvalidRecord(
-                f"it names {placed.home[:200]!r} as its home, which does not belong to this conversation",
+                f"its messages are said to be in {placed.home[:200]!r}, which does not belong to this conversation",
                 path=document.key,
                 remedy=_REMEDY,
             )

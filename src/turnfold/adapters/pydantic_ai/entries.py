@@ -1,16 +1,16 @@
-"""Convert PydanticAI messages to records of a log and back.
+"""Converts PydanticAI messages to records of a log and back.
 
 A response becomes one record. A request becomes one record per part, because turnfold keeps a tool result with its call
-and a user's words as the start of a turn; which request they came in, and everything PydanticAI wrote around them, is
-in the envelope beside the record. Each message is read back when it is written: where the lean form would not restore
-it exactly, all of it is kept. A tool may return what JSON cannot carry: the model and the log then get a text in its
-place, and the run goes on.
+and begins a turn with a user message. The envelope of a record says which request the part came in, and holds the other
+fields of that request. Each message is converted back as a test: if the record would not restore it exactly, the whole
+message is stored in the record. If a tool returns a value without a JSON form, the model and the log get a text
+instead, and the run continues.
 
-A record's name is made of its content and time. A history handed to a second run is therefore recognised, whichever
-part of it is handed over, and stored once.
+A record's name is made of its content and time, so a history that is given to a second run, or a part of it, is
+recognised and not stored again.
 
-Records that PydanticAI did not write (the summary of a fold (compaction), a shortened message, another program's) come
-back as messages with the same content.
+Records that PydanticAI did not write (the summary of a fold (compaction), a shortened message, a message of another
+program) become messages with the same content.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ __all__ = (
 
 
 def plain_request(message: records.Message, names: Mapping[str, str]) -> list[ModelRequestPart]:
-    """Return request parts with the content of a user or tool message; `names` are the tools by call id."""
+    """Return request parts with the content of a user or tool message; `names` has the tool's name by call id."""
     results = message.results
     if results:
         return [_tool_return(result, message.name, names) for result in results]
@@ -162,17 +162,17 @@ _DATE_FIELDS = frozenset({"timestamp"})
 
 
 class NamedRecord(NamedTuple):
-    """A record, and the names it may have in the log."""
+    """A record, and its possible names in the log."""
 
     record: Message
     name: str
-    """Made of content and time."""
+    """The name made of content and time."""
     undated: str
-    """Made of the content alone, for a history that was built by hand; empty for what a run wrote."""
+    """The name made of the content alone, for a history that was built by hand; empty for a message of a run."""
 
 
 class RecordNamer:
-    """Names the records of a history in order; repetitions are numbered."""
+    """Gives the records of a history their names, in order; repeated names get a number."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -195,7 +195,7 @@ class RecordNamer:
 
 
 def records_of(message: ModelMessage) -> list[Message]:
-    """Convert a message to records; `model_messages` restores it, with texts for tool values that have no JSON."""
+    """Convert a message to records; `model_messages` restores it. Tool values without a JSON form become text."""
     try:
         if not any(map(_is_read_once, message.parts)):
             return _lean_or_whole(message)
@@ -269,7 +269,7 @@ def _request_records(
 
 
 def _leading_prompts(parts: list[JsonObject]) -> list[JsonObject]:
-    """Return the system prompts a request opens with: they belong to the session's system message, not to the turn."""
+    """Return the system prompts at the beginning of a request, which belong to the session's system message."""
     system_prompts: list[JsonObject] = []
     for part in parts[:-1]:
         lasting = part.get("scope", "conversation") == "conversation"
@@ -309,7 +309,7 @@ def _record(
 
 
 def _as_text(message: ModelMessage) -> ModelMessage | None:
-    """Return the message with texts for values that have no JSON; None for a request without tool results."""
+    """Return the message with text for values that have no JSON form; None for a request without tool results."""
     if isinstance(message, ModelResponse):
         fields = cast("JsonObject", writable(_fields(message)))
         [escaped] = ModelMessagesTypeAdapter.validate_python([fields])
@@ -396,13 +396,13 @@ def _comparable(fields: JsonObject) -> JsonObject:
 
 
 _MOST = 4096
-"""Records whose restored form is cached."""
+"""The most records whose converted message is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Restored:
     record: Message
-    """Referenced, so that no other object can get its id() meanwhile."""
+    """The record; kept here so that no other object can get its id() meanwhile."""
     parts: ModelResponse | list[ModelRequestPart]
     envelope: JsonObject
 
@@ -414,7 +414,7 @@ class Restorer:
     cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
 
     def view(self, records: Sequence[Message], *, instructions: str | None) -> list[ModelMessage]:
-        """Restore records as messages for a model: without system prompts, and each request with `instructions`."""
+        """Convert records to messages for a model: without system prompts, and with `instructions` in each request."""
         return self._messages(
             records, lambda _, parts: ModelRequest(parts, instructions=instructions)
         )
@@ -439,12 +439,12 @@ class Restorer:
         return found
 
     def name(self, record: Message) -> str:
-        """Return the name a record was given when it was made; empty for one that PydanticAI did not write."""
+        """Return the name that a record got when it was made; empty if PydanticAI did not write the record."""
         known = self.cache.get(id(record))
         return str(known.envelope.get("id", "")) if known else record_name(record)
 
     def _grouped(self, records: Sequence[Message]) -> list[tuple[bool, _Restored]]:
-        """Return each record restored, and True if it came in the same request as the one before it."""
+        """Return for each record True if it came in the same request as the one before it, and its converted form."""
         names: dict[str, str] = {}
         found: list[tuple[bool, _Restored]] = []
         last: object = None
@@ -477,7 +477,7 @@ def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
 
 
 def record_name(record: Message) -> str:
-    """Return the name a record was given when it was made; empty for one that PydanticAI did not write."""
+    """Return the name that a record got when it was made; empty if PydanticAI did not write the record."""
     return str(_envelope(record).get("id", ""))
 
 

@@ -1,10 +1,10 @@
-"""Convert parts of PydanticAI messages to parts of records and back.
+"""Converts parts of PydanticAI messages to parts of records and back.
 
-Works on PydanticAI's own JSON form, so that whatever it can store is kept. A record holds the content: text and media
-go where turnfold counts, searches and shortens them. The residue, JSON beside it, holds how PydanticAI wrote it
-(timestamps, ids, provider details, whether arguments were an object or text). Both together restore the part; the
-record alone still gives an equivalent one, which is what a model sees of a shortened message. An item without a
-counterpart is kept whole as an opaque part.
+The code works on PydanticAI's own JSON form, so that everything it can store is kept. A record holds the content that
+turnfold counts, searches and shortens: text and media. The residue, stored with the record, is JSON with the other
+fields (timestamps, ids, provider details, whether arguments were an object or text). Both together restore the part
+exactly; the record alone gives a part with the same content, which is used for a shortened message. An item without an
+equivalent part is kept whole as an opaque part.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ JsonObject: TypeAlias = dict[str, object]
 PROVIDER = "pydantic_ai"
 _FILE_KINDS = frozenset({"audio-url", "document-url", "video-url"})
 _STANDARD = str.maketrans("-_", "+/")
-"""PydanticAI writes bytes in the URL-safe base64 alphabet; a `data:` URL wants the standard one."""
+"""Maps the URL-safe base64 alphabet, in which PydanticAI writes bytes, to the standard one of a `data:` URL."""
 _FOR_ADDRESSES = str.maketrans("+/", "-_")
 _UNKNOWN = "application/octet-stream"
 
 
 def present(fields: JsonObject) -> JsonObject:
-    """Return the fields that are not None: PydanticAI writes every field it has."""
+    """Return the fields that are not None; PydanticAI also writes the empty ones."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
 def _opaque(fields: JsonObject) -> OpaquePart:
-    """Return an opaque part that holds an item without a counterpart."""
+    """Return an opaque part that holds an item without an equivalent part."""
     return OpaquePart(freeze(fields, path="part"), PROVIDER)
 
 
@@ -109,7 +109,7 @@ _PART_FIELDS: dict[type[object], frozenset[str]] = {
     ImagePart: frozenset({"url", "data"}),
     FilePart: frozenset({"url", "data"}),
 }
-"""The fields of an item that its part holds."""
+"""By type of part: the fields of an item that the part holds."""
 
 
 def _known_part(fields: JsonObject) -> ContentPart | None:
@@ -130,14 +130,14 @@ def _known_part(fields: JsonObject) -> ContentPart | None:
 
 _ERRORS = frozenset({"failed", "retried"})
 _WHOLE = "whole"
-"""Key of a residue that holds the entire part, where the parts of the record could not restore it."""
+"""Key of a residue that holds the entire part, because the record could not restore it."""
 _MEDIA = frozenset(
     {"image-url", "audio-url", "document-url", "video-url", "binary", "uploaded-file"}
 )
 
 
 class RequestPart(NamedTuple):
-    """One part of a request as a message of its own."""
+    """One part of a request, converted to a message."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -149,7 +149,10 @@ class RequestPart(NamedTuple):
 
 
 def request_part_record(fields: JsonObject, *, text: str = "", whole: bool = False) -> RequestPart:
-    """Read a request part; `text` is what a model is shown where the fields do not say it, `whole` keeps them all."""
+    """Convert a request part to a record.
+
+    `text` is the text a model is shown for content that is not text. With `whole`, the residue has all fields.
+    """
     read = _read_request_part(fields, text)
     return read._replace(residue={_WHOLE: fields}) if whole else read
 
@@ -189,7 +192,7 @@ def _content(fields: JsonObject, text: str) -> tuple[tuple[ContentPart, ...], Js
 def _value_content(
     content: object, text: str, rest: JsonObject
 ) -> tuple[tuple[ContentPart, ...], JsonObject]:
-    """Return what a model is shown of a tool result that is not text, and how to restore the value."""
+    """Return the text shown to a model for a tool result that is not text, and the residue that restores the value."""
     shown = text or freeze(content, path="content")
     try:
         same = json.loads(shown) == content and freeze(json.loads(shown), path="") == freeze(
@@ -240,7 +243,7 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
 def response_part(
     fields: JsonObject, *, model: str, whole: bool = False
 ) -> tuple[Part, JsonObject]:
-    """Read a response part and its residue; `whole` keeps all of it in the residue."""
+    """Convert a response part to a part and its residue; with `whole`, the residue has all fields."""
     part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))
@@ -270,7 +273,7 @@ def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObjec
 
 
 def _tool_call(rest: JsonObject) -> ToolCall:
-    """Return a tool call; moves its fields out of `rest` and leaves how the arguments were written."""
+    """Return a tool call; removes its fields from `rest`, and notes there if the arguments were not text."""
     args = rest.pop("args", None)
     if not isinstance(args, str):
         rest["args"] = "none" if args is None else "object"

@@ -1,7 +1,7 @@
-"""Store the messages of one run in the session's log as they come.
+"""Stores the messages of one run in the session's log, step by step.
 
-PydanticAI shows a run's whole history again at every step. Each message is recognised by name and stored once, whether
-it was said in this run, in an earlier one, or by another process meanwhile.
+PydanticAI passes a run's whole history at every step. Each message is recognised by its name and stored once, even if
+an earlier run or another process has stored it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ("AgentRunLog",)
 
 
 _TRIES = 4
-"""Times another run may store the same messages between our read and our write."""
+"""Attempts to store messages; an attempt fails if another run stored the same messages first."""
 
 
 class AgentRunLog:
@@ -31,10 +31,10 @@ class AgentRunLog:
         self._stored: set[str] = set()
         self._prepared: dict[int, _Prepared] = {}
         self._stored_prefix: list[_Prepared] = []
-        """The stored beginning of the history; not looked at again while it stays unchanged."""
+        """The beginning of the history that is stored; it is not checked again while it stays unchanged."""
         self._namer = RecordNamer()
         self._results: dict[str, tuple[str, ToolResult]] = {}
-        """Call id -> name of the record that holds its result, and the result."""
+        """By call id: the name of the record that holds the call's result, and the result."""
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
@@ -58,18 +58,18 @@ class AgentRunLog:
         return self._prepare(message).names
 
     async def result_seq(self, call_id: str) -> int:
-        """Return the seq of the entry that holds the result of a call; 0 where none does yet."""
+        """Return the seq of the entry that holds the result of a call; 0 if there is none yet."""
         known = self._results.get(call_id)
         found = await self._session.by_client_id([known[0]]) if known else []
         return found[-1].seq if found else 0
 
     def result(self, call_id: str) -> ToolResult | None:
-        """Return the result of a call as the log has it; None where the run has shown none yet."""
+        """Return the result of a call as it is in the log; None if the history has none yet."""
         known = self._results.get(call_id)
         return known[1] if known else None
 
     def _prepare(self, message: ModelMessage) -> _Prepared:
-        """Return the records of a message, made once; a request that got another part is made anew."""
+        """Return the records of a message, from a cache; made again if the message has got more parts."""
         known = self._prepared.get(id(message))
         if known is not None and known.parts == len(message.parts):
             return known
@@ -118,7 +118,7 @@ class AgentRunLog:
 class _Prepared(NamedTuple):
     message: ModelMessage
     parts: int
-    """How many parts it had."""
+    """Number of parts that the message had."""
     records: list[Message]
     names: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""The commands and their options, one file per family; what they do is imported when they run."""
+"""The commands and their options, one file per group; the code of a command is imported when it runs."""
 
 from __future__ import annotations
 

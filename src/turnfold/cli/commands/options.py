@@ -1,4 +1,4 @@
-"""Options shared by several commands, so that each means the same everywhere."""
+"""Options that several commands share, so that each option means the same in all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFFERED = 50
 
 
 def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the sessions that start with the input; a completion that fails offers nothing instead of an error."""
+    """Return the sessions that start with the input; if that fails, return none instead of raising an error."""
     try:
         from turnfold.cli.store import open_at
         from turnfold.runtime import drive

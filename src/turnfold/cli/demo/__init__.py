@@ -1,4 +1,4 @@
-"""`turnfold demo`: a long bilingual conversation replayed call by call under a small budget."""
+"""`turnfold demo`: replays a long bilingual conversation call by call with a small budget."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Charts of the demo: bars of tokens or messages, and each call as a frame or a line.
 
-Every non-empty part of a bar gets at least one cell, and the cells add up. Parts differ by colour, or by a letter where
-there are no colours, so a pipe and a colour-blind reader see the same. The functions return things rich can print;
-widths are in terminal cells, of which a Chinese character takes two.
+Every non-empty part of a bar gets at least one cell, and the cells add up to the width. Parts differ by colour, or by
+letter in output without colours, so that a pipe shows the same information. The functions return objects that rich can
+print; widths are in terminal cells, of which a Chinese character takes two.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class BarPart(NamedTuple):
     label: str
     amount: int
     mark: str
-    """Letter used without colours."""
+    """The letter that is used in output without colours."""
     style: str
     solid: bool = True
-    """True if it is drawn filled; free space and messages still to come are not."""
+    """True if the part is drawn filled; free space and messages still to come are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _glyph(part: BarPart, filled: str, *, plain: bool) -> str:
 
 
 def share_cells(amounts: Sequence[int], width: int) -> list[int]:
-    """Divide `width` cells in proportion to the amounts: none for 0, at least one for more.
+    """Divide `width` cells in proportion to the amounts; an amount of 0 gets none, any other at least one.
 
     With fewer cells than parts, the first parts get them.
     """
@@ -122,7 +122,7 @@ def share_cells(amounts: Sequence[int], width: int) -> list[int]:
 
 
 _COLUMN_CELLS = (4, 4, 0, 6, 6, 5, 6)
-"""Column widths of the one-line form; 0 is the bar, which takes the rest."""
+"""Column widths of the one-line form; 0 stands for the bar, which takes the remaining width."""
 _INKS = (
     ("s", "blue", True),
     ("#", "magenta", True),
@@ -132,12 +132,12 @@ _INKS = (
     ("t", "bright_black", True),
     (".", "bright_black", False),
 )
-"""Letter, colour and `solid` of each section of a context in order, of the tools, and of the free rest."""
+"""Letter, colour and `solid` of each section of a context in order, of the tools, and of the free tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The demo in one language, with or without colours."""
+    """Draws the demo in one language, with or without colours."""
 
     texts: Texts
     plain: bool
@@ -213,7 +213,7 @@ class Drawing:
         return drawn.append(after)
 
     def events(self, step: Step) -> Iterator[RenderableType]:
-        """Return what this call folded or shortened, if anything."""
+        """Return texts about the messages that this call folded or shortened."""
         place = self.texts.at_call.format(call=step.number)
         if step.fold is not None:
             why = self.texts.why.format(

@@ -1,7 +1,7 @@
 """Compares turnfold with sending the last N messages, and with sending everything.
 
-All three are measured from the plain messages they would send, by the same function and without reading receipts, so
-the figures of turnfold are an independent check of its receipts (context reports).
+The same function measures all three from the messages they would send. It does not read turnfold's receipts (context
+reports), so its figures are an independent check of them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Tally:
     broken_pairs: int
     """Tool calls without their result, or results without their call, over all calls."""
     calls_with_broken_pairs: int
-    """Calls a provider would reject for it."""
+    """Number of calls that a provider would reject because of broken pairs."""
     mean_prefix: float
-    """Share of the previous prompt that a call starts with, on average over all calls but the first."""
+    """Average share of the previous prompt that a call repeats at its beginning; the first call is not counted."""
     cached_share: float
-    """Share of the tokens sent that a provider's prompt cache could have served."""
+    """Share of the sent tokens that could have come from a provider's prompt cache."""
     rules_in_last_call: int
 
 
@@ -57,14 +57,14 @@ class Comparison:
     turnfold: Tally
     sliding: Tally
     sliding_messages: int
-    """Messages of the sliding window: as many as turnfold sent on average."""
+    """Number of messages in the sliding window: as many as turnfold sent on average."""
     everything: Tally
 
 
 def compare(
     sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter
 ) -> Comparison:
-    """Measure what the steps sent, and what the two simple methods would have sent."""
+    """Measure the prompts of turnfold, and those that the two simple methods would have sent."""
     shown = round(sum(len(step.context.positions) for step in steps) / len(steps))
 
     def measure(prompts: Iterable[Sequence[Message]]) -> Tally:
@@ -128,10 +128,10 @@ def tally(
 
 
 def cached_tokens(prefix: int) -> int:
-    """Return the tokens of a repeated prefix, tool schemas included, that OpenAI's prompt cache serves for gpt-4o.
+    """Return how many tokens of a repeated prefix, tool schemas included, OpenAI's prompt cache provides for gpt-4o.
 
-    It serves nothing below 1,024 tokens and counts in steps of 128. The provider decides how long entries live, so
-    this is an upper bound.
+    The cache is not used below 1,024 tokens and counts in steps of 128. The provider decides when its entries expire,
+    so this is an upper bound.
     """
     return prefix // _CACHE_STEP * _CACHE_STEP if prefix >= _SMALLEST_CACHED else 0
 

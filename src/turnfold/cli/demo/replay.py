@@ -1,8 +1,8 @@
 """Replays a conversation call by call through a memory on a SQLite file, as a program would use it.
 
-Before each assistant message the session is asked for the context of that call; it folds (compacts) by itself. Nothing
-here draws or waits. Each step carries the context, its violations, and what changed since the call before: entries
-folded into a checkpoint, results shortened.
+Before each assistant message the session builds the context of that call; it folds (compacts) by itself. This module
+draws nothing and does not wait. Each step has the context, its violations, and the changes since the call before:
+entries folded into a checkpoint, results shortened.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Fold:
     """Id of the checkpoint."""
     messages: int
     tokens: int
-    """Tokens of those messages."""
+    """Tokens of the folded messages."""
     needed: int
-    """Tokens of the call without the fold."""
+    """Tokens that the call would have had without the fold."""
     summary_before: int
     """Tokens of the previous summary, which the new one replaces; 0 for the first."""
     summary_tokens: int
@@ -65,9 +65,9 @@ class Shrunk:
     """A message that is sent shortened from this call on."""
 
     position: int
-    """Seq of the entry."""
+    """Seq of the shortened entry."""
     tool: str
-    """Tool whose result it is; empty for other messages."""
+    """Name of the tool whose result was shortened; empty for other messages."""
     tokens: int
     sent: int
 
@@ -81,14 +81,14 @@ class Step:
     question: str
     """User message of the newest turn."""
     logged: int
-    """Messages in the log so far, system messages aside."""
+    """Number of messages in the log so far, without system messages."""
     folded: int
-    """How many of them the summary covers."""
+    """Number of logged messages that the summary covers."""
     context: Context
     violations: tuple[Violation, ...]
     fold: Fold | None
     shrunk: tuple[Shrunk, ...]
-    """Messages this call shortens and the one before did not."""
+    """Messages that this call shortens, but the call before did not."""
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def database(keep: Path | None = None) -> Generator[str]:
     """Return the address of a new SQLite file: at `keep`, or a temporary one."""
     if keep is not None:
         if keep.exists():
-            raise InvalidOption(f"{keep} exists already: name a new file")
+            raise InvalidOption(f"{keep} exists already: give the name of a new file")
         yield _address(keep)
         return
     with TemporaryDirectory(prefix="turnfold-demo-") as folder:
@@ -108,7 +108,7 @@ def _address(path: Path) -> str:
 
 
 def fixed_clock() -> Callable[[], int]:
-    """Return a clock of its own time, because recalled passages show dates: every replay has the same text."""
+    """Return a clock that does not depend on the real time: recalled passages show dates, and replays must be equal."""
     ticks = count(1_767_603_600_000_000)
     return lambda: next(ticks)
 
@@ -149,7 +149,7 @@ class _PreviousCall:
         self._log: list[Entry] = []
 
     def step(self, session: Session, context: Context, *, turn: int, question: str) -> Step:
-        """Return the step of the next call."""
+        """Return the next call as a step, with its changes since the call before."""
         self._log += session.history(after=len(self._log), limit=1_000)
         self._number += 1
         fold = self._fold(session, context)
@@ -192,7 +192,7 @@ class _PreviousCall:
         )
 
     def _unfolded(self, context: Context) -> int:
-        """Return the tokens of the call if the window had only grown."""
+        """Return the tokens that the call would have had if nothing had been folded or cut."""
         sections = context.receipt.sections
         changed = (Section.SUMMARY, Section.WINDOW, Section.TURN)
         cost = context.tokens - sum(sections[part] for part in changed)
@@ -231,7 +231,7 @@ def _seqs(context: Context, outcome: Outcome) -> Iterator[int]:
 
 
 def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
-    """Return the first new lines: of the user, then of the assistant, then rows of tables."""
+    """Return the first new lines of a summary: of the user, then of the assistant, then rows of tables."""
     known = set(before.splitlines())
     new = [line for line in checkpoint.text.splitlines() if line not in known]
 

@@ -1,4 +1,4 @@
-"""Results of the demo: a table that compares turnfold with two simple methods, and everything as JSON.
+"""The results of the demo: a table that compares turnfold with two simple methods, and all figures as JSON.
 
 The JSON has the same steps and figures as the terminal output; it does not depend on the clock or the machine, so two
 runs of one version give the same text.
@@ -32,7 +32,7 @@ _LOW_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Figures after all calls."""
+    """The figures of the demo after all calls."""
 
     budget: int
     model: str
@@ -105,7 +105,7 @@ def _judged(text: str, *, good: bool) -> Text:
 
 
 MODEL = "gpt-4o"
-"""Counted exactly and offline: its vocabulary is public."""
+"""The model whose tokens are counted: exactly and offline, because its vocabulary is public."""
 
 
 def report_text(tokens: int, *, keep: Path | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The invented conversation the demo replays, shipped with the package.
+"""The invented conversation that the demo replays; it is part of the package.
 
 A shop moves its warehouse within two weeks; the operations lead and an agent plan it in English and Chinese. The rules
 she sets ("never ...", "不要……") are marked in the `metadata` of their message, which is stored and never sent: the

@@ -1,6 +1,6 @@
 """Shows the demo while it runs.
 
-In a terminal one frame is updated with each call while folds scroll by above it; in a pipe, or under NO_COLOR, every
+In a terminal one frame is updated with each call, and folds are printed above it. In a pipe, or with NO_COLOR, every
 call is a line of plain text.
 """
 
@@ -43,7 +43,7 @@ def show(
     keep: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Replay the sample under a budget of `tokens`, drawing every call; the database is kept at `keep`."""
+    """Replay the sample with a budget of `tokens` and draw every call; the database file is kept at `keep`."""
     console = _console()
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     texts = TEXTS[language or language_of(os.environ)]
@@ -69,7 +69,7 @@ def show(
 def ending_of(
     sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter, texts: Texts
 ) -> RenderableType:
-    """Return the results of all calls."""
+    """Compute the final figures from the steps of all calls."""
     end = Ending(
         budget=budget.tokens,
         model=MODEL,

@@ -1,7 +1,7 @@
 """All texts of the demo, in English and in Chinese.
 
-A field is a template; the names in braces are filled in by `charts` and `report`. Both languages have the same fields,
-so neither can be forgotten.
+A field is a template; `charts` and `report` fill in the names in braces. Both languages have the same fields, so no
+translation can be missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Texts:
     intro: str
     setting: str
     sections: tuple[str, str, str, str, str, str, str]
-    """Sections of a context in order, the tools, and the free rest."""
+    """Names of the sections of a context in order, of the tools, and of the free tokens."""
     # one call
     title: str
     asked: str
@@ -147,7 +147,7 @@ TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}
 
 
 def language_of(environment: Mapping[str, str]) -> LabelCode:
-    """Return the language of TURNFOLD_LANG or else of the locale; English for any other."""
+    """Return the language that TURNFOLD_LANG sets, or else the locale; English for any other language."""
     variables = ("TURNFOLD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
     named = (environment.get(name, "") for name in variables)
     locale = next(filter(None, named), "")

@@ -1,15 +1,15 @@
-"""The conformance suite of the store protocol: every guarantee about stores as test cases that anyone can run.
+"""The conformance suite of the store protocol: test cases for every guarantee that a store must give.
 
-A backend's author writes one class and gets every case:
+The author of a store writes one class, which inherits every case:
 
     class TestMyStore(StoreConformance):
         def open_store(self, place, *, counter=None, clock=None):
             return MyStore(place, counter=counter, clock=clock)
 
 A durable store that is opened again at the same `place` must have its data; two places share nothing. Cases for
-abilities that a backend does not list in `abilities` are skipped; search is tested for all, indexed or not. A store
-with a blocking mode gets a second class with `blocking = True`: the same cases, run without an event loop and with
-threads.
+abilities that a store does not list in `abilities` are skipped; search is tested for all stores, indexed or not. For a
+store with a blocking mode, write a second class with `blocking = True`: it runs the same cases without an event loop
+and with threads.
 """
 
 from __future__ import annotations
@@ -87,4 +87,4 @@ class StoreConformance(
     ReopenCases,
     MachineCases,
 ):
-    """Every case: subclass it, define `open_store`, and let pytest collect the class."""
+    """All cases of the suite: subclass it, define `open_store`, and let pytest collect the class."""

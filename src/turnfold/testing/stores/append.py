@@ -55,7 +55,7 @@ __all__ = (
 
 
 class AppendCases(StoreCases):
-    """The result of an append."""
+    """Cases for the result of an append."""
 
     @case
     async def test_an_unknown_conversation_stands_at_zero(self, trial: Trial) -> None:
@@ -186,7 +186,7 @@ class AppendCases(StoreCases):
 
 
 class ExpectCases(StoreCases):
-    """Appends that are rejected and change nothing."""
+    """Cases for appends with `expect` that are rejected and change nothing."""
 
     @case
     async def test_an_empty_batch_is_refused(self, trial: Trial) -> None:
@@ -252,7 +252,7 @@ class ExpectCases(StoreCases):
 
 
 class RetryCases(StoreCases):
-    """Retries with the same ids and bodies: they return the first result and write nothing."""
+    """Cases for retries with the same ids and bodies: they return the first result and write nothing."""
 
     @case
     async def test_a_retry_returns_the_first_result(self, trial: Trial) -> None:
@@ -358,7 +358,7 @@ async def _refused(trial: Trial, batch: list[NewEntry]) -> None:
 
 
 class ReusedIdCases(StoreCases):
-    """A known id with another entry: `IdReused`, and nothing is written."""
+    """Cases for a known id with another entry: `IdReused` is raised, and nothing is written."""
 
     @pytest.mark.parametrize(
         "message",
@@ -441,7 +441,7 @@ MESSAGES = {
 
 
 class MessageCases(StoreCases):
-    """Every kind of part, and any content, is returned exactly, byte for byte in its canonical form."""
+    """Cases for content: every kind of part is returned exactly, byte for byte in its canonical form."""
 
     @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
     @case

@@ -1,6 +1,6 @@
-"""Cases for generations and epochs: every change of a conversation increments one and draws the other.
+"""Cases for generations and epochs: every change increments the generation and sets a new random epoch.
 
-Caches depend on both. Two histories of a conversation have the same generations; epochs are random.
+Caches depend on both: two histories of a conversation may have the same generation, but not the same epoch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def _prepared(trial: Trial) -> int:
 
 
 class GenerationCases(StoreCases):
-    """The generation grows with every change of any kind, and with nothing else."""
+    """Cases for generations: the generation grows with every change, and only then."""
 
     @pytest.mark.parametrize("verb", [*WRITING_VERBS, "delete"])
     @case
@@ -149,7 +149,7 @@ async def _summarise(store: Store, scope: Scope, number: int) -> tuple[State, St
 async def _looked(
     store: Store, scope: Scope, change: Coroutine[object, None, object]
 ) -> tuple[State, State]:
-    """Return the states around a change whose result does not contain them."""
+    """Return the states before and after a change, read from the store because the result does not contain them."""
     before = (await store.head(scope, TALK)).state
     await change
     return before, (await store.head(scope, TALK)).state
@@ -166,7 +166,7 @@ CHANGES: dict[str, _Change] = {
 
 
 class EpochCases(StoreCases):
-    """A state is a generation and its epoch; every write returns it, and it belongs to one history."""
+    """Cases for states (a generation and its epoch): every write returns one, and it belongs to one history."""
 
     @case
     async def test_nothing_has_been_drawn_before_the_first_change(self, trial: Trial) -> None:

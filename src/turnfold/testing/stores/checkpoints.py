@@ -1,4 +1,4 @@
-"""Cases for checkpoints: one is live at a time, replaced only by its successor, and the log is never touched."""
+"""Cases for checkpoints: one is live at a time, only its successor replaces it, and the log is never changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = (
 
 
 class CheckpointCases(StoreCases):
-    """A stored checkpoint."""
+    """Cases for a stored checkpoint."""
 
     @case
     async def test_there_is_none_at_first(self, trial: Trial) -> None:
@@ -161,7 +161,7 @@ class CheckpointCases(StoreCases):
 
 
 async def _refused(trial: Trial, given: Checkpoint) -> None:
-    """Check that a checkpoint is a conflict and changes nothing."""
+    """Check that storing a checkpoint raises `Conflict` and changes nothing."""
     head = await trial.store.head(ALICE, TALK)
     listed = await trial.store.checkpoints(ALICE, TALK)
     with pytest.raises(Conflict):
@@ -171,14 +171,14 @@ async def _refused(trial: Trial, given: Checkpoint) -> None:
 
 
 async def _two(trial: Trial) -> None:
-    """Write ten entries, four covered by s1 and six by s2."""
+    """Write ten entries, with checkpoint s1 over the first four and s2 over the first six."""
     await trial.store.append(ALICE, TALK, user_entries(*"abcdefghij"))
     await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s1", 4))
     await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s2", 6, previous="s1"))
 
 
 class SuccessionCases(StoreCases):
-    """Compare-and-swap: a checkpoint replaces the live one it names, or is a conflict that changes nothing."""
+    """Cases for compare-and-swap: a checkpoint replaces the live one that it names, or raises `Conflict`."""
 
     @pytest.mark.parametrize("upto", [7, 10])
     @case

@@ -42,14 +42,14 @@ BATCHES = 6
 
 
 async def _write(store: Store, name: str, writer: int) -> None:
-    """Append one writer's batches of two, one after the other."""
+    """Append the batches of one writer, two entries each, one after the other."""
     for number in range(BATCHES):
         word = f"{writer}:{number}"
         await store.append(ALICE, name, entries_with_ids(f"{word}:first", f"{word}:second"))
 
 
 async def _check_log(store: Store, name: str, writers: range) -> None:
-    """Check that seqs are dense, every batch is there once and in order of its writer, and sums add up."""
+    """Check that seqs have no gaps, every batch is stored once and in its writer's order, and token sums are right."""
     log = await store.read(ALICE, name)
     words = texts(log)
     assert seqs(log) == list(range(1, 2 * BATCHES * len(writers) + 1))
@@ -64,7 +64,7 @@ async def _check_log(store: Store, name: str, writers: range) -> None:
 
 
 class ConcurrencyCases(StoreCases):
-    """Writers and readers that do not wait for one another."""
+    """Cases for writers and readers that run at the same time."""
 
     @case
     async def test_many_writers_of_one_conversation(self, trial: Trial) -> None:
@@ -137,7 +137,7 @@ class ConcurrencyCases(StoreCases):
 
 
 class SharedCases(StoreCases):
-    """Two handles on one place, as two processes have them."""
+    """Cases for two handles on one store, as in two processes."""
 
     @case
     async def test_what_one_writes_the_other_sees(self, trial: Trial) -> None:
@@ -194,7 +194,7 @@ async def _put_together(trial: Trial, expect: int | None) -> list[Written | Exce
 
 
 class RaceCases(StoreCases):
-    """Races of writers of one log, summarizers of one range, and writers of one document."""
+    """Cases for races: writers of one log, summarizers of one range, writers of one document."""
 
     @case
     async def test_concurrent_retries_store_one_batch(self, trial: Trial) -> None:
@@ -275,7 +275,7 @@ class RaceCases(StoreCases):
 
 
 class DeletionRaceCases(StoreCases):
-    """Writers and summarizers of a conversation that is being deleted."""
+    """Cases for writers and summarizers of a conversation that is being deleted."""
 
     @case
     async def test_of_racing_deletions_one_is_first(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for deletion: everything of a conversation is gone, for every method and from every file, and stays gone."""
+"""Cases for deletion: no method and no file shows anything of a deleted conversation, then or later."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _fill(trial: Trial) -> None:
 
 
 class DeleteCases(StoreCases):
-    """What a deletion removes, and its result."""
+    """Cases for the data that a deletion removes, and for its result."""
 
     @case
     async def test_the_receipt_counts_what_went(self, trial: Trial) -> None:
@@ -131,7 +131,7 @@ class DeleteCases(StoreCases):
 
 
 class TombstoneCases(StoreCases):
-    """A late writer does not bring a deleted conversation back."""
+    """Cases for late writers: they do not bring a deleted conversation back."""
 
     @pytest.mark.parametrize("known", [True, False], ids=["filled", "never written"])
     @pytest.mark.parametrize("verb", WRITING_VERBS)
@@ -199,7 +199,7 @@ class TombstoneCases(StoreCases):
 
 
 class ErasureCases(StoreCases):
-    """A store with the ability keeps no byte of deleted text in its files."""
+    """Cases for erasure: a store with this ability keeps no byte of deleted text in its files."""
 
     @pytest.mark.parametrize("closed", [False, True], ids=["while open", "once closed"])
     @case

@@ -48,7 +48,7 @@ BODIES = {
 
 
 class DocumentCases(StoreCases):
-    """A stored document."""
+    """Cases for a stored document."""
 
     @case
     async def test_an_absent_one_is_none(self, trial: Trial) -> None:
@@ -137,7 +137,7 @@ async def _written(trial: Trial, times: int) -> Document | None:
 
 
 class VersionCases(StoreCases):
-    """Compare-and-swap on the version."""
+    """Cases for compare-and-swap on the version."""
 
     @pytest.mark.parametrize(
         ("version", "expect"), [(0, None), (0, 0), (1, None), (1, 1), (3, None), (3, 3)]
@@ -272,7 +272,7 @@ async def _state(trial: Trial) -> State:
 
 
 class NoteCases(StoreCases):
-    """Notes, and when they are rejected."""
+    """Cases for notes, and for when they are rejected."""
 
     @case
     async def test_a_note_is_a_document(self, trial: Trial) -> None:
@@ -407,7 +407,7 @@ CHANGES = 40
 
 
 class ViewCases(StoreCases):
-    """The head, the live checkpoint and the documents of some kinds, as they are at one moment."""
+    """Cases for views: the head, the live checkpoint and documents of some kinds, read at one moment."""
 
     @case
     async def test_a_view_of_nothing_is_empty(self, trial: Trial) -> None:
@@ -455,7 +455,7 @@ class ViewCases(StoreCases):
 
     @case
     async def test_a_view_is_of_one_moment(self, trial: Trial) -> None:
-        """Every change writes its own generation into a document, so a mixture of two moments shows."""
+        """Every change writes its generation into a document, so a view that mixes two moments is detected."""
         store = trial.store
 
         async def change() -> None:

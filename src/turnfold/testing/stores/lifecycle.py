@@ -1,4 +1,4 @@
-"""Cases for the life of a store: health, closing, cancellation in the middle of a call, reopening."""
+"""Cases for opening and closing a store: health, closing, cancellation during a call, reopening."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = (
 
 
 class ClosingCases(StoreCases):
-    """Health, and closing."""
+    """Cases for health and closing."""
 
     @case
     async def test_an_open_store_is_well_and_says_what_it_is(self, trial: Trial) -> None:
@@ -110,7 +110,7 @@ def _need_a_loop(trial: Trial) -> None:
 
 
 class CancellationCases(StoreCases):
-    """A cancelled caller: the batch is stored as a whole or not at all, and other callers are served."""
+    """Cases for a cancelled caller: its batch is stored whole or not at all, and other callers are not affected."""
 
     @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8])
     @case
@@ -184,7 +184,7 @@ async def _fill(trial: Trial) -> None:
 
 
 class ReopenCases(StoreCases):
-    """The data of a durable store that is opened again."""
+    """Cases for the data of a durable store that is opened again."""
 
     @case
     async def test_the_answers_are_the_same(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for listings: what exists, in one order on every backend, page by page, and nothing that was only read."""
+"""Cases for listings: everything that exists, page by page and in the same order on every store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _names(trial: Trial, *, after: str = "", limit: int = 100) -> list[str
 
 
 class ListingCases(StoreCases):
-    """The conversations of a tenant."""
+    """Cases for the conversations of a tenant."""
 
     @case
     async def test_there_are_none_at_first(self, trial: Trial) -> None:
@@ -134,7 +134,7 @@ class ListingCases(StoreCases):
 
 
 class DocumentListCases(StoreCases):
-    """The documents of a kind."""
+    """Cases for the documents of a kind."""
 
     @case
     async def test_keys_are_in_code_point_order(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Random messages and operations, and the differential test: any sequence of calls agrees with the in-memory store.
+"""Random messages and operations, and the differential test: a store must return the same as the in-memory store.
 
 Arguments come from a small range, so that operations affect one another.
 """
@@ -70,7 +70,7 @@ storable_texts: st.SearchStrategy[str] = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=20),
     st.sampled_from(sorted(HOSTILE_TEXTS)).map(HOSTILE_TEXTS.__getitem__),
 )
-"""Any text that a record can contain, including known trouble makers."""
+"""A strategy for any text that a record can contain, including texts that often cause faults."""
 
 _extras = st.sampled_from(["", '{"b":1,"a":[null,"值"]}', '{"x":{"y":1.5e300}}', '{"":""}'])
 _objects = st.dictionaries(storable_texts, storable_texts, max_size=2).map(
@@ -107,12 +107,12 @@ messages: st.SearchStrategy[Message] = st.one_of(
     _spoken("assistant", st.one_of(_contents, _thoughts, _calls), 0),
     _spoken("tool", _results, 1),
 )
-"""Any valid message."""
+"""A strategy for any valid message."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomOperation:
-    """One call with its arguments, for any store."""
+    """One random call of a store method, with its arguments."""
 
     verb: Literal[
         "append",
@@ -133,7 +133,7 @@ class RandomOperation:
     ]
     conversation: str
     words: tuple[str, ...]
-    """Used as texts, client ids, keys and terms."""
+    """Words for texts, client ids, keys and search terms."""
     number: int
     other: int
     expect: int | None
@@ -141,11 +141,11 @@ class RandomOperation:
 
     @property
     def word(self) -> str:
-        """The first of the words; there is always one."""
+        """The first of `words`, which is never empty."""
         return self.words[0]
 
     def start(self, store: Store, scope: Scope) -> Coroutine[object, None, object]:
-        """Start the call; the result is to be awaited."""
+        """Start the call; the caller awaits the result."""
         where, word, expect = self.conversation, self.word, self.expect
         match self.verb:
             case "append":
@@ -201,7 +201,7 @@ class RandomOperation:
 
 
 def operations(*verbs: str) -> st.SearchStrategy[RandomOperation]:
-    """Return a strategy for calls of these methods, with few arguments, so that retries and conflicts happen."""
+    """Return a strategy for calls of these methods; they have few different arguments, so that conflicts happen."""
     words = st.lists(st.sampled_from(("a", "b", "c", "d", "北京", "e f")), min_size=1, max_size=3)
     small = st.integers(0, 6)
     return st.builds(
@@ -231,7 +231,7 @@ STEPS = 30
 
 
 class _Twins(RuleBasedStateMachine):
-    """The store under test and the reference store, with the same calls at the same time."""
+    """The store under test and the reference store; both get the same calls with the same clock."""
 
     sent = Bundle("sent")
 
@@ -318,7 +318,7 @@ class _Twins(RuleBasedStateMachine):
 
 
 class MachineCases(StoreCases):
-    """The differential test."""
+    """The differential test: the same random calls on the store and on the in-memory store."""
 
     def test_any_calls_give_the_answers_of_the_reference(self, trial: Trial) -> None:
         reference = MemoryStore(counter=character_counter(), clock=trial.clock)

@@ -1,6 +1,6 @@
-"""Cases for reads: ranges, turns, ids and tails return exactly the entries asked for, and change nothing.
+"""Cases for reads by range, turn, client id or budget: they return exactly the requested entries, and change nothing.
 
-Also what happens to stored costs if the token counter changes.
+Also cases for stored token counts if the token counter changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOO_LARGE = 1 << 63
 
 
 class ReadCases(StoreCases):
-    """Ranges of the log."""
+    """Cases for ranges of the log."""
 
     @pytest.mark.parametrize(
         ("after", "upto", "limit", "expected"),
@@ -121,7 +121,7 @@ class ReadCases(StoreCases):
 
 
 class TurnCases(StoreCases):
-    """One turn of the log."""
+    """Cases for one turn of the log."""
 
     @pytest.mark.parametrize(
         ("turn", "expected"),
@@ -167,7 +167,7 @@ class TurnCases(StoreCases):
 
 
 class FindCases(StoreCases):
-    """Entries by client id."""
+    """Cases for finding entries by client id."""
 
     @case
     async def test_ids_are_found_oldest_first(self, trial: Trial) -> None:
@@ -209,11 +209,11 @@ class FindCases(StoreCases):
 
 
 WORDS = ("12345", "123", "1234567", "1", "1234")
-"""From the newest: 4, 5, 12, 15, 20 tokens in total."""
+"""Texts whose total tokens, from the newest back, are 4, 5, 12, 15, 20."""
 
 
 class TailCases(StoreCases):
-    """The newest entries within a budget: never over it, and not one fewer than fits."""
+    """Cases for the newest entries within a budget: as many as fit, and never more."""
 
     @pytest.mark.parametrize(
         ("tokens", "expected"),
@@ -324,7 +324,7 @@ class TailCases(StoreCases):
 
 
 class CounterCases(StoreCases):
-    """A log counted by one counter and opened with another: costs are recounted when they are needed."""
+    """Cases for a log that is opened with another token counter: tokens are counted again when they are needed."""
 
     @case
     async def test_the_head_names_the_counter(self, trial: Trial) -> None:

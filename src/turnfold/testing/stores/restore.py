@@ -1,4 +1,4 @@
-"""Cases for capture and restore: conversations are copied from a consistent snapshot, exactly, or not at all."""
+"""Cases for capture and restore: a conversation is copied exactly, from a consistent snapshot, or not at all."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def pieces_of(store: Store, scope: Scope, name: str = TALK) -> list[Piece]
 
 
 async def contents(store: Store, scope: Scope) -> tuple[object, ...]:
-    """Return everything that a restore must reproduce: all of a scope except generations."""
+    """Return all data of a scope that a restore must reproduce: everything except generations."""
     listed = await store.conversations(scope, limit=10_000)
     return (
         [replace(info, head=replace(info.head, generation=0, epoch=0)) for info in listed],
@@ -93,7 +93,7 @@ async def contents(store: Store, scope: Scope) -> tuple[object, ...]:
 
 
 def _made(name: str, *words: str) -> list[Piece]:
-    """Return a stream of user messages with fixed times."""
+    """Return a stream of pieces with user messages that have fixed times."""
     entries = [
         Entry(seq, user(text), f"id-{seq}", 1000 + seq, seq, 0, 0)
         for seq, text in enumerate(words, 1)
@@ -102,7 +102,7 @@ def _made(name: str, *words: str) -> list[Piece]:
 
 
 class CaptureCases(StoreCases):
-    """A consistent snapshot of a conversation, without its entries."""
+    """Cases for capture: a consistent snapshot of a conversation, without its entries."""
 
     @case
     async def test_what_is_not_there_is_none(self, trial: Trial) -> None:
@@ -157,7 +157,7 @@ def _refuse(document: Document) -> None:
 
 
 class RestoreCases(StoreCases):
-    """A restore reproduces exactly what was captured, and an invalid one changes nothing."""
+    """Cases for restore: it reproduces exactly what was captured, and an invalid one changes nothing."""
 
     @case
     async def test_a_restored_conversation_is_the_same(self, trial: Trial) -> None:
@@ -369,7 +369,7 @@ DIFFERENT: Mapping[str, tuple[int, Mapping[str, object], str]] = {
 
 
 class RestoredCases(StoreCases):
-    """Restores that are rejected, and further writes to restored conversations."""
+    """Cases for restores that are rejected, and for later writes to restored conversations."""
 
     @pytest.mark.parametrize("stream", UNSOUND.values(), ids=UNSOUND.keys())
     @case

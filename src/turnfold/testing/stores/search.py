@@ -1,6 +1,6 @@
 """Cases for search: the same words find the same entries, checkpoints and documents on every backend, in any script.
 
-Filters are applied alike, and deleted content is not found.
+Filters have the same effect on every backend, and deleted content is not found.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def _found(trial: Trial, query: str, *logged: str) -> list[int]:
 
 
 class SearchCases(StoreCases):
-    """The entries that are found, and their order."""
+    """Cases for the entries that are found, and their order."""
 
     @pytest.mark.parametrize(
         ("query", "text"),
@@ -189,7 +189,7 @@ class SearchCases(StoreCases):
 
 
 class SearchScopeCases(StoreCases):
-    """The conversations that are searched."""
+    """Cases for which conversations are searched."""
 
     @case
     async def test_a_search_covers_all_conversations_of_the_scope(self, trial: Trial) -> None:
@@ -284,7 +284,7 @@ _IMPOSSIBLE: Mapping[str, Callable[[], Within]] = {
 
 
 class WithinCases(StoreCases):
-    """Filters of a search."""
+    """Cases for the filters of a search."""
 
     @pytest.mark.parametrize("conversation", [None, TALK])
     @case
@@ -333,7 +333,7 @@ def _note(text: str, *, key: str = "n", kind: str = "note") -> Document:
 
 
 class BesideCases(StoreCases):
-    """Checkpoints and documents are found if they are asked for."""
+    """Cases for other kinds: checkpoints and documents are found if they are requested."""
 
     @case
     async def test_what_stands_beside_the_log_is_found_when_it_is_asked_for(

@@ -1,7 +1,8 @@
 """The runner of the store cases: a case is written once as a coroutine and runs on blocking and asynchronous stores.
 
 A blocking store never suspends, so its coroutines run without an event loop and concurrency means threads; any other
-store runs in an event loop and concurrency means tasks. A case does not know which: it gets a `Trial`.
+store runs in an event loop and concurrency means tasks. A case need not know which of the two is used: it gets a
+`Trial`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _Options = ParamSpec("_Options")
 
 
 class OpenStore(Protocol):
-    """Opens the store at a place; written by a backend's author."""
+    """The function that opens the store at a place; the author of a store writes it."""
 
     def __call__(
         self,
@@ -62,7 +63,7 @@ class Clock:
 
 
 class Trial:
-    """The store of one case, with ways to run it and to open it again."""
+    """The store of one case, with methods to run coroutines and to open the store again."""
 
     def __init__(self, open_store: OpenStore, folder: Path, *, blocking: bool) -> None:
         self.blocking = blocking
@@ -82,7 +83,7 @@ class Trial:
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
     ) -> Store:
-        """Open another handle; on the same store if the place is the same and the backend is shared or durable."""
+        """Open another handle; it is on the same store if the place is the same and the store is shared or durable."""
         store = self._open_store(
             self.folder / place, counter=counter or character_counter(), clock=clock or self.clock
         )
@@ -131,7 +132,7 @@ class Trial:
 
 
 class StoreCases(ABC):
-    """Base of all groups of cases: a backend defines how it is opened, and whether it blocks."""
+    """Base class of all groups of cases; a subclass defines how the store is opened, and if it is blocking."""
 
     blocking: ClassVar[bool] = False
     """True if `open_store` returns stores that never suspend: their coroutines run without an event loop."""
@@ -146,11 +147,11 @@ class StoreCases(ABC):
         counter: TokenCounter | None = None,
         clock: Callable[[], int] | None = None,
     ) -> Store:
-        """Open the store at `place`: empty at a new place, with its data at a known one if the store is durable."""
+        """Open the store at `place`. A new place is empty; a durable store has its data at a place used before."""
 
     @pytest.fixture
     def trial(self, tmp_path: Path) -> Iterator[Trial]:
-        """The store of one case, in a folder of its own."""
+        """Yield the trial of one case, with its store in a new folder."""
         trial = Trial(self.open_store, tmp_path, blocking=self.blocking)
         try:
             yield trial
@@ -161,7 +162,7 @@ class StoreCases(ABC):
 def case(
     body: Callable[Concatenate[_Cases, Trial, _Options], Coroutine[object, None, None]],
 ) -> Callable[Concatenate[_Cases, Trial, _Options], None]:
-    """Turn a coroutine into a test case that runs in the mode of the store under test."""
+    """Make a test case of a coroutine; it runs with or without an event loop, as the store under test requires."""
 
     @wraps(body)
     def run_case(

@@ -1,4 +1,4 @@
-"""Values of the store cases: helpers that make entries, and strings that break careless stores."""
+"""Values for the store cases: helpers that make entries, and strings with which faulty stores fail."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
 
 
 async def note_now(store: Store, scope: Scope, name: str, given: Document) -> None:
-    """Write a note under the current state."""
+    """Write a note that expects the current state."""
     head = await store.head(scope, name)
     await store.note(scope, name, given, state=head.state)
 
@@ -171,7 +171,7 @@ VERBS: Mapping[str, Verb] = {
     "search": lambda store, scope, name: store.search(scope, ["one"], conversation=name),
     "delete": lambda store, scope, name: store.delete(scope, name),
 }
-"""Every method that takes a conversation, with arguments that are valid for any."""
+"""Every method that takes a conversation, with arguments that are valid for any conversation."""
 
 
 def comparable(answer: object) -> object:
@@ -205,7 +205,7 @@ async def digest(
     list[list[Document]],
     list[list[Hit]],
 ]:
-    """Return everything a scope can see, as one value: its conversations, and the results of a few searches.
+    """Return all data that a scope can read, as one value: its conversations, and the results of a few searches.
 
     Epochs, which are random, are left out, so that the digests of two stores can be compared.
     """

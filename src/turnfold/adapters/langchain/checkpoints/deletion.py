@@ -1,8 +1,8 @@
-"""Delete parts of threads: move the checkpoints that stay to a new home, and erase the old one.
+"""Deletes parts of threads: moves the remaining checkpoints to a new home (conversation), and erases the old one.
 
-Moved checkpoints are stored anew against one another, so nothing of what was left out is needed or remains. A
-`DeltaChannel` of LangGraph has its value only in some checkpoints and is rebuilt from the writes after them; the
-checkpoints it is rebuilt from stay too, or the channel would silently come back empty.
+Moved checkpoints are stored as differences from one another only, so no byte of a deleted one is needed or remains. A
+`DeltaChannel` of LangGraph has its value only in some checkpoints and is rebuilt from the writes after them. The
+checkpoints that it is rebuilt from are kept too, otherwise the channel would be empty after the move.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = (
 
 
 _MOVE_TRIES = 4
-"""Times another process may move the same thread first."""
+"""Attempts to move a thread; an attempt fails if another process moves it first."""
 _COUNTERS = "counters_since_delta_snapshot"
 _Name: TypeAlias = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -40,23 +40,23 @@ _Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A move of a thread to a new home, and what has arrived there."""
+    """A move of a thread to a new home, and the checkpoints and writes copied so far."""
 
     storage: CheckpointStorage
     old: str
-    """The home it leaves."""
+    """The home from which the thread is moved."""
     new: str
     decided: AbstractSet[_Name] = frozenset()
-    """Checkpoints of the old home that were chosen to stay or to go; any other was stored since."""
+    """Checkpoints that were in the old home when the choice was made; others were stored later."""
     arrived: dict[_Name, StoredCheckpoint] = field(default_factory=dict[_Name, StoredCheckpoint])
-    """Copied checkpoints, as they were in the home they came from."""
+    """Copied checkpoints, as they are stored in the home they were copied from."""
     newest: dict[str, StoredCheckpoint] = field(default_factory=dict[str, StoredCheckpoint])
-    """By namespace, the last copied checkpoint, as it is in the new home."""
+    """The last copied checkpoint of each namespace, as it is stored in the new home."""
     writes: dict[tuple[_Name, str], object] = field(default_factory=dict[tuple[_Name, str], object])
     """Copied writes by checkpoint and task."""
 
     async def bring(self, home: str, chosen: Sequence[StoredCheckpoint]) -> None:
-        """Copy checkpoints of a home and their writes, oldest first; what has arrived is not copied again."""
+        """Copy checkpoints of a home and their writes, oldest first; those that were copied before are skipped."""
         names = {_name(stored) for stored in chosen} | self.arrived.keys()
         for stored in sorted(chosen, key=lambda one: one.id):
             name = _name(stored)
@@ -74,7 +74,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy what was stored in the old home since the choice: checkpoints, and writes of any of them."""
+        """Copy the checkpoints and writes that were stored in the old home after the choice was made."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])
@@ -88,7 +88,7 @@ class ThreadMover:
     threads: Threads
 
     async def keep(self, thread: str, choose: _Choice) -> None:
-        """Keep the chosen checkpoints of a thread, and erase the rest."""
+        """Keep the checkpoints of a thread that `choose` returns, and erase the others."""
         for tries_left in reversed(range(_MOVE_TRIES)):
             place, version = await self.threads.find(thread)
             if place is None:
@@ -108,7 +108,7 @@ class ThreadMover:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy everything of a thread to a new one, all of it or nothing."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; on an error nothing is left of it."""
         threads = self.threads
         if (await threads.find(target))[0] is not None:
             raise Conflict(
@@ -144,7 +144,7 @@ class ThreadMover:
         await self._finish_move(thread, version, move)
 
     async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
-        """Switch a thread to its new home (conversation), copy what was stored meanwhile, and erase the old home."""
+        """Switch a thread to its new home, copy what was stored in the old one meanwhile, and erase the old one."""
         settled = ThreadPlace(thread, move.new, left=(move.old,))
         version = await self.threads.put(settled, expect=version)
         # From here on whoever writes sees that the thread moved; what was written before is in the old home.
@@ -167,7 +167,7 @@ def _copy_of(stored: StoredCheckpoint, parent: str, values: Mapping[str, Typed])
 
 
 def newest_of_each(codec: Codec) -> _Choice:
-    """Choose the newest checkpoint of each namespace, with those its `DeltaChannel`s are rebuilt from."""
+    """Choose the newest checkpoint of each namespace, and the checkpoints that its `DeltaChannel`s are rebuilt from."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}
@@ -184,7 +184,7 @@ def newest_of_each(codec: Codec) -> _Choice:
 
 
 def without_runs(runs: set[str], codec: Codec) -> _Choice:
-    """Choose everything but the checkpoints of these runs."""
+    """Choose all checkpoints except those of these runs."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}

@@ -3,20 +3,20 @@
 There is one document per checkpoint and one per task with pending writes. A checkpoint's document holds the values that
 changed with it and names, for every other value, the document that has it, so storing a checkpoint is one atomic write.
 Names sort newest first, because a store returns documents in the order of their names and the newest checkpoint is
-asked for most.
+requested most often.
 
-A graph writes a channel whole at every step, though most of it is unchanged, so values are stored as byte differences
-(stretches to copy and bytes to insert), whoever serialized them. A list that grew differs at two places, its length in
-front and its new items at the end; both are found.
+A graph writes a whole channel at every step, though most of it is unchanged, so values are stored as byte differences:
+ranges of an earlier value to copy, and bytes to insert. This works with any serializer. A list that grew differs at two
+places, its length at the beginning and its new items at the end; both are found.
 
-Bodies are compressed, with a seal over the bytes and the place they were stored at. The seal is checked first: a body
-that was damaged, cut off or moved to another document is not unpacked. Without a key the seal is a checksum that anyone
-who can write to the store can make too; with a key kept outside the store, nothing is read that was not written with
-that key. Neither proves that a body is the newest one of its document.
+Bodies are compressed, with a seal (digest) over the bytes and the place they were stored at. The seal is checked first:
+a body that was damaged, cut off or moved to another document is not unpacked. Without a key the seal is a checksum,
+which anyone who can write to the store can compute; with a key that is kept outside the store, only data that was
+written with that key is read. Neither proves that a body is the newest one of its document.
 
-Data read from a store is bounded: a kilobyte can unpack to a megabyte, differences can double it again and again, and a
-byte of msgpack can become an object of two hundred. Bytes are counted before they are decoded; beyond a few megabytes
-their objects are counted too, which stops where there are too many.
+Limits apply to data read from a store, because a kilobyte can unpack to a megabyte, differences can double it again and
+again, and a byte of msgpack can become an object of two hundred bytes. Bytes are counted before they are decoded; above
+a few megabytes the memory of their objects is estimated too.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ __all__ = (
 
 
 _UNCOUNTED = 4 << 20
-"""Bytes up to which objects are not counted: they take some hundred megabytes at the very most."""
+"""Up to this many bytes, objects are not counted: they take at most some hundred megabytes of memory."""
 _GROWTH = 4
-"""Bytes of memory that a byte may take on average, once objects are counted."""
+"""The most bytes of memory per stored byte, on average, once objects are counted."""
 
 # About the bytes of memory of Python's objects, with the place each takes in a list.
 _SLOT, _NUMBER, _TEXT, _LIST, _MAP, _OBJECT = 8, 40, 64, 64, 240, 400
 
 _HEADERS: list[tuple[int, int, int]] = [(_SLOT, 0, 0)] * 256
-"""By the first byte of a msgpack value: memory it takes, bytes to skip after it, width of a length that follows.
+"""By the first byte of a msgpack value: its memory, the bytes to skip after it, the width of a length that follows.
 
-Lists, maps and extensions hold values, which are met next: only their own header is skipped.
+Of lists, maps and extensions only the header is skipped: the values in them come next.
 """
 _HEADERS[0x80:0x90] = [(_MAP, 0, 0)] * 16
 _HEADERS[0x90:0xA0] = [(_LIST, 0, 0)] * 16
@@ -87,7 +87,7 @@ _HEADERS[0xDE:0xE0] = [(_MAP, width, 0) for width in (2, 4)]
 
 
 class SizeLimit:
-    """Limits how many bytes may be read together, and how much memory they may take."""
+    """Limits the bytes that are read together, and the memory of their objects."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -95,7 +95,7 @@ class SizeLimit:
         self._memory = 0
 
     def add(self, data: bytes, path: str = "") -> None:
-        """Count msgpack bytes before they are decoded; refuse them where they are too many."""
+        """Count msgpack bytes before they are decoded; raise `InvalidRecord` if there are too many."""
         self.add_size(len(data), path)
         if self._bytes <= _UNCOUNTED:
             return
@@ -103,24 +103,24 @@ class SizeLimit:
         self._memory += decoded_size(data, limit - self._memory)
         if self._memory > limit:
             raise InvalidRecord(
-                f"{self._bytes:,} bytes hold more objects than fit into {limit:,} bytes of memory",
+                f"the objects in {self._bytes:,} stored bytes need more than {limit:,} bytes of memory",
                 path=path,
                 remedy=f"If your program wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
 
     def add_size(self, size: int, path: str = "") -> None:
-        """Count bytes that are not decoded."""
+        """Count bytes that are not msgpack; raise `InvalidRecord` if there are too many."""
         self._bytes += size
         if self._bytes > self._max_bytes:
             raise InvalidRecord(
-                f"{self._bytes:,} bytes; a checkpoint may have {self._max_bytes:,}",
+                f"the data has {self._bytes:,} bytes, but a checkpoint may have only {self._max_bytes:,}",
                 path=path,
                 remedy="Keep large data elsewhere, or raise max_checkpoint_bytes",
             )
 
 
 def decoded_size(data: bytes, limit: int) -> int:
-    """Estimate the memory the objects of msgpack bytes take; counts no further than just over `limit`."""
+    """Estimate the memory of the objects in msgpack bytes; stops counting above `limit`."""
     total, at, end = 0, 0, len(data)
     while at < end and total <= limit:
         memory, skipped, width = _HEADERS[data[at]]
@@ -134,15 +134,15 @@ def decoded_size(data: bytes, limit: int) -> int:
 
 
 Piece: TypeAlias = bytes | tuple[int, int]
-"""Bytes to insert, or the start and length of a stretch of the base."""
+"""Bytes to insert, or the start and length of a range of the base to copy."""
 
 _ANCHOR = 24
-"""Bytes searched for in the base; a shorter copy is not worth its description."""
+"""Number of bytes that are searched for in the base; a shorter range is not worth copying."""
 _COPY_COST = 8
 _WINDOW = 1 << 16
-"""How far ahead in the base the anchor is searched for."""
+"""Number of bytes of the base in which the anchor is searched for."""
 _PROBES = 48
-"""Places tried as an anchor before the rest is taken as new."""
+"""Number of anchors tried before the rest of the value is stored as new bytes."""
 
 
 def make_delta(base: bytes, new: bytes) -> list[Piece]:
@@ -168,7 +168,7 @@ def make_delta(base: bytes, new: bytes) -> list[Piece]:
 
 
 def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
-    """Return what the pieces make of `base`."""
+    """Return the value that the pieces make from `base`."""
     return b"".join(
         piece if isinstance(piece, bytes) else base[piece[0] : piece[0] + piece[1]]
         for piece in pieces
@@ -176,7 +176,7 @@ def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
 
 
 def applied_size(base: int, pieces: Sequence[Piece]) -> int:
-    """Return the size the pieces make of a base of `base` bytes; -1 where one of them reaches outside it."""
+    """Return the size of the value that the pieces make of a base of `base` bytes; -1 if a piece is outside of it."""
     size = 0
     for piece in pieces:
         if isinstance(piece, bytes):
@@ -190,12 +190,12 @@ def applied_size(base: int, pieces: Sequence[Piece]) -> int:
 
 
 def delta_size(pieces: Sequence[Piece]) -> int:
-    """Estimate how many bytes the pieces take."""
+    """Estimate the stored size of the pieces, in bytes."""
     return sum(len(piece) if isinstance(piece, bytes) else _COPY_COST for piece in pieces)
 
 
 def _common_prefix(base: bytes, at: int, new: bytes, done: int) -> int:
-    """Return how many bytes are equal from here on, by bisection, so that Python compares stretches, not bytes."""
+    """Return how many bytes are equal from `at` and `done` on; bisection compares ranges, not single bytes."""
     low, high = 0, min(len(base) - at, len(new) - done)
     while low < high:
         middle = (low + high + 1) // 2
@@ -218,7 +218,7 @@ def _common_suffix(base: bytes, new: bytes) -> int:
 
 
 def _resync(base: bytes, at: int, new: bytes, done: int, end: int) -> tuple[int, int] | None:
-    """Return the next place in both from which they go on alike; None where none is near."""
+    """Return the next positions in `base` and `new` from which both are equal again; None if none is near."""
     skip = 0
     for _ in range(_PROBES):
         if done + skip + _ANCHOR > end:
@@ -240,21 +240,21 @@ Typed: TypeAlias = tuple[str, bytes]
 _LONGEST_ID = 200
 _SEPARATOR: Final = "\x1f"
 _END: Final = "\x7f"
-"""Sorts behind every character of an id: of two ids, the longer one with the same beginning is the greater."""
+"""Sorts after every character of an id, so that of two ids with the same beginning the longer one is the greater."""
 
 _FIRST, _LAST = 0x21, 0x7E
 _NEWEST_FIRST = {code: _FIRST + _LAST - code for code in range(_FIRST, _LAST + 1)}
 
 
 class ValueRef(msgspec.Struct, frozen=True, array_like=True):
-    """Where the bytes of a value are stored."""
+    """A reference to the stored bytes of a value."""
 
     digest: bytes
     holder: str = ""
-    """The checkpoint whose document has them; empty for the document that holds this reference."""
+    """Id of the checkpoint whose document has the bytes; empty for the document that holds this reference."""
 
     def at(self, checkpoint: str) -> ValueRef:
-        """Return the reference as it reads outside the document of `checkpoint`."""
+        """Return the reference with a holder: an empty holder becomes `checkpoint`."""
         return self if self.holder else ValueRef(self.digest, checkpoint)
 
 
@@ -268,16 +268,16 @@ class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the value; 0 if written by a release before this field was added."""
 
     def at(self, checkpoint: str) -> ChannelValue:
-        """Return the value with a reference that names its holder; an empty holder becomes `checkpoint`."""
+        """Return the value with a holder in its reference: an empty holder becomes `checkpoint`."""
         return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
 class DeltaScript(msgspec.Struct, frozen=True, array_like=True):
-    """The bytes of a value, as pieces of an earlier value and new bytes."""
+    """A stored value, made of ranges to copy from an earlier value and of new bytes."""
 
     digest: bytes
     index: Annotated[int, msgspec.Meta(ge=0)]
-    """Number of versions before it that are made of one another; 0 for one that stands alone."""
+    """Number of earlier versions in the chain of differences; 0 for a value that is stored whole."""
     base: ValueRef | None
     pieces: list[Piece]
 
@@ -289,13 +289,13 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     id: str
     parent: str
     checkpoint: Typed
-    """Everything but the values of the channels."""
+    """The checkpoint without the values of its channels."""
     metadata: Typed
     values: dict[str, ChannelValue]
     scripts: list[DeltaScript]
 
     def script(self, digest: bytes) -> DeltaScript | None:
-        """Return the bytes with this digest, if they are here."""
+        """Return the script of the value with this digest; None if this checkpoint does not have it."""
         return next((one for one in self.scripts if one.digest == digest), None)
 
 
@@ -317,7 +317,7 @@ class Writes(msgspec.Struct, frozen=True, array_like=True):
 
 
 REMEDY: Final = "Restore the store from a backup, or delete the thread"
-"""What to do about stored data that is damaged."""
+"""The remedy that errors about damaged stored data give."""
 _MOVED_OR_FORGED: Final = (
     "It was moved or forged: restore the store from a backup, or delete the thread"
 )
@@ -340,7 +340,7 @@ class BodyCodec:
         return self._seal.pack(_encoder.encode(record), place)
 
     def checkpoint(self, home: str, document: Document) -> tuple[StoredCheckpoint, int]:
-        """Return the checkpoint in a document and its size; refuse one that names another checkpoint."""
+        """Return the checkpoint in a document and its size; refuse a document that holds another checkpoint."""
         place = DocumentPlace(home, CHECKPOINT, document.key)
         stored, size = self._decoded(_checkpoints, document.body, place)
         if (
@@ -376,11 +376,13 @@ class BodyCodec:
         try:
             return decoder.decode(data), len(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidRecord(f"not a stored checkpoint: {error}", path=place.path) from None
+            raise InvalidRecord(
+                f"the document is not a stored checkpoint: {error}", path=place.path
+            ) from None
 
 
 def namespace_prefix(namespace: str) -> str:
-    """Return the prefix of the names of a namespace."""
+    """Return the prefix of the document names of a namespace."""
     return f"{document_name(namespace)}{_SEPARATOR}"
 
 
@@ -395,7 +397,7 @@ def checkpoint_key(namespace: str, checkpoint: str) -> str:
     """Return the name of a checkpoint's document, which is also the prefix of the names of its writes."""
     if not is_checkpoint_id(checkpoint):
         raise InvalidOption(
-            f"checkpoint id {checkpoint!r}: 1 to {_LONGEST_ID} printable ASCII characters without spaces are needed"
+            f"checkpoint id {checkpoint!r} must have 1 to {_LONGEST_ID} printable ASCII characters, without spaces"
         )
     return f"{namespace_prefix(namespace)}{checkpoint.translate(_NEWEST_FIRST)}{_END}"
 
@@ -406,9 +408,9 @@ def writes_key(namespace: str, checkpoint: str, task: str) -> str:
 
 
 def document_name(name: str) -> str:
-    """Return a name that every store can hold: the digest of one that is long or not printable.
+    """Return a name that every store can hold: a long or unprintable name is replaced by its digest.
 
-    A name that looks like a digest is digested too, so that it cannot collide with another name's digest.
+    A name that looks like a digest is replaced too, so that it cannot equal the digest of another name.
     """
     return name_digest(name) if name.startswith("digest:") else short_name(name)
 
@@ -416,7 +418,7 @@ def document_name(name: str) -> str:
 _CHECKSUM: Final = b"\x01"
 _KEYED: Final = b"\x02"
 _ZLIB: Final = b"\x78"
-"""First byte of a body that was written before there were seals."""
+"""First byte of a body that an old release wrote, without a seal."""
 _SEAL_BYTES = 16
 _SHORTEST_KEY = 16
 _PERSON: Final = b"turnfold-saver"
@@ -424,7 +426,7 @@ _LEVEL = 6
 
 
 class DocumentPlace(NamedTuple):
-    """Where a document is stored."""
+    """The place of a document in the store: its home (conversation), kind and key."""
 
     home: str
     kind: str
@@ -432,7 +434,7 @@ class DocumentPlace(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place as errors name it."""
+        """The place, in the form that errors show."""
         return f"{self.home}/{self.kind}/{self.key!r}"
 
 
@@ -453,7 +455,7 @@ class BodySeal:
         """Return the body that holds `data`."""
         if len(data) > self._max_document_bytes:
             raise InvalidRecord(
-                f"a checkpoint or the writes of a task have {len(data):,} bytes; a document may have "
+                f"a checkpoint or the writes of a task have {len(data):,} bytes, but a document may have only "
                 f"{self._max_document_bytes:,}",
                 remedy=f"Keep large data elsewhere, or raise max_checkpoint_bytes={self._max_bytes:,}",
             )
@@ -472,7 +474,7 @@ class BodySeal:
             ) from None
         if len(data) > self._max_document_bytes:
             raise InvalidRecord(
-                f"{len(body):,} bytes unpack to more than {self._max_document_bytes:,}",
+                f"the {len(body):,} bytes of the document unpack to more than {self._max_document_bytes:,}",
                 path=place.path,
                 remedy=f"If your program wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
@@ -494,7 +496,7 @@ class BodySeal:
             raise InvalidRecord(
                 "the document was sealed with a key",
                 path=place.path,
-                remedy="Pass it: TurnfoldSaver(..., seal_key=...)",
+                remedy="Give the key: TurnfoldSaver(..., seal_key=...)",
             )
         if mark != self._mark or not hmac.compare_digest(seal, self.seal(packed, place)):
             why = (
@@ -510,7 +512,7 @@ class BodySeal:
         return packed
 
     def seal(self, packed: bytes, place: DocumentPlace) -> bytes:
-        """Return the seal of packed bytes at a place."""
+        """Return the seal (digest) of compressed bytes that are stored at a place."""
         seal = blake2b(key=self._key, digest_size=_SEAL_BYTES, person=_PERSON)
         for part in (*(name.encode("utf-8", "surrogatepass") for name in place), packed):
             seal.update(len(part).to_bytes(8, "big"))

@@ -1,8 +1,8 @@
-"""The types that a stored checkpoint value may be restored as without being listed.
+"""The types that stored checkpoint values may have without being listed in `allowed_types`.
 
-Each holds values and does nothing else when it is created. How it is created is fixed in the table: a stored name only
-selects a row. The names are LangGraph's own list (`SAFE_MSGPACK_TYPES` of langgraph-checkpoint 4.3), written out, so
-that a later release of LangGraph cannot extend it unseen.
+Each of these types only holds values; creating one does nothing else. The table says how each is created: a stored name
+only selects a row. The names are a copy of LangGraph's own list (`SAFE_MSGPACK_TYPES` of langgraph-checkpoint 4.3), so
+that a later release of LangGraph cannot extend it unnoticed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DELTA_SNAPSHOT: Final = 7
 _Build: TypeAlias = Callable[[Any], object]
 
 _FLAGS = re.ASCII | re.IGNORECASE | re.LOCALE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
-"""All flags of a pattern but DEBUG, which prints."""
+"""All flags of a regular expression except DEBUG, which prints."""
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,3}")
 _DTYPE = re.compile(r"[<>|=]?[biufcSUmM][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,10}\])?")
 _ARRAY_FIELDS = 4
@@ -68,7 +68,7 @@ def _from_text(kind: Callable[[str], object]) -> _Build:
 
 
 def _from_elements(kind: Callable[[Iterable[object]], object]) -> _Build:
-    """Build a set; lists in it become tuples, because msgpack stored tuples as lists."""
+    """Return a builder of sets; lists in a set become tuples, because msgpack stores tuples as lists."""
     return lambda content: kind([_hashable(one) for one in cast("list[object]", content)])
 
 
@@ -92,7 +92,7 @@ def _zone(content: object) -> ZoneInfo:
 def _pattern(content: tuple[object, object]) -> re.Pattern[Any]:
     pattern, flags = content
     if not isinstance(pattern, str | bytes) or not isinstance(flags, int) or flags & ~int(_FLAGS):
-        raise ValueError("not a pattern with ordinary flags")
+        raise ValueError("the content is not a pattern with valid flags")
     return re.compile(pattern, flags)
 
 
@@ -186,11 +186,11 @@ def _framework_builder(name: tuple[str, str]) -> _Build:
 
 
 _ready: dict[tuple[int, str, str], _Build] = dict(_VALUES)
-"""Builders used so far. Only names of the tables get here: it cannot be filled from a store."""
+"""The builders used so far. Only names of the tables are added, so stored data cannot fill it."""
 
 
 def _message(model: type[Any], fields: dict[str, object]) -> object:
-    """Create a message, also one that a program had changed so that it is no longer valid, as LangGraph does."""
+    """Create a message; one that the program made invalid is created without validation, as LangGraph does."""
     try:
         return model(**fields)
     except ValueError:
@@ -221,7 +221,7 @@ def safe_names() -> list[tuple[int, str, str]]:
 
 
 def array_of(inside: object) -> object:
-    """Create a numpy array of numbers, booleans, times or text, of exactly the bytes that are there."""
+    """Create a numpy array of numbers, booleans, times or text; its size must be that of the stored bytes."""
     parts = cast("list[object]", inside) if isinstance(inside, list) else []
     if len(parts) != _ARRAY_FIELDS:
         raise InvalidRecord("a stored numpy array is damaged")
@@ -251,4 +251,4 @@ def array_of(inside: object) -> object:
         ) from None
     except (TypeError, ValueError) as error:
         raise InvalidRecord(f"a stored numpy array is damaged: {error}") from None
-    raise InvalidRecord(f"a stored numpy array of {size:,} bytes has {len(data):,}")
+    raise InvalidRecord(f"a stored numpy array should have {size:,} bytes, but has {len(data):,}")

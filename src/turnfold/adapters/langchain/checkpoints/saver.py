@@ -1,10 +1,9 @@
-"""`TurnfoldSaver`: the checkpoints of LangGraph's graphs in any store of turnfold.
+"""`TurnfoldSaver`: stores the checkpoints of LangGraph graphs in any store of turnfold.
 
-It stores what LangGraph hands over, byte for byte. Every method is written once, as a coroutine: over a blocking store
-both forms of LangGraph's interface work (the awaiting one in a thread), over an awaiting store the awaiting one alone.
-
-Data from the store is not trusted: a row or an imported file may be anybody's. No code that it names is run, and no
-more memory is used for it than the limit allows.
+It stores the data of LangGraph byte for byte. Every method is written once, as a coroutine. With a blocking store both
+forms of LangGraph's interface work (the awaiting one in a thread); with an awaiting store only the awaiting form works.
+Data from the store is not trusted, because anybody may have written a row or an imported file: no code that it names is
+run, and it cannot use more memory than the limit allows.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ class ListedCheckpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """Which checkpoints are to be listed."""
+    """Selects the checkpoints to list."""
 
     thread: str | None = None
-    """None for every thread."""
+    """The thread to list; None for every thread."""
     namespace: str | None = None
-    """None for every namespace."""
+    """The namespace to list; None for every namespace."""
     checkpoint: str | None = None
     before: str | None = None
     metadata: Mapping[str, object] | None = None
@@ -89,7 +88,7 @@ class ListingQuery:
         stored: StoredCheckpoint,
         metadata_of: Callable[[StoredCheckpoint], Mapping[str, object]],
     ) -> bool:
-        """Return True if a checkpoint is to be listed; `metadata_of` returns its metadata."""
+        """Return True if a checkpoint matches; `metadata_of` returns its metadata."""
         if self.namespace is not None and stored.namespace != self.namespace:
             return False
         if self.checkpoint is not None and stored.id != self.checkpoint:
@@ -103,7 +102,7 @@ class ListingQuery:
 
 
 class CheckpointListing:
-    """A listing in progress: newest first, page by page, reading no checkpoint that is not asked for."""
+    """A listing in progress: newest first, page by page; a page is read only when it is requested."""
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class CheckpointListing:
         return [ListedCheckpoint(query.thread, self._home, stored) for stored in own]
 
     async def _all_sorted(self) -> list[ListedCheckpoint]:
-        """Read all namespaces, because only then can they be sorted by id."""
+        """Read the checkpoints of all namespaces, sorted by id, newest first."""
         self._after = None
         places = await self._places()
         found = [
@@ -168,16 +167,16 @@ class CheckpointListing:
 
 
 _TRIES = 8
-"""Times a thread may move away during one write or read."""
+"""Attempts of one write or read; an attempt fails if the thread is moved to another home meanwhile."""
 _MAX_CHECKPOINT_BYTES = 128 << 20
 
 
 class TurnfoldSaver(BaseCheckpointSaver[int]):
-    """Checkpoints of LangGraph in the store of a memory, or in a store.
+    """Stores LangGraph checkpoints in the store of a memory, or in a given store.
 
-    A `Memory`, or a store that was opened with `blocking=True`, serves `invoke` and `ainvoke`; an `AsyncMemory` serves
-    `ainvoke`. `scope` is the tenant that owns the data, if a store is given; a memory has its own scope. Savers with
-    different `name` share nothing.
+    A `Memory`, or a store that was opened with `blocking=True`, works with `invoke` and `ainvoke`; an `AsyncMemory`
+    only with `ainvoke`. `scope` is the tenant that owns the data, if a store is given; a memory has its own scope.
+    Savers with different `name` share nothing.
 
     Plain values, LangChain's messages and LangGraph's own types can be stored and restored. List the classes of your
     program's state in `allowed_types`, as classes or as (module, name); they are called with the stored content.
@@ -204,9 +203,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 "allowed_types configures the saver's own serializer, which serde= replaces: give one of the two"
             )
         if max_checkpoint_bytes < 1:
-            raise InvalidOption(
-                f"max_checkpoint_bytes={max_checkpoint_bytes:,}: at least 1 is needed"
-            )
+            raise InvalidOption(f"max_checkpoint_bytes={max_checkpoint_bytes:,} must be at least 1")
         super().__init__(
             serde=serde if serde is not None else StrictSerializer(allowed_types=allowed_types)
         )
@@ -251,7 +248,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote after a checkpoint."""
+        """Store the values that a task wrote after a checkpoint."""
         self._runner.block_on(self._put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
@@ -261,15 +258,15 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote after a checkpoint."""
+        """Store the values that a task wrote after a checkpoint."""
         await self._runner.run(self._put_writes(config, writes, task_id, task_path))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint the config names, or the newest of the thread; None where there is none."""
+        """Return the checkpoint that the config names, or the newest one of the thread; None if there is none."""
         return self._runner.block_on(self._get(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint the config names, or the newest of the thread; None where there is none."""
+        """Return the checkpoint that the config names, or the newest one of the thread; None if there is none."""
         return await self._runner.run(self._get(config))
 
     def list(
@@ -301,11 +298,11 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 yield await self._runner.run(self._tuple(*each))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread and every byte of it."""
+        """Erase a thread with all its data."""
         self._runner.block_on(self._threads.delete(str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Erase a thread and every byte of it."""
+        """Erase a thread with all its data."""
         await self._runner.run(self._threads.delete(str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -317,35 +314,35 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         await self._runner.run(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy everything of a thread to a new one."""
+        """Copy a thread, with all checkpoints and writes, to a new thread."""
         self._runner.block_on(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy everything of a thread to a new one."""
+        """Copy a thread, with all checkpoints and writes, to a new thread."""
         await self._runner.run(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace of these threads, or (`delete`) nothing of them."""
+        """Keep only the newest checkpoint of each namespace of these threads; with `strategy="delete"`, nothing."""
         self._runner.block_on(self._prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace of these threads, or (`delete`) nothing of them."""
+        """Keep only the newest checkpoint of each namespace of these threads; with `strategy="delete"`, nothing."""
         await self._runner.run(self._prune(thread_ids, strategy))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what each `DeltaChannel` of a checkpoint is rebuilt from: an earlier value, and the writes since."""
+        """Return the data to rebuild each `DeltaChannel` of a checkpoint: an earlier value, and the writes since."""
         return self._runner.block_on(self._delta_history(config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what each `DeltaChannel` of a checkpoint is rebuilt from: an earlier value, and the writes since."""
+        """Return the data to rebuild each `DeltaChannel` of a checkpoint: an earlier value, and the writes since."""
         return await self._runner.run(self._delta_history(config, channels))
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Return the next version, in the form of the last one, which another saver may have given."""
+        """Return the next version, in the form (number or text) of the last one, which another saver may have made."""
         del channel
         given = cast("object", current)
         if not isinstance(given, str):
@@ -422,7 +419,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             if place is not None and place.home == home:
                 return
             home = await self._threads.home(thread)
-        raise Conflict(f"thread {thread!r}: moved {_TRIES} times during one write; try again")
+        raise Conflict(f"thread {thread!r} was moved {_TRIES} times during one write; try again")
 
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = _ids_of(config)
@@ -443,7 +440,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 if broken is not None:
                     raise broken
                 return None
-        raise Conflict(f"thread {thread!r}: moved {_TRIES} times while it was read; try again")
+        raise Conflict(f"thread {thread!r} was moved {_TRIES} times while it was read; try again")
 
     async def _find(self, home: str, namespace: str, checkpoint: str) -> StoredCheckpoint | None:
         if checkpoint:
@@ -549,17 +546,17 @@ def _ids_of(config: RunnableConfig) -> tuple[str, str, str]:
 
 
 def _thread_name(given: object) -> str:
-    """Return the name of a thread; refuse None, or all runs that forgot to name theirs would share one."""
+    """Return the name of a thread; refuse None, because all runs without a `thread_id` would share one thread."""
     name = "" if given is None else str(given)
     if not name:
         raise InvalidOption(
-            f"thread_id={given!r} names no thread: give {{'configurable': {{'thread_id': ...}}}}"
+            f"thread_id={given!r} is empty: give the config {{'configurable': {{'thread_id': ...}}}}"
         )
     try:
         name.encode()
     except UnicodeEncodeError as error:
         raise InvalidOption(
-            f"thread_id {name!r}: the lone surrogate at character {error.start} cannot be stored"
+            f"thread_id {name!r} has a lone surrogate at character {error.start}, which cannot be stored: remove it"
         ) from None
     return name
 

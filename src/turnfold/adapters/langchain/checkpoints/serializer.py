@@ -1,10 +1,10 @@
-"""Serialize checkpoint values, and read them back without running code that the bytes name.
+"""Serializes checkpoint values, and reads them back without running code that the bytes name.
 
 LangGraph's serializer writes an object as the name of its module and class with its fields, and reads it by importing
-that module and calling that class: whoever can write to the store, or have a file imported, decides what is called.
-Here a stored name is only a key into a table: types of Python and LangGraph that hold values and do nothing else, and
-the classes the program lists in `allowed_types`. Bytes are written exactly as LangGraph writes them. A type that could
-not be read back is refused when it is written. Sizes and shapes of what is read are checked.
+that module and calling that class. So anyone who can write to the store, or have a file imported, decides what is
+called. Here a stored name is only a key of a table: types of Python and LangGraph that only hold values, and the
+classes that the program lists in `allowed_types`. Bytes are written exactly as LangGraph writes them. A type that could
+not be read back is refused when it is written. The sizes and shapes of data that is read are checked.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ _Name: TypeAlias = tuple[str, str]
 _Build: TypeAlias = Callable[[Any], object]
 
 _MAX_DEPTH = 100
-"""How deep objects may be nested in one another."""
+"""The most levels of objects inside one another."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
-"""By extension code: how many elements name an object and its content."""
+"""Number of elements that describe an object and its content, by extension code."""
 
 
 class StrictSerializer(JsonPlusSerializer):
-    """Writes as LangGraph does; reads only types known to be safe, and those listed."""
+    """Writes values as LangGraph does, but reads only types known to be safe and those in `allowed_types`."""
 
     def __init__(self, *, allowed_types: Iterable[AllowedType] = ()) -> None:
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
         self._types = _table(allowed_types)
         self._checked: set[int] = set()
-        """Hashes of objects that were written and can be read back: a list of messages is written at every step."""
+        """Hashes of objects that were checked before, because the same messages are written at every step."""
 
     def dumps_typed(self, obj: object) -> Typed:
-        """Return the value as bytes; refuse one that could not be read back."""
+        """Return the value as bytes; raise `InvalidRecord` if it could not be read back."""
         kind, data = super().dumps_typed(obj)
         if kind == "msgpack":
             if len(self._checked) > _MOST_CHECKED:
@@ -87,7 +87,7 @@ class StrictSerializer(JsonPlusSerializer):
         return kind, bytes(data)
 
     def loads_typed(self, data: Typed) -> object:
-        """Return the value of the bytes."""
+        """Return the value that the bytes hold."""
         kind, body = data
         match kind:
             case "null":
@@ -107,14 +107,14 @@ class StrictSerializer(JsonPlusSerializer):
     def with_msgpack_allowlist(
         self, extra_allowlist: Iterable[tuple[str, ...] | type]
     ) -> StrictSerializer:
-        """Return a copy with more types; LangGraph calls it with the types of a graph's state in its strict mode."""
+        """Return a copy that allows more types; LangGraph's strict mode calls it with the types of a graph's state."""
         clone = StrictSerializer()
         clone._types = self._types | _importable(extra_allowlist)
         return clone
 
 
 def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
-    """Return the listed classes by the name they are stored under."""
+    """Return the listed classes, by the (module, name) under which their objects are stored."""
     if isinstance(allowed, str) or isclass(allowed):
         raise InvalidOption(f"allowed_types={allowed!r} must be a list: [{allowed!r}]")
     found: dict[_Name, type[Any]] = {}
@@ -143,13 +143,13 @@ def _imported(given: object) -> type[Any]:
         raise InvalidOption(f"allowed_types: {module}.{name} cannot be imported: {error}") from None
     if not isclass(listed):
         raise InvalidOption(
-            f"allowed_types: {module}.{name} is not a class; only classes are rebuilt"
+            f"allowed_types: {module}.{name} is not a class; only classes are allowed"
         )
     return cast("type[Any]", listed)
 
 
 def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any]]:
-    """Return those that are classes: LangGraph also names things from annotations that cannot be imported."""
+    """Return the names that are classes: LangGraph also gives names from annotations that cannot be imported."""
     found: dict[_Name, type[Any]] = {}
     for one in names:
         try:
@@ -160,7 +160,7 @@ def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any
 
 
 class _Reader:
-    """Reads one value; subclasses decide what becomes of an object in it."""
+    """Reads one value; subclasses decide what to do with each object in it."""
 
     def __init__(self, types: Mapping[_Name, type[Any]]) -> None:
         self._types = types
@@ -195,7 +195,7 @@ class _Reader:
 
 
 class _Rebuild(_Reader):
-    """Rebuilds the objects."""
+    """A reader that creates the stored objects."""
 
     def _object(self, code: int, module: str, name: str, content: object) -> object:
         build = safe_builder(code, module, name) or _listed_builder(
@@ -215,7 +215,7 @@ class _Rebuild(_Reader):
 
 
 class _Check(_Reader):
-    """Rebuilds nothing; checks that everything could be rebuilt."""
+    """A reader that only checks that every object could be created."""
 
     def __init__(self, types: Mapping[_Name, type[Any]], checked: set[int]) -> None:
         super().__init__(types)
@@ -254,7 +254,7 @@ def _parts(code: int, inside: object) -> tuple[str, str, object]:
     if code == METHOD and parts[3] != _FROM_ISO:
         called = f"{parts[0]}.{parts[1]}.{parts[3]}"[:200]
         raise InvalidRecord(
-            f"a stored value calls {called}; stored data may call no method but {_FROM_ISO}"
+            f"a stored value calls {called}, but stored data may call only the method {_FROM_ISO}"
         )
     return parts[0], parts[1], parts[2]
 
@@ -275,7 +275,7 @@ def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
 
 
 def _validated(model: type[Any], fields: dict[str, object], unchecked: str) -> object:
-    """Rebuild a pydantic model. LangGraph stores what a model holds, not what its constructor takes (aliases)."""
+    """Create a pydantic model; without validation if its constructor does not accept the stored fields (aliases)."""
     try:
         return model(**fields)
     except Exception:
@@ -285,14 +285,14 @@ def _validated(model: type[Any], fields: dict[str, object], unchecked: str) -> o
 def _not_allowed(module: str, name: str, what: str) -> InvalidRecord:
     known = f"{module}.{name}"[:200]
     return InvalidRecord(
-        f"a value {what} an object of type {known}, which is not among the types stored data may be made into",
+        f"a value {what} an object of type {known}, which is not among the allowed types",
         remedy=f"If you trust that class with any arguments: TurnfoldSaver(..., allowed_types=[{name[:100]}])",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Serializes what LangGraph hands over, up to `max_bytes` at a time, and checks the shape of what is read."""
+    """Serializes the values of LangGraph, at most `max_bytes` together, and checks the shape of values it reads."""
 
     serde: SerializerProtocol
     max_bytes: int
@@ -327,7 +327,9 @@ class Codec:
         bare = mapping_of(self.load(stored.checkpoint, path), path)
         if bare.get("id") != stored.id:
             raise InvalidRecord(
-                f"it holds checkpoint {str(bare.get('id'))[:100]!r}", path=path, remedy=REMEDY
+                f"the stored data holds checkpoint {str(bare.get('id'))[:100]!r}",
+                path=path,
+                remedy=REMEDY,
             )
         for name in ("channel_versions", "versions_seen"):
             mapping_of(bare.get(name, {}), f"{path}, {name}")
@@ -339,7 +341,7 @@ class Codec:
         return mapping_of(self.load(stored.metadata, path), path)
 
     def pending(self, tasks: Sequence[Writes]) -> list[PendingWrite]:
-        """Return what tasks wrote, in LangGraph's order."""
+        """Return the values that tasks wrote, in LangGraph's order."""
         writes = [(each.task, write) for each in tasks for write in each.writes]
         writes.sort(key=lambda one: writes_sort_key(one[1].path, one[0], one[1].index))
         limits = {each.task: SizeLimit(self.max_bytes) for each in tasks}

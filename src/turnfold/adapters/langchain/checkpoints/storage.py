@@ -1,15 +1,15 @@
-"""Where each thread of LangGraph is stored, and the documents of its home: checkpoints, values and pending writes.
+"""Stores the threads of LangGraph: finds the home of each, and reads and writes its checkpoints and pending writes.
 
-A thread has a home (a conversation of the store) of its own, and one small document that names it. A home only grows.
-Leaving something out (pruning, deleting runs) means moving the rest to a new home and erasing the old one, byte by byte
-where the store can. Whoever writes to a home checks afterwards that the thread still lives there, and writes again
-where it went; whoever moves a thread reads the old home once more after the move. So nothing is lost between them,
-without a lock. A thread's name may also be used again after it was deleted, which the name of a conversation may not.
+A thread has a home (a conversation of the store) of its own, and one small document that names the home. A home only
+grows. To delete a part of a thread (pruning, deleting runs), the rest is moved to a new home and the old home is
+erased. After each write, the writer checks that the thread still has the same home; if it was moved, the data is
+written to the new home too. The process that moves a thread reads the old home once more after the move. So no write is
+lost, without a lock. The name of a deleted thread can be used again, unlike the id of a deleted conversation.
 
-Each value of a channel is stored once, and the next version as its difference from an earlier one: mostly the one
-before, each eighth against the one eight before, each sixty-fourth against the one sixty-four before, and so on.
+Each value of a channel is stored once, and the next version as its difference from an earlier one: mostly from the one
+before, each eighth version from the one eight before, each sixty-fourth from the one sixty-four before, and so on.
 Reading any of n versions then takes at most 8 * log8(n) steps, and a list that grew to n items costs about n * log8(n)
-items to store. Nothing read is trusted: a value must be made from an earlier one, may not outgrow the limit, and its
+items to store. Stored data is not trusted: a value must be made from an earlier one, must not exceed the limit, and its
 digest is checked.
 """
 
@@ -65,10 +65,10 @@ __all__ = (
 
 Version: TypeAlias = int | float | str | None
 _SMALL = 256
-"""Bytes below which a value is stored whole."""
+"""Values with fewer bytes than this are stored whole."""
 _STRIDE = 8
 _MAX_SHARE = 0.75
-"""A difference larger than this share of the value is stored whole instead."""
+"""If a difference is larger than this share of the value, the value is stored whole."""
 
 
 class ChannelValues:
@@ -83,7 +83,7 @@ class ChannelValues:
     ) -> None:
         self._load = load
         self._cache = cache
-        """Values by digest: equal digests mean equal values, wherever they are stored."""
+        """Values by digest, for all threads and namespaces: equal digests mean equal values."""
         self._max_bytes = max_bytes
         """Limit for all values of a checkpoint together."""
 
@@ -102,7 +102,7 @@ class ChannelValues:
         size = sum(value.size for value in values.values())
         if size > self._max_bytes:
             raise InvalidRecord(
-                f"the values of a checkpoint have {size:,} bytes; they may have {self._max_bytes:,}",
+                f"the values of a checkpoint have {size:,} bytes, but may have only {self._max_bytes:,}",
                 remedy="Keep large data elsewhere, or raise max_checkpoint_bytes",
             )
 
@@ -113,9 +113,9 @@ class ChannelValues:
         inherited: Mapping[str, ChannelValue],
         before: StoredCheckpoint | None,
     ) -> tuple[dict[str, ChannelValue], list[DeltaScript]]:
-        """Return what each channel of a checkpoint holds, and the bytes that are not stored yet.
+        """Return the value of each channel of a checkpoint, and scripts of the values that are not stored yet.
 
-        `before` is the checkpoint whose versions the new ones continue.
+        New values are stored as differences from those of `before`.
         """
         values = dict(inherited)
         scripts: dict[bytes, DeltaScript] = {}
@@ -167,9 +167,11 @@ class ChannelValues:
         for script in reversed(steps):
             size = applied_size(len(data), script.pieces)
             if not 0 <= size <= self._max_bytes:
-                made = "pieces that are not there" if size < 0 else f"{size:,} bytes"
+                made = (
+                    "is damaged: bytes are missing" if size < 0 else f"has {size:,} bytes, too many"
+                )
                 raise InvalidRecord(
-                    f"a value stored with checkpoint {ref.holder} is made of {made}",
+                    f"a value stored with checkpoint {ref.holder} {made}",
                     remedy=f"Raise max_checkpoint_bytes={self._max_bytes:,} if your program wrote it",
                 )
             data = apply_delta(data, script.pieces)
@@ -184,7 +186,7 @@ class ChannelValues:
 
     @staticmethod
     def _checked_earlier(script: DeltaScript, later: DeltaScript) -> DeltaScript:
-        """Return `script`; raise `InvalidRecord` unless it is older than `later`, which is made from it: no cycles."""
+        """Return `script`; raise `InvalidRecord` unless it is older than `later`, which is made from it."""
         if script.index >= later.index:
             raise InvalidRecord(
                 f"version {later.index:,} of a stored value is made from a later one, version {script.index:,}",
@@ -206,7 +208,7 @@ class ChannelValues:
 
 
 def _base_of(index: int) -> int:
-    """Return the version that `index` is stored as a difference from; `index - 1` is that version, or made from it."""
+    """Return the number of the earlier version from which version `index` is stored as a difference."""
     step = 1
     while index % (step * _STRIDE) == 0:
         step *= _STRIDE
@@ -221,20 +223,20 @@ _THREAD: Final = "langgraph-thread"
 _PAGE = 500
 _MOST_HOMES = 4096
 _TRIES = 16
-"""Times other writers may be first for one change."""
+"""Attempts to make one change; an attempt fails if another writer was first."""
 
 
 class ThreadPlace(msgspec.Struct, frozen=True):
-    """The home of a thread, as its document names it."""
+    """The document that names the home of a thread."""
 
     thread: str
     home: str
     left: tuple[str, ...] = ()
-    """Homes nobody uses any more, of a move that is under way or was broken off; to be erased."""
+    """Other homes of a move that is in progress or was interrupted; to be erased."""
 
 
 class Threads:
-    """The threads of a store."""
+    """Finds, creates and deletes the threads of a store."""
 
     def __init__(self, store: Store, scope: Scope, *, name: str) -> None:
         self._store, self._scope = store, scope
@@ -242,14 +244,14 @@ class Threads:
         self._index = f"{name}:threads"
         """The conversation of the store that holds one document per thread."""
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
-        """Thread -> home, as last seen."""
+        """The last known home of each thread."""
 
     def known(self, thread: str) -> str:
-        """Return the home where the thread was last seen; empty where it was not."""
+        """Return the last known home of a thread; empty if none is known."""
         return self._homes.get(thread) or ""
 
     async def find(self, thread: str) -> tuple[ThreadPlace | None, int]:
-        """Return where the thread is stored now, and the version of its document."""
+        """Return the document that names the thread's home, and its version; (None, 0) if there is none."""
         document = await self._store.get_document(
             self._scope, self._index, _THREAD, document_name(thread)
         )
@@ -270,7 +272,9 @@ class Threads:
                 await self.put(ThreadPlace(thread, self.new_home(thread)), expect=0)
             except Conflict:
                 continue  # another writer gave it one
-        raise Conflict(f"thread {thread!r}: deleted {_TRIES} times while it was created; try again")
+        raise Conflict(
+            f"thread {thread!r} was deleted {_TRIES} times while it was created; try again"
+        )
 
     async def all(self) -> list[ThreadPlace]:
         """Return every thread."""
@@ -278,7 +282,7 @@ class Threads:
         return [self._place(document) for document in documents]
 
     async def put(self, place: ThreadPlace, *, expect: int) -> int:
-        """Store the place of a thread if its document has this version; return the new version."""
+        """Store the home of a thread if its document has the version `expect`; return the new version."""
         body = msgspec.json.encode(place)
         document = Document(_THREAD, document_name(place.thread), body, 0)
         stored = await self._store.put_document(self._scope, self._index, document, expect=expect)
@@ -286,7 +290,7 @@ class Threads:
         return stored.document.version
 
     async def delete(self, thread: str) -> None:
-        """Erase a thread and every byte of it."""
+        """Erase a thread with all its data."""
         for _ in range(_TRIES):
             try:
                 place, version = await self.find(thread)
@@ -305,15 +309,17 @@ class Threads:
                 continue  # it moved meanwhile
             self._homes.drop(thread)
             return
-        raise Conflict(f"thread {thread!r}: moved {_TRIES} times while it was deleted; try again")
+        raise Conflict(
+            f"thread {thread!r} was moved {_TRIES} times while it was deleted; try again"
+        )
 
     async def erase(self, *homes: str) -> None:
-        """Erase homes."""
+        """Erase these homes (conversations of the store)."""
         for home in homes:
             await self._store.delete(self._scope, home)
 
     def new_home(self, thread: str) -> str:
-        """Return a home that was never used by another thread, not even one of the same name."""
+        """Return a new unique id for the home of a thread."""
         return new_home(self._home_prefix(thread))
 
     def _home_prefix(self, thread: str) -> str:
@@ -332,7 +338,7 @@ class Threads:
         return tuple(found)
 
     def _place(self, document: Document) -> ThreadPlace:
-        """Decode the place of a thread; refuse homes that are not its own, because the homes it names are erased."""
+        """Decode the home of a thread; refuse homes of other threads, because the homes named here may be erased."""
         try:
             place = msgspec.json.decode(document.body, type=ThreadPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -344,7 +350,7 @@ class Threads:
             is_home(home, prefix) for home in (place.home, *place.left)
         ):
             raise InvalidRecord(
-                f"thread {document.key!r} names {place.home[:200]!r} as its home, which does not belong to it",
+                f"thread {document.key!r} has the home {place.home[:200]!r}, which does not belong to it",
                 remedy=REMEDY,
             )
         return place
@@ -352,7 +358,7 @@ class Threads:
 
 _DOCUMENT_PAGE: Final = 200
 _FEW: Final = 8
-"""Documents of writes requested first: more tasks than this in one step are rare."""
+"""Number of documents with writes that are read first; a step rarely has more tasks."""
 _MAX_VALUE_BYTES = 64 << 20
 _MAX_DOCUMENT_BYTES = 32 << 20
 
@@ -371,13 +377,13 @@ class NewCheckpoint:
     versions: Mapping[str, Version]
     """Version of every channel."""
     changed: AbstractSet[str]
-    """The channels that differ from its parent."""
+    """The channels whose values differ from those of its parent."""
     typed: Callable[[str], Typed | None]
-    """Returns the value of a channel, None where it has none; not called for unchanged channels."""
+    """Returns the value of a channel, or None; not called for unchanged channels."""
 
 
 class CheckpointStorage:
-    """Reads and writes the documents of homes."""
+    """Reads and writes the checkpoints and pending writes in the homes of threads."""
 
     def __init__(
         self, store: Store, scope: Scope, *, seal_key: bytes | str | None, max_bytes: int
@@ -389,7 +395,7 @@ class CheckpointStorage:
         self._checkpoints: SizedCache[tuple[str, str], StoredCheckpoint] = SizedCache(
             limit=_MAX_DOCUMENT_BYTES
         )
-        """By home and key. A document only ever gains bytes, so everything in an old copy is still valid."""
+        """By home and key. A document only grows, so everything in an old copy is still valid."""
 
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str
@@ -405,7 +411,7 @@ class CheckpointStorage:
     async def page(
         self, home: str, *, after: str = "", limit: int = _DOCUMENT_PAGE
     ) -> list[StoredCheckpoint]:
-        """Return checkpoints of a home by name: namespace by namespace, the newest first."""
+        """Return a page of the checkpoints of a home: namespace by namespace, the newest first."""
         documents = await self._store.documents(
             self._scope, home, CHECKPOINT, after=after, limit=limit
         )
@@ -459,7 +465,10 @@ class CheckpointStorage:
     async def add_writes(
         self, home: str, namespace: str, checkpoint: str, task: str, new: Sequence[Write]
     ) -> None:
-        """Store what a task wrote. What it wrote before at the same index stays, indexes below 0 are replaced."""
+        """Store the writes of a task.
+
+        A write with an index that is stored already is ignored; writes with an index below 0 are replaced.
+        """
 
         def merged(document: Document | None, _: Writes) -> Writes | None:
             there = self._bodies.writes(home, document).writes if document else []
@@ -475,7 +484,7 @@ class CheckpointStorage:
         record: _Body,
         merged: Callable[[Document | None, _Body], _Body | None],
     ) -> tuple[_Body, int]:
-        """Store a record and return it with its size; where another writer was first, store `merged` of both."""
+        """Store a record and return it with its size; if another writer was first, store the result of `merged`."""
         version = 0
         for _ in range(_TRIES):
             body = self._bodies.pack(record, place)
@@ -490,10 +499,10 @@ class CheckpointStorage:
                     record = together
                     continue
             return record, len(body)
-        raise Conflict(f"{place.path}: {_TRIES} other writers were first; try again")
+        raise Conflict(f"{place.path}: other writers were first {_TRIES} times; try again")
 
     async def writes(self, home: str, namespace: str, checkpoint: str) -> list[Writes]:
-        """Return what tasks wrote after a checkpoint, task by task."""
+        """Return the writes that tasks made after a checkpoint, task by task."""
         prefix = after = checkpoint_key(namespace, checkpoint)
         found: list[Writes] = []
         limit = _FEW
