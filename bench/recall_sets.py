@@ -17,8 +17,9 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
-from bench.conversations import Asked, Talk, talks
+from bench.conversations import talks
 from turnfold import Message
+from turnfold.evaluation import EvalConversation, EvalQuestion
 from turnfold.text import search_terms, terms_of
 
 __all__ = ("SETS", "Okapi")
@@ -64,13 +65,13 @@ class Okapi:
         )
 
 
-def _replies(name: str) -> Iterator[Talk]:
+def _replies(name: str) -> Iterator[EvalConversation]:
     """Dialogues joined to logs; of most, one message is taken out and asked."""
     chance = random.Random(5)  # noqa: S311 (drawing messages, not secrets)
     dialogues = [talk.messages for talk in talks(name)]
     for first in range(0, len(dialogues), _DIALOGUES):
         log: list[Message] = []
-        asked: list[Asked] = []
+        asked: list[EvalQuestion] = []
         for messages in dialogues[first : first + _DIALOGUES]:
             places = [
                 place
@@ -81,14 +82,14 @@ def _replies(name: str) -> Iterator[Talk]:
             out = chance.choice(places) if places else -1
             for place, message in enumerate(messages):
                 if place == out:
-                    asked.append(Asked(message.text, frozenset({len(log) + 1})))
+                    asked.append(EvalQuestion(message.text, frozenset({len(log) + 1})))
                 else:
                     log.append(message)
         times = tuple(number * _MINUTE for number in range(len(log)))
-        yield Talk(f"{name} {first}", tuple(log), times, tuple(asked))
+        yield EvalConversation(f"{name} {first}", tuple(log), times, tuple(asked))
 
 
-def _among_long(name: str, every: int) -> Iterator[Talk]:
+def _among_long(name: str, every: int) -> Iterator[EvalConversation]:
     """The conversations of a set, with a long message of the assistant after every so many messages."""
     chance = random.Random(11)  # noqa: S311
     all_talks = list(talks(name))
@@ -110,13 +111,13 @@ def _among_long(name: str, every: int) -> Iterator[Talk]:
                 messages.append(Message("assistant", long))
                 times.append(time)
         asked = [
-            Asked(each.question, frozenset(seqs[seq] for seq in each.evidence))
+            EvalQuestion(each.question, frozenset(seqs[seq] for seq in each.evidence))
             for each in talk.questions
         ]
-        yield Talk(talk.name, tuple(messages), tuple(times), tuple(asked))
+        yield EvalConversation(talk.name, tuple(messages), tuple(times), tuple(asked))
 
 
-def _speakers(talk: Talk) -> list[str]:
+def _speakers(talk: EvalConversation) -> list[str]:
     """The names before a colon that begin most messages, if any do."""
     names = Counter(
         found[1] for each in talk.messages if (found := re.match(r"(\w+): ", each.text))
@@ -130,7 +131,7 @@ def _renamed(text: str, names: Sequence[str], to: Sequence[str]) -> str:
     return text
 
 
-SETS: dict[str, Callable[[], Iterator[Talk]]] = {
+SETS: dict[str, Callable[[], Iterator[EvalConversation]]] = {
     "MemoryBank, Chinese": partial(talks, "memorybank_zh"),
     "MemoryBank, English": partial(talks, "memorybank_en"),
     "bfcl_memory": partial(talks, "bfcl_memory"),

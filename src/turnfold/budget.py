@@ -140,7 +140,7 @@ class Budget:
         tokens = _part(self.tokens, getattr(self.shares, section))
         if section == "summary" and tokens < SUMMARY_TOKENS:
             left = self.tokens - self.share("system") - self.share("tail") - 1
-            return max(tokens, min(SUMMARY_TOKENS, left))
+            return max(tokens, min(SUMMARY_TOKENS, left, self.tokens // 3))
         return tokens
 
     @property

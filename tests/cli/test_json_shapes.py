@@ -19,7 +19,7 @@ POINT = frozenset(
 ITEM = frozenset("index section seq role label tokens fate reason digest text".split())
 LEFT_OUT = frozenset("first last outcome reason".split())
 ROW = frozenset("name tokens entries share".split())
-COST = frozenset("currency date model total without_cache read written fresh output".split())
+COST = frozenset("currency date model total without_cache read written fresh output folds".split())
 
 SHAPES: tuple[tuple[str, str], ...] = (
     ("sessions", "store tenant total sessions"),

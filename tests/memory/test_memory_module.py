@@ -278,8 +278,8 @@ def test_a_summary_cannot_pass_for_that_of_another_turn() -> None:
 
 
 def test_a_share_too_small_is_refused_when_the_module_is_made() -> None:
-    with pytest.raises(InvalidOption, match=r"45 of 300 tokens.*64"):
-        module(budget=Budget(max_tokens=300))
+    with pytest.raises(InvalidOption, match=r"54 of 220 tokens.*64"):
+        module(budget=Budget(max_tokens=220))
     with pytest.raises(InvalidOption, match="max_thinking_rounds=0"):
         MemoryModule(max_thinking_rounds=0)
     with pytest.raises(InvalidOption, match="model_seconds=0"):

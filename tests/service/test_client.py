@@ -55,6 +55,7 @@ NOT_SERVED = {
         "store": "behind the service",
         "scope": "the token's tenant",
         "held_bytes": "memory of the process that holds the session",
+        "fold_calls": "the cost of folds is in the figures of the service: /metrics",
         "index_meaning": "the embedder is the service's, which works in the background",
     },
     AsyncState: {},

@@ -12,8 +12,8 @@ import pytest
 from tests.service.running import PATIENCE, Running, running
 from turnfold.errors import InvalidOption
 from turnfold.service import Limits, ServiceOptions
-from turnfold.service import connections as connections_module
-from turnfold.service.connections import LogThrottle, most_connections
+from turnfold.service import server as server_module
+from turnfold.service.server import LogThrottle, most_connections
 from turnfold.stores import Health
 
 POST = b"POST /v1/sessions/s/user HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -159,7 +159,7 @@ def test_there_are_fewer_connections_than_files(monkeypatch: pytest.MonkeyPatch)
     ):
         monkeypatch.setattr(resource, "getrlimit", lambda _, allowed=allowed: (allowed, allowed))
         assert most_connections(1_000) == most
-    assert connections_module._RESERVED > 100
+    assert server_module._RESERVED > 100
 
 
 def test_a_probe_does_not_ask_the_store_each_time(tmp_path: Path) -> None:

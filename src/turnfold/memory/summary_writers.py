@@ -377,7 +377,7 @@ def writer_for(summaries: Summaries | None) -> SummaryWriter:
         return ExtractiveWriter()
     if isinstance(summaries, SummaryWriter):
         return summaries
-    if isinstance(summaries, ChatModel):
+    if isinstance(summaries, ChatModel) and not isinstance(summaries, type):
         return ChatWriter(summaries)
     ask = prompt_function(summaries, option="summarizer")
     return ModelWriter(ask, name=model_name(summaries))

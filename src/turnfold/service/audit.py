@@ -2,7 +2,7 @@
 
 Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log` writes them to a
 file, one JSON object per line, which only its owner can read. Conversations appear as marks: the same conversation has
-the same mark, and the mark does not tell its id.
+the same mark, and the mark does not tell its id. The records reach no other log, because they name tenants.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ __all__ = ("record_request", "write_audit_log")
 
 
 _log = logging.getLogger("turnfold.audit")
+_log.propagate = False  # it names tenants, which belong in no other log
+_log.setLevel(logging.CRITICAL)  # until somebody asks for it
 _FIELDS: Final = ("request_id", "token", "tenant", "operation", "conversation", "status")
 
 
 def record_request(
     caller: Caller, operation: str, params: Mapping[str, str], *, status: int, request_id: str
 ) -> None:
-    """Record one request of a caller; `params` are the parameters of its path, percent-encoded."""
+    """Record one request of a caller, if anybody asked for the log; `params` are those of its path, percent-encoded."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
     name = params.get("session") or params.get("conversation_id") or ""
     _log.info(
         "%s %s %d",
@@ -58,7 +62,6 @@ def write_audit_log(path: Path) -> None:
     handler.setFormatter(_JsonLines())
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
-    _log.propagate = False  # it is a record for auditors, not a message for the operator's terminal
 
 
 class _PrivateFile(logging.FileHandler):
