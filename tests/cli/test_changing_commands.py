@@ -200,7 +200,9 @@ def test_an_audit_finds_nothing_until_something_is_wrong(
     assert found["entries"] == sum(one["entries"] for one in found["sessions"])
 
     def lies(*_arguments: object, **_options: object) -> list[auditing.AuditFault]:
-        return [auditing.AuditFault(auditing.AuditRule.DENSE, 3, "found in place of 2")]
+        return [
+            auditing.AuditFault(auditing.AuditRule.DENSE, 3, "found where entry 2 was expected")
+        ]
 
     monkeypatch.setattr(auditing_run, "audit", lies)
     result = invoke(["audit", "weather", "--store", store])

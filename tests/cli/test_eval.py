@@ -103,7 +103,7 @@ def test_the_table_and_the_bars_in_both_languages(store: str, width: int, langua
     [
         (["--budget", "many"], 2, "'many' is not a number of tokens"),
         (["--budget", "0"], 2, "'0' is not a number of tokens"),
-        (["--all", SHORT], 2, "name one of"),
+        (["--all", SHORT], 2, "give only one of"),
         (["--peers", "mem9"], 2, "unknown peer 'mem9'"),
         (["no-such-session"], 3, "no session 'no-such-session'"),
         (["--set", "none.jsonl"], 3, "no such file: none.jsonl"),

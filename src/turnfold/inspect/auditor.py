@@ -178,7 +178,9 @@ async def _note(
 def _check_seqs(entries: Sequence[Entry]) -> Iterator[AuditFault]:
     for expected, entry in enumerate(entries, 1):
         if entry.seq != expected:
-            yield AuditFault(AuditRule.DENSE, entry.seq, f"found in place of {expected}")
+            yield AuditFault(
+                AuditRule.DENSE, entry.seq, f"found where entry {expected} was expected"
+            )
 
 
 async def _check_lookups(session: AsyncSession, entries: Sequence[Entry]) -> list[AuditFault]:
@@ -193,7 +195,7 @@ async def _check_lookups(session: AsyncSession, entries: Sequence[Entry]) -> lis
     for name, seq in named.items():
         places = [one.seq for one in found if one.client_id == name]
         if places != [seq]:
-            detail = f"its client id leads to {places}"
+            detail = f"looking up its client id finds {places}"
             faults.append(AuditFault(AuditRule.FOUND, seq, detail))
     times = Counter(entry.client_id for entry in entries if entry.client_id)
     faults += [
@@ -212,7 +214,8 @@ def _check_checkpoints(stored: _StoredState) -> Iterator[AuditFault]:
             detail = f"checkpoint {each.id} follows {each.previous!r}, not {name!r}"
             yield AuditFault(AuditRule.TILED, each.upto, detail)
         if not upto < each.upto <= len(stored.entries):
-            detail = f"checkpoint {each.id} covers up to {each.upto} after {upto}, of {len(stored.entries)}"
+            last = len(stored.entries)
+            detail = f"checkpoint {each.id} ends at {each.upto}, but must end after {upto} and not after {last}"
             yield AuditFault(AuditRule.TILED, each.upto, detail)
         elif not _digest_matches(stored, before, each):
             detail = f"checkpoint {each.id} was not made from entries {upto + 1} to {each.upto}"

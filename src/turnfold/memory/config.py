@@ -37,7 +37,7 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
 
 
 class RecallMode(StrEnum):
-    """Says when a context recalls entries from before its window."""
+    """When a context recalls entries from before its window."""
 
     OFF = "off"
     """Recall only if a query is given."""
