@@ -11,6 +11,7 @@ from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import Session
 from turnfold.memory.rules import RuleLedger
 from turnfold.records import RULES, SESSION
+from turnfold.rules import RuleTrust, StandingRule, extract_rules
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope
 from turnfold.window import Context, Section
@@ -280,3 +281,25 @@ def test_the_attack_wins_where_the_newest_come_first(
     )
     text = attacked(memory.session("one"))
     assert len([rule for rule in REAL if rule not in text]) > len(REAL) // 2
+
+
+def test_every_message_is_read_for_rules_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folds read the notes of a session again, and the ledger among them."""
+    read: list[int] = []
+
+    def noted(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
+        read.append(seq)
+        return extract_rules(text, seq=seq, trust=trust)
+
+    monkeypatch.setattr("turnfold.memory.rules.extract_rules", noted)
+    with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=800)) as memory:
+        session = memory.session("one")
+        session.user("Never push to main.")
+        for number in range(60):
+            session.user(
+                f"Question {number}: how long does the ferry to pier {number} take? 多久？"
+            )
+            session.context()
+            session.assistant(f"About {number} minutes, as far as anybody knows.")
+        assert len(session.checkpoints()) > 3
+    assert sorted(read) == sorted(set(read))

@@ -151,7 +151,8 @@ class RuleLedger:
     def _note(self) -> RulesNote:
         """Return the ledger as far as this handle has read the log."""
         document, history = self.cache.rules_document, self.cache.history
-        if document is not self._read[0] or history != self._read[1]:
+        # The same note may have been read again: what this handle has read since stays.
+        if document != self._read[0] or history != self._read[1]:
             self._read = (document, history, _decode(document))
             self._unsaved = False
         return self._read[2]
