@@ -19,7 +19,7 @@ from tests.stores.redis_server import PATIENCE, RedisServer
 from tests.stores.servers import PostgresPlaces
 from tests.stores.test_postgres_view import CHECKPOINTS, SEGMENT
 from turnfold import ShortMemory
-from turnfold.memories.short_memory import notes as short_notes
+from turnfold.memories.short_memory import stored_state as short_notes
 from turnfold.runtime import drive
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore

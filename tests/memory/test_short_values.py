@@ -13,8 +13,13 @@ from tests.sizes import examples
 from turnfold import InvalidRecord, user
 from turnfold.errors import Conflict
 from turnfold.memories import PendingAction, SessionValue, SharedEntities, as_read
-from turnfold.memories.short_memory.merge import apply_changes, changes_of, settable_of, to_parts
-from turnfold.memories.short_memory.notes import Offer, add_offer, count_landing, newest_seen
+from turnfold.memories.short_memory.session_changes import (
+    apply_changes,
+    changes_of,
+    settable_of,
+    to_parts,
+)
+from turnfold.memories.short_memory.stored_state import Offer, add_offer, count_landing, newest_seen
 
 # The document's structures, name for name; what it leaves open is left out.
 DOCUMENTED: dict[str, set[str]] = {

@@ -28,7 +28,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.memories.watermark import count_known
+from turnfold.memories.known_messages import count_known
 from turnfold.stores import MemoryStore, Scope, open_store
 
 S = "user_123"

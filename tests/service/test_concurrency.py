@@ -11,7 +11,7 @@ import pytest
 
 from tests.service.running import make_tokens, running
 from turnfold.errors import LimitExceeded
-from turnfold.memory import search as search_module
+from turnfold.memory import memory_search as search_module
 from turnfold.records import user
 from turnfold.service import Limits, ServiceOptions
 from turnfold.service import concurrency as concurrency_module

@@ -3,17 +3,6 @@
 from __future__ import annotations
 
 from turnfold.findings._sync import Findings
-from turnfold.findings.excerpts import (
-    LABELS,
-    Language,
-    chapter_titles,
-    check_language,
-    cut_text,
-    language_of,
-    pick_excerpt,
-    shorten_outline,
-    split_json_rows,
-)
 from turnfold.findings.render import (
     FindingItem,
     escape_headings,
@@ -33,6 +22,17 @@ from turnfold.findings.rules import (
     rank_for_question,
     rules_by_tool,
     score_in_json,
+)
+from turnfold.findings.shorten import (
+    LABELS,
+    Language,
+    chapter_titles,
+    check_language,
+    cut_text,
+    language_of,
+    pick_excerpt,
+    shorten_outline,
+    split_json_rows,
 )
 from turnfold.findings.store import (
     AsyncFindings,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from turnfold._late_names import late_pattern
-from turnfold.findings.excerpts import (
+from turnfold.findings.shorten import (
     LABELS,
     Language,
     language_of,

@@ -22,7 +22,7 @@ from turnfold.fold.prompt import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.fold.summary_lines import as_summary, split_prefix
+from turnfold.fold.speakers import as_summary, split_prefix
 
 __all__ = (
     "DEFAULT_PROMPT",

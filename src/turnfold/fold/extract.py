@@ -24,7 +24,7 @@ from typing import Literal
 
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of, passages_of
-from turnfold.fold.summary_lines import (
+from turnfold.fold.speakers import (
     ANNEX_HEADINGS,
     is_tool,
     line_of,

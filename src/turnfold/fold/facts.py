@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from turnfold._late_names import late_pattern
-from turnfold.fold.rules import find_cues
+from turnfold.fold.constraints import find_cues
 from turnfold.text import FOLD_STOP_WORDS, SentenceKind, same_width, splits_word
 
 __all__ = (

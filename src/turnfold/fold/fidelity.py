@@ -24,7 +24,7 @@ from turnfold.fold.facts import (
     find_hits,
 )
 from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of
-from turnfold.fold.summary_lines import ANNEX_HEADINGS, line_of, voice_of
+from turnfold.fold.speakers import ANNEX_HEADINGS, line_of, voice_of
 from turnfold.text import (
     best_that_fit,
     clean_text,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from turnfold.fold.facts import FactMatch, find_hits
-from turnfold.fold.summary_lines import is_role, tool_name
+from turnfold.fold.speakers import is_role, tool_name
 from turnfold.records import (
     AudioPart,
     FilePart,

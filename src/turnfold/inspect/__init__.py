@@ -7,7 +7,6 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.inspect.auditor import AuditFault, AuditRule, audit
-    from turnfold.inspect.costs import CostRow, EntryCost, LogCosts, conversation_costs
     from turnfold.inspect.diff import CallDiff, FirstDifference, diff_calls
     from turnfold.inspect.simulation import (
         STRATEGY_NAMES,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         plan_for,
         simulate,
     )
+    from turnfold.inspect.token_totals import CostRow, EntryCost, LogCosts, conversation_costs
     from turnfold.inspect.views import (
         CacheState,
         CallPoint,
@@ -77,7 +77,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.inspect.auditor": "AuditFault AuditRule audit",
-    "turnfold.inspect.costs": "CostRow EntryCost LogCosts conversation_costs",
+    "turnfold.inspect.token_totals": "CostRow EntryCost LogCosts conversation_costs",
     "turnfold.inspect.diff": "CallDiff FirstDifference diff_calls",
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
     from turnfold.memories.short_memory._sync import ShortMemory
     from turnfold.memories.short_memory.memory import AsyncShortMemory
-    from turnfold.memories.short_memory.merge import as_read
     from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
+    from turnfold.memories.short_memory.session_changes import as_read
     from turnfold.memories.short_memory.values import (
         MEMORY_MODE_FULL_HISTORY,
         MEMORY_MODE_SUMMARY_N,
@@ -105,7 +105,7 @@ _HOMES = {
     "turnfold.memories.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
     "turnfold.memories.short_memory._sync": "ShortMemory",
     "turnfold.memories.short_memory.memory": "AsyncShortMemory",
-    "turnfold.memories.short_memory.merge": "as_read",
+    "turnfold.memories.short_memory.session_changes": "as_read",
     "turnfold.memories.short_memory.rows": "AIMessage ImportedMessages",
     "turnfold.memories.short_memory.values": "AgentRequest AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
     "MEMORY_MODE_SUMMARY_N "

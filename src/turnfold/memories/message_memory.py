@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self, cast
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer, passages_of
-from turnfold.memories.message_log import MessageLog
+from turnfold.memories.kept_messages import MessageLog
 from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip
@@ -46,7 +46,7 @@ from turnfold.window import (
 )
 
 if TYPE_CHECKING:
-    from turnfold.memories.message_file import MessageFile
+    from turnfold.memories.message_storage import MessageFile
     from turnfold.memory import Summaries
     from turnfold.wire import WireFormat
 
@@ -310,7 +310,7 @@ class MessageMemory:
 
     def _open(self, path: str | Path) -> None:
         """Open the file and load its session."""
-        from turnfold.memories.message_file import MessageFile  # loads the stores
+        from turnfold.memories.message_storage import MessageFile  # loads the stores
 
         self._stored = MessageFile(path, self.config.session_id or _SESSION, counter=self._counter)
         try:

@@ -35,8 +35,8 @@ from turnfold.fold import (
     passages_of,
     split_to_fit,
 )
+from turnfold.memories.known_messages import count_known, digest_of
 from turnfold.memories.token_memory import TokenMemory, counting_driver
-from turnfold.memories.watermark import count_known, digest_of
 from turnfold.models import SummaryModel, prompt_function
 from turnfold.records import Message, system
 from turnfold.runtime import AsyncRuntime

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from turnfold.errors import Conflict, InvalidOption
-from turnfold.memories.watermark import count_known, count_known_in_order, digest_of
+from turnfold.memories.known_messages import count_known, count_known_in_order, digest_of
 from turnfold.memory import AsyncMemory, ConversationCache
 from turnfold.records import (
     SESSION,

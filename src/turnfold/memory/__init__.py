@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from turnfold.memory.folding import FoldCall, Folder, FoldMode, FoldRange, MemoryMode
     from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
+    from turnfold.memory.memory_search import SearchResult
     from turnfold.memory.prompt_tail import pins_text, recalled_text
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-    from turnfold.memory.search import SearchResult
     from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus, list_client_ids
     from turnfold.memory.summary_writers import (
         ChatWriter,
@@ -98,7 +98,7 @@ _HOMES = {
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
-    "turnfold.memory.search": "SearchResult",
+    "turnfold.memory.memory_search": "SearchResult",
     "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
     "SummaryTask SummaryWriter writer_for",

@@ -14,7 +14,7 @@ from turnfold.memory.context import Tools
 from turnfold.memory.folding import FoldCall, FoldMode
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
-from turnfold.memory.search import SearchResult
+from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder

@@ -19,7 +19,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig, RecallMode, choice
 from turnfold.memory.folding import FoldMode, FoldPolicy
-from turnfold.memory.search import SearchResult, search_memory
+from turnfold.memory.memory_search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.summary_writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
 from turnfold.models import Embedder

@@ -15,8 +15,8 @@ from turnfold._late_names import late_pattern
 from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
-from turnfold.rules.scope import rule_terms
 from turnfold.rules.sentences import Language, kind_of, score
+from turnfold.rules.topics import rule_terms
 
 __all__ = ("extract_rules",)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
-from turnfold.search.index_terms import (
+from turnfold.search.filter_marks import (
     CALL_REACH,
     Findable,
     ToolNames,
@@ -11,6 +10,7 @@ from turnfold.search.index_terms import (
     marks_of_text,
     required_marks,
 )
+from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 from turnfold.search.passages import (
     SNIPPET_CHARACTERS,
     Recalled,

@@ -22,7 +22,14 @@ from typing import Final, Self, cast
 
 from turnfold.errors import InvalidOption, InvalidRecord, NotFound, TurnfoldError
 from turnfold.fold import check_threshold, fold_due
-from turnfold.memories.short_memory.merge import (
+from turnfold.memories.short_memory.render import remove_label
+from turnfold.memories.short_memory.rows import (
+    AIMessage,
+    ImportedMessages,
+    conversation_pieces,
+    make_rows,
+)
+from turnfold.memories.short_memory.session_changes import (
     apply_changes,
     as_read,
     changes_of,
@@ -30,7 +37,8 @@ from turnfold.memories.short_memory.merge import (
     settable_of,
     to_parts,
 )
-from turnfold.memories.short_memory.notes import (
+from turnfold.memories.short_memory.session_key import SessionKey, SessionValues
+from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,
     ShortNotes,
@@ -40,14 +48,6 @@ from turnfold.memories.short_memory.notes import (
     chosen_mode,
     with_settings,
 )
-from turnfold.memories.short_memory.render import remove_label
-from turnfold.memories.short_memory.rows import (
-    AIMessage,
-    ImportedMessages,
-    conversation_pieces,
-    make_rows,
-)
-from turnfold.memories.short_memory.session_key import SessionKey, SessionValues
 from turnfold.memories.short_memory.summaries import LabelledWriter, ShortFold, check_summary
 from turnfold.memories.short_memory.turns import (
     LogEnd,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from turnfold.errors import TurnfoldError
-from turnfold.memories.short_memory.merge import as_read, settable_of
-from turnfold.memories.short_memory.notes import (
+from turnfold.memories.short_memory.session_changes import as_read, settable_of
+from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,
     ShortNotes,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, SummaryFailed
-from turnfold.memories.short_memory.notes import (
+from turnfold.memories.short_memory.render import add_label, remove_label
+from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     ShortNotes,
     TurnNote,
@@ -19,7 +20,6 @@ from turnfold.memories.short_memory.notes import (
     has_offer,
     newest_seen,
 )
-from turnfold.memories.short_memory.render import add_label, remove_label
 from turnfold.memory import Folder, FoldRange, SummaryTask, SummaryWriter
 from turnfold.records import Checkpoint, Entry
 from turnfold.runtime import Runtime

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from turnfold.errors import IdReused, InvalidOption
-from turnfold.memories.short_memory.notes import ConversationView, ShortNotes, TurnNote
 from turnfold.memories.short_memory.render import (
     TurnText,
     fit_history,
@@ -26,6 +25,7 @@ from turnfold.memories.short_memory.render import (
     remove_label,
     render_history,
 )
+from turnfold.memories.short_memory.stored_state import ConversationView, ShortNotes, TurnNote
 from turnfold.memory import MemoryMode
 from turnfold.records import Entry, Message, NewEntry
 from turnfold.stores import Head, Scope, Store

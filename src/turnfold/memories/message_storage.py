@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord
-from turnfold.memories.message_log import MessageLog
+from turnfold.memories.kept_messages import MessageLog
 from turnfold.memory import ConversationCache, ExtractiveWriter, Folder, FoldRange, Memory
 from turnfold.records import (
     CLEARED,
