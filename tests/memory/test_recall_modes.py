@@ -29,7 +29,7 @@ IDLE = ("Thanks!", "好的，继续", "ok", "42?")
 @contextmanager
 def told(folder: Path, mode: str) -> Iterator[Session]:
     with Memory(
-        f"sqlite:///{folder / mode}.db", model="gpt-4o", budget=SMALL, recall=mode
+        f"sqlite:///{folder / mode}.db", model="gpt-4o", budget=SMALL, recall=mode, rules=False
     ) as memory:
         session = memory.session("one")
         session.user("From which pier does the ferry leave?")

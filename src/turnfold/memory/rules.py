@@ -9,6 +9,7 @@ conversation is in the window. Tool results, documents, quoted text and the mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import get_args
@@ -39,9 +40,9 @@ _PAGE = 512
 """Entries of a log written before that are read for one context; the next context reads on."""
 _SHARE = 20
 """The rules shown take at most 1/20 of the budget,"""
-_LEAST_TOKENS = 320
-"""or this many tokens of a small budget, if that is at most 1/6 of it: about 18 rules."""
-_SMALL = 6
+_LEAST_TOKENS = 200
+"""or this many tokens of a small budget, if that is at most 1/10 of it."""
+_SMALL = 10
 _STORED_TOKENS = 16_000
 """Tokens of all rules that are kept; ended ones go first."""
 _COUNTED_RULES = 2_000
@@ -84,7 +85,10 @@ class RuleLedger:
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
             if self._unsaved:
-                await self._write(self._note())
+                with suppress(
+                    Conflict
+                ):  # another process was faster: this one writes with its next context
+                    await self._write(self._note())
         question = window.head.seq if window.head else 0
         hidden = tuple(
             rule

@@ -23,9 +23,9 @@ from turnfold.stores import log_mark
 __all__ = ("record_request", "write_audit_log")
 
 
-_log = logging.getLogger("turnfold.audit")
-_log.propagate = False  # it names tenants, which belong in no other log
-_log.setLevel(logging.CRITICAL)  # until somebody asks for it
+_AUDIT = logging.getLogger("turnfold.audit")
+_AUDIT.propagate = False  # it names tenants, which belong in no other log
+_AUDIT.setLevel(logging.CRITICAL)  # until somebody asks for it
 _FIELDS: Final = ("request_id", "token", "tenant", "operation", "conversation", "status")
 
 
@@ -33,10 +33,10 @@ def record_request(
     caller: Caller, operation: str, params: Mapping[str, str], *, status: int, request_id: str
 ) -> None:
     """Record one request of a caller, if anybody asked for the log; `params` are those of its path, percent-encoded."""
-    if not _log.isEnabledFor(logging.INFO):
+    if not _AUDIT.isEnabledFor(logging.INFO):
         return
     name = params.get("session") or params.get("conversation_id") or ""
-    _log.info(
+    _AUDIT.info(
         "%s %s %d",
         caller.name or "-",
         operation,
@@ -60,8 +60,8 @@ def write_audit_log(path: Path) -> None:
     except OSError as error:
         raise InvalidOption(f"cannot write the audit log {path}: {error.strerror}") from None
     handler.setFormatter(_JsonLines())
-    _log.addHandler(handler)
-    _log.setLevel(logging.INFO)
+    _AUDIT.addHandler(handler)
+    _AUDIT.setLevel(logging.INFO)
 
 
 class _PrivateFile(logging.FileHandler):
