@@ -213,7 +213,7 @@ class LiveWindow:
         try:
             return self._room(budget, prompt).tokens - used
         except BudgetTooSmall:
-            return -used
+            return -used - 1  # the parts around the conversation alone are too large
 
     def fold_upto(
         self,
