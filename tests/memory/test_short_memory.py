@@ -310,6 +310,11 @@ def test_any_history_fits_any_window(
             "</history",
             "以下",
             "[… ",  # where some of a turn is left out
+            "对话中先前",
+            "Laid down",
+            "<rules",
+            "</rules",
+            "- [",
         )
         lines = [line for line in ctx.history.splitlines() if line and not line.startswith(" ")]
         assert all(line.startswith(labels) for line in lines), lines
