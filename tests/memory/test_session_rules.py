@@ -303,3 +303,23 @@ def test_every_message_is_read_for_rules_once(monkeypatch: pytest.MonkeyPatch) -
             session.assistant(f"About {number} minutes, as far as anybody knows.")
         assert len(session.checkpoints()) > 3
     assert sorted(read) == sorted(set(read))
+
+
+def test_rules_larger_than_the_share_of_the_tail_leave_room_for_the_question() -> None:
+    """The passages beside them fill what is left by the rules as they are, not as they would be shortened."""
+    rule = (
+        "Never "
+        + ", ".join(f"sell item {number} to shop {number % 7}" for number in range(9))
+        + "."
+    )
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=700)) as memory:
+        session = memory.session("x")
+        session.pin("be brief", key="a")
+        session.user(rule)
+        for turn in range(40):
+            session.assistant(f"noted {turn}: " + "the shops of the north were visited " * 4)
+            session.user(f"{turn}? " + "what of the shops of the north " * 4)
+            context = session.context()
+            assert context.messages[-1].text.startswith(f"{turn}? ")
+            assert context.tokens <= 700
+        assert session.explain(session.last_call).manifest.recalled

@@ -406,7 +406,7 @@ class ContextBuilder:
         first = known.text(share, lambda block: cost((), block), matching=True)
         whole = known.whole(first)
         base = cost((), first)
-        room = self._recall_limit(request, window, Tail(text((), first)))
+        room = self._recall_limit(request, window, text((), first), base)
         automatic = not request.query and request.recall is RecallMode.AUTOMATIC
         found = (
             await self.recaller.passages(
@@ -427,22 +427,36 @@ class ContextBuilder:
             every = first  # a finding that no passage repeats must not be cut to show others
         whole = known.whole(every)
         found = [entry for entry in found if not _is_shown_by(whole, entry)]
-        total, plain = cost(found, every), cost((), every)
+        if not found:
+            return Tail(text((), every))
+        if cost(found, every) > max(base + room, share):
+            every = first
+        total = cost(found, every)
         return Tail(
             text(found, every),
             tuple((entry.seq, entry.score) for entry in found),
             max(total - share, 0),
-            total - plain,
+            total - cost((), every),
         )
 
-    def _recall_limit(self, request: ContextRequest, window: LiveWindow, base: Tail) -> int:
+    def _recall_limit(
+        self, request: ContextRequest, window: LiveWindow, base: str, base_tokens: int
+    ) -> int:
         """Return the most tokens for recalled passages: the free room without a reserve for a tool loop.
 
-        At most `RECALL_TOKENS`: a large budget does not mean that more is worth recalling.
+        `base` is the tail without passages. At most `RECALL_TOKENS`: a large budget does not mean that more is worth
+        recalling.
         """
         budget = request.budget
         share = budget.share("tail")
-        left = window.room_left(budget, self._prompt_with(request, base))
+        # Without passages the tail is shortened to its share; with them all of it is shown.
+        left = min(
+            window.room_left(budget, self._prompt_with(request, Tail(base))),
+            window.room_left(
+                budget, self._prompt_with(replace(request, notes={}, workspace=""), Tail())
+            )
+            - base_tokens,
+        )
         if request.max_tokens:
             left -= max(budget.tokens - request.max_tokens, 0)
         # A tail that gives way in a running turn leaves some room, so that it need not give way again at once.

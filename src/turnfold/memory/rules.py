@@ -40,9 +40,9 @@ _PAGE = 512
 """Entries of a log written before that are read for one context; the next context reads on."""
 _SHARE = 20
 """The rules shown take at most 1/20 of the budget,"""
-_LEAST_TOKENS = 200
-"""or this many tokens of a small budget, if that is at most 1/10 of it."""
-_SMALL = 10
+_LEAST_TOKENS = 320
+"""or this many tokens of a small budget, if that is at most 1/7 of it."""
+_SMALL = 7
 _STORED_TOKENS = 16_000
 """Tokens of all rules that are kept; ended ones go first."""
 _COUNTED_RULES = 2_000
