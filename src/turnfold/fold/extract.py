@@ -507,15 +507,18 @@ def _sentences_of(
 ) -> Iterator[tuple[str, Sentence]]:
     """Yield the sentences of a line of the previous summary, each with the name before it.
 
-    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line that
-    this module did not write, or in which a sentence begins like a name, stays whole.
+    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line stays
+    whole if this module did not write it, if a sentence in it begins like a name, or if its sentences leave out some of
+    its characters, such as the brackets of JSON.
     """
     label = starts_with_label(line)
     words = line[len(label) :]
     sentences = reading.sentences(words)
     if label:
         named = (starts_with_label(sentence.text) for sentence in sentences[1:])
-        whole = len(line) <= _OWN_LINE and any(named)
+        joined = "".join(sentence.text for sentence in sentences)
+        partial = joined.replace(" ", "") != words.replace(" ", "")
+        whole = len(line) <= _OWN_LINE and (partial or any(named))
     else:
         whole = len(line) <= _LONG_PREVIOUS_LINE
     if whole:
