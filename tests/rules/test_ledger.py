@@ -260,3 +260,25 @@ def test_a_preference_about_length_does_not_end_a_rule_about_the_language() -> N
         "I prefer short answers.",
     ]
     assert active(said("Always answer in French.", "以后都用中文回答。")) == ["以后都用中文回答。"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "report"),
+    [
+        (
+            "We're going with Postgres for the billing service.",
+            "Actually, we switch to MySQL for the billing service.",
+            "I finished my community service.",
+        ),
+        ("计费服务就用 Postgres。", "计费服务改用 MySQL 吧。", "社区服务我做完了。"),
+    ],
+)
+def test_what_replaces_a_decision_is_a_decision_and_no_task(
+    before: str, after: str, report: str
+) -> None:
+    rules = said(before, after)
+    assert [(rule.kind, rule.state) for rule in rules] == [
+        ("decision", "superseded"),
+        ("decision", "active"),
+    ]
+    assert active(told(rules, report, seq=9).rules)[:1] == [after]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold.rules.display import rank_rules
-from turnfold.rules.record import RuleState, StandingRule
+from turnfold.rules.record import RuleKind, RuleState, StandingRule
 from turnfold.text import require_limit
 
 __all__ = ("LedgerChange", "update_ledger")
@@ -85,7 +85,9 @@ def update_ledger(
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
-            ledger[rule.id] = msgspec.structs.replace(rule, supersedes=linked)
+            ledger[rule.id] = msgspec.structs.replace(
+                rule, kind=_kind(rule, targets), supersedes=linked
+            )
             added.append(rule.id)
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
     for rule in evicted:
@@ -115,6 +117,12 @@ def _targets(
         found = _meant(rule, mine)
     state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
     return [(each, state) for each in found]
+
+
+def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
+    """Return the kind of a rule: "switch to MySQL" is no task but a decision if it replaces one."""
+    replaced = [target.kind for target, state in targets if state == "superseded"]
+    return replaced[-1] if rule.kind == "task" and replaced else rule.kind
 
 
 def _words(rule: StandingRule) -> set[str]:
