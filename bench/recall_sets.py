@@ -86,7 +86,9 @@ def _replies(name: str) -> Iterator[EvalConversation]:
                 else:
                     log.append(message)
         times = tuple(number * _MINUTE for number in range(len(log)))
-        yield EvalConversation(f"{name} {first}", tuple(log), times, tuple(asked))
+        yield EvalConversation(
+            name=f"{name} {first}", messages=tuple(log), times=times, questions=tuple(asked)
+        )
 
 
 def _among_long(name: str, every: int) -> Iterator[EvalConversation]:
@@ -114,7 +116,12 @@ def _among_long(name: str, every: int) -> Iterator[EvalConversation]:
             EvalQuestion(each.question, frozenset(seqs[seq] for seq in each.evidence))
             for each in talk.questions
         ]
-        yield EvalConversation(talk.name, tuple(messages), tuple(times), tuple(asked))
+        yield EvalConversation(
+            name=talk.name,
+            messages=tuple(messages),
+            times=tuple(times),
+            questions=tuple(asked),
+        )
 
 
 def _speakers(talk: EvalConversation) -> list[str]:
