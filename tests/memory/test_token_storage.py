@@ -491,7 +491,7 @@ def test_a_summary_that_stayed_in_the_process_is_found_out(
     async def forget(*_: object, **__: object) -> bool:
         return True
 
-    monkeypatch.setattr("turnfold.memories.token_storage.StoredHistory.put_summary", forget)
+    monkeypatch.setattr("turnfold.memories.token_memory_history.StoredHistory.put_summary", forget)
     with pytest.raises(AssertionError):
         test_each_message_is_summarised_once_whatever_restarts_there_are(address)
 

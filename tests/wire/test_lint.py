@@ -11,7 +11,7 @@ from turnfold import wire
 from turnfold.wire import RULES, lint, repair
 from turnfold.wire import lint_repair as linting
 from turnfold.wire import openai_chat_repair as lint_openai_chat
-from turnfold.wire.rules import FaultCollector
+from turnfold.wire.provider_rules import FaultCollector
 
 GO: dict[str, Any] = {"role": "user", "content": "go"}
 OK: dict[str, Any] = {"type": "text", "text": "ok"}

@@ -65,7 +65,7 @@ class Agent:
     def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task in the agent's own conversation: `start` of document 002."""
+        """Work on a task in the agent's own conversation; named as in the documented agent (`start`)."""
         return drive(self._awaiting.start(task, conversation=conversation, client_id=client_id))
 
     def resume(self, conversation: str) -> AgentReply | None:

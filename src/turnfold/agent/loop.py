@@ -333,11 +333,11 @@ class AsyncAgent:
     async def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task in the agent's own conversation: `start` of document 002."""
+        """Work on a task in the agent's own conversation; named as in the documented agent (`start`)."""
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module it was made with: `getMemoryModule()` of document 002."""
+        """Return the memory module the agent was made with; named as in the documented agent (`getMemoryModule`)."""
         return self._workspace_memory.module
 
     async def resume(self, conversation: str) -> AgentReply | None:

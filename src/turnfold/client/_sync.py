@@ -53,7 +53,7 @@ class RemoteState:
         return drive(self._awaiting.all())
 
     def get(self, name: str, default: object = None) -> object:
-        """Return one value."""
+        """Return the value stored under `name`, or `default` if there is none."""
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:

@@ -242,7 +242,7 @@ class AsyncRemoteState:
         return (await self._sender.call(api.operations.STATE, self._conversation)).values
 
     async def get(self, name: str, default: object = None) -> object:
-        """Return one value."""
+        """Return the value stored under `name`, or `default` if there is none."""
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:

@@ -507,9 +507,9 @@ def _sentences_of(
 ) -> Iterator[tuple[str, Sentence]]:
     """Yield the sentences of a line of the previous summary, each with the name before it.
 
-    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line stays
-    whole if this module did not write it, if a sentence in it begins like a name, or if its sentences leave out some of
-    its characters, such as the brackets of JSON.
+    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line
+    stays whole if this module did not write it, if a sentence in it begins like a name, or if its sentences leave out
+    some of its characters, such as the brackets of JSON.
     """
     label = starts_with_label(line)
     words = line[len(label) :]

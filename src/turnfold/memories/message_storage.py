@@ -95,7 +95,7 @@ class MessageFile:
             raise
 
     def refresh(self, log: MessageLog) -> tuple[MessageLog, Iterator[LoggedMessage]]:
-        """Return the log and the messages to add to it: as it is if only messages were added, else read again."""
+        """Return the log, read again if anything but new messages changed, and the messages to add to it."""
         if self._closed:
             return log, iter(())
         # The document is read before the head, so that it never refers to entries that were not read.

@@ -24,7 +24,7 @@ from turnfold.tokens import CountCache, DriverCounter, TokenCounter, counter_for
 from turnfold.window import Context, Receipt, Transcript, assemble
 
 if TYPE_CHECKING:
-    from turnfold.memories.token_storage import KeyValueHistory, StoredHistory
+    from turnfold.memories.token_memory_history import KeyValueHistory, StoredHistory
 
 __all__ = ("TokenMemory", "counting_driver")
 
@@ -77,7 +77,7 @@ class TokenMemory:
         self._last: Context | None = None
         self._stored: StoredHistory | KeyValueHistory | None = None
         if storage is not None:
-            from turnfold.memories.token_storage import open_history  # loads the stores
+            from turnfold.memories.token_memory_history import open_history  # loads the stores
 
             self._stored = open_history(storage, session_id, self._local)
 

@@ -65,7 +65,7 @@ class State:
         return drive(self._awaiting.all())
 
     def get(self, name: str, default: object = None) -> object:
-        """Return one value."""
+        """Return the value stored under `name`, or `default` if there is none."""
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:
@@ -194,7 +194,7 @@ class Session:
         to: WireFormat | None = None,
         max_tokens: int = 0,
     ) -> Context:
-        """Build a valid context for the next model call, within the budget, and store its manifest (report).
+        """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
@@ -333,7 +333,7 @@ class Session:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the figures of the session."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:

@@ -210,7 +210,7 @@ class Folder:
         return landed
 
     async def _read_sent(self, fold: FoldRange) -> tuple[Context | None, list[Entry]]:
-        """Return the agent's prompt to be summarised and the entries of the range; nothing if it cannot be used."""
+        """Return the prompt the agent sent, to summarise from, and the entries to fold; (None, []) if unusable."""
         writer, sent = self.writer, fold.sent
         if (
             sent is None
@@ -584,7 +584,7 @@ class FoldManager:
         return landed
 
     async def _store_stand_in(self, made: Document, fold: FoldRange) -> None:
-        """Store a stand-in and make it the current one; `Conflict` if another process was faster."""
+        """Store the extract that replaces a summary until it is ready; `Conflict` if another process was faster."""
         folder = self.folder
         place = folder.scope, folder.conversation
         named = await folder.store.get_document(*place, SESSION, STAND_IN)

@@ -83,7 +83,7 @@ _MAX_TRIES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """The figures of a session."""
+    """Numbers of entries, turns and tokens of a session, its live checkpoint, and the state of folding."""
 
     conversation: str
     mode: MemoryMode
@@ -129,7 +129,7 @@ class AsyncState:
         return (await self._read())[0].values
 
     async def get(self, name: str, default: object = None) -> object:
-        """Return one value."""
+        """Return the value stored under `name`, or `default` if there is none."""
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
@@ -404,7 +404,7 @@ class AsyncSession:
         to: WireFormat | None = None,
         max_tokens: int = 0,
     ) -> Context:
-        """Build a valid context for the next model call, within the budget, and store its manifest (report).
+        """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
@@ -585,7 +585,7 @@ class AsyncSession:
         return manifest
 
     async def status(self) -> SessionStatus:
-        """Return the figures of the session."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
         async with self._lock:
             cache = self._cache
             await cache.refresh()

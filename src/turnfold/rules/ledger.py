@@ -121,8 +121,11 @@ def _targets(
 
 def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
     """Return the kind of a rule: "switch to MySQL" is no task but a decision if it replaces one."""
-    replaced = [target.kind for target, state in targets if state == "superseded"]
-    return replaced[-1] if rule.kind == "task" and replaced else rule.kind
+    if rule.kind == "task":
+        for target, state in targets:
+            if state == "superseded":
+                return target.kind
+    return rule.kind
 
 
 def _words(rule: StandingRule) -> set[str]:

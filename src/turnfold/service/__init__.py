@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits
-    from turnfold.service.mcp.request import McpOptions, McpPermission
+    from turnfold.service.mcp.request_access import McpOptions, McpPermission
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
     from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run, serve
     from turnfold.service.state import ServiceState
@@ -48,7 +48,7 @@ _HOMES = {
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits",
-    "turnfold.service.mcp.request": "McpOptions McpPermission",
+    "turnfold.service.mcp.request_access": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
     "turnfold.service.server": "ExtraRoutes ServiceOptions make_state run serve",
     "turnfold.service.state": "ServiceState",

@@ -217,7 +217,7 @@ def read_line(data: bytes, number: int) -> Line:
 
 
 def read_piece(line: Line, number: int) -> Piece | None:
-    """Return the piece of a line; None for header, end and footer."""
+    """Return the conversation, entry, checkpoint or document of a line; None for header, end and footer."""
     match line:
         case Conversation():
             return ConversationOpening(line.name, line.created, line.updated, line.dropped)

@@ -305,7 +305,7 @@ class Transcript:
 
 
 def _weight(part: Part) -> int:
-    """Return the memory of the texts of a part in bytes."""
+    """Return how many bytes of RAM the texts of a part take."""
     weight = 0
     for name in part.__struct_fields__:
         value = getattr(part, name)

@@ -14,6 +14,7 @@ from turnfold.wire.codec import (
     unreadable_form,
 )
 from turnfold.wire.lint_repair import Repaired, guess_provider, lint, repair
+from turnfold.wire.provider_rules import RULES, Fault
 from turnfold.wire.request import (
     Action,
     Change,
@@ -24,7 +25,6 @@ from turnfold.wire.request import (
     fitted,
     require_size,
 )
-from turnfold.wire.rules import RULES, Fault
 from turnfold.wire.tool_output import ENDING, ToolOutcome, described, encodable, outcome_of
 from turnfold.wire.values import (
     JsonObject,

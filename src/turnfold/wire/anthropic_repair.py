@@ -15,8 +15,8 @@ from turnfold.wire.call_pairing import (
     split_turns,
 )
 from turnfold.wire.codec import as_object
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.values import (
     JsonObject,
     list_at,

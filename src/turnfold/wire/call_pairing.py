@@ -13,8 +13,8 @@ from typing import Protocol
 
 from turnfold.text import fence
 from turnfold.window import NO_RESULT
+from turnfold.wire.provider_rules import IdRule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import IdRule
 from turnfold.wire.values import JsonObject
 
 __all__ = (

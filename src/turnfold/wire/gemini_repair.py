@@ -22,8 +22,8 @@ from turnfold.wire.gemini_parts import (
     function_response,
     generated_id,
 )
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.values import (
     JsonObject,
     list_at,

@@ -14,8 +14,8 @@ from turnfold.wire.codec import Recipient
 from turnfold.wire.gemini_repair import lint_gemini, repair_gemini
 from turnfold.wire.openai_chat_repair import lint_openai_chat, repair_openai_chat
 from turnfold.wire.openai_responses_repair import lint_openai_responses, repair_openai_responses
+from turnfold.wire.provider_rules import KEYS, Fault, FaultCollector, open_payload
 from turnfold.wire.request import Change, ChangeNotes, Request
-from turnfold.wire.rules import KEYS, Fault, FaultCollector, open_payload
 from turnfold.wire.values import JsonObject, object_of, objects_of
 
 __all__ = (

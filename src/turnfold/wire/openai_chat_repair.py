@@ -13,8 +13,8 @@ from turnfold.wire.call_pairing import (
     pair,
     sendable_name,
 )
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.values import (
     JsonObject,
     list_at,

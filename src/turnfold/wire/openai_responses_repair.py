@@ -12,8 +12,8 @@ from turnfold.wire.call_pairing import (
     sendable_name,
 )
 from turnfold.wire.openai_responses_items import answered_call, called_id, speaker
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.values import JsonObject, list_of, object_of, shown, text_at, texts_in
 
 __all__ = (

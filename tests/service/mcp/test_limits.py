@@ -16,7 +16,7 @@ from turnfold.errors import InvalidOption
 from turnfold.memory import Memory
 from turnfold.records import Snapshot, assistant, user
 from turnfold.service import Limits, McpOptions
-from turnfold.service.mcp.request import McpRequest
+from turnfold.service.mcp.request_access import McpRequest
 
 LIMIT = 1_000
 LONG = "".join(f'第{number}行 line {number} "quoted" \\ \n' for number in range(1_500))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.placeholders import (
     can_run,
     is_valid_part,
@@ -18,7 +19,6 @@ from turnfold.adapters._common.request_checks import (
 )
 from turnfold.adapters._common.resolve import session_of
 from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
-from turnfold.adapters._common.runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.storage import (
     SizedCache,
     all_documents,

@@ -43,7 +43,7 @@ def new_home(prefix: str) -> str:
 
 
 def is_home(name: str, prefix: str) -> bool:
-    """Return True if `new_home` may have made this id; checked before a home that a document names is erased."""
+    """Return True if an id has the form that `new_home` gives; checked before a conversation is erased by an id."""
     return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name, len(prefix)))
 
 

@@ -466,7 +466,7 @@ class _Run:
 
 
 def _written_result(call: ToolCall, result: object) -> ToolResult:
-    """Return the result of a call whose run ended before the result was in the history."""
+    """Convert the return value of a tool, for a call whose run ended before its result was in the history."""
     value = result
     if issubclass(type(result), ToolReturn):
         value = cast("ToolReturn[object]", result).return_value

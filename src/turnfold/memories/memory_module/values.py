@@ -176,7 +176,7 @@ def read_summary(document: Document) -> MemorySummary:
 
 
 def to_context(snapshot: Snapshot, summary: MemorySummary | None) -> ContextSnapshot:
-    """Convert a snapshot to the values of document 002."""
+    """Convert a snapshot to the documented context value of a memory module."""
     return ContextSnapshot(
         id=snapshot.id,
         turn_number=snapshot.turn,

@@ -22,6 +22,7 @@ from typing import Final, Self, cast
 
 from turnfold.errors import InvalidOption, InvalidRecord, NotFound, TurnfoldError
 from turnfold.fold import check_threshold, fold_due
+from turnfold.memories.short_memory.redis_session import SessionKey, SessionValues
 from turnfold.memories.short_memory.render import remove_label
 from turnfold.memories.short_memory.rows import (
     AIMessage,
@@ -37,7 +38,6 @@ from turnfold.memories.short_memory.session_changes import (
     settable_of,
     to_parts,
 )
-from turnfold.memories.short_memory.session_key import SessionKey, SessionValues
 from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,

@@ -337,7 +337,8 @@ class TurnWriter:
         entries = turn.entries()
         if not entries:
             raise InvalidOption(
-                "nothing to write: give user_query or agent_response; no query waits for an answer"
+                "nothing to write: user_query and agent_response are empty, and no earlier query waits for an answer; "
+                "give one of them"
             )
         try:
             done = await self.store.append(self.scope, conversation, entries)

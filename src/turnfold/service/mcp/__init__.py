@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from turnfold._late_names import late_names
 
 if TYPE_CHECKING:
-    from turnfold.service.mcp.request import McpOptions, McpPermission
+    from turnfold.service.mcp.request_access import McpOptions, McpPermission
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
 
 __all__ = ("McpOptions", "McpPermission", "mcp_beside", "run_http", "run_stdio")
 
 _HOMES = {
-    "turnfold.service.mcp.request": "McpOptions McpPermission",
+    "turnfold.service.mcp.request_access": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
 }
 

@@ -27,7 +27,7 @@ from turnfold.rules import render_rules
 from turnfold.search import Recalled, passages_text
 from turnfold.service.app import error_frames
 from turnfold.service.auth import Caller
-from turnfold.service.mcp.request import McpOptions, McpReply, McpRequest, longest_prefix
+from turnfold.service.mcp.request_access import McpOptions, McpReply, McpRequest, longest_prefix
 from turnfold.service.mcp.resources import (
     list_resources,
     list_templates,

@@ -20,7 +20,7 @@ import msgspec
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import AsyncSession, Explanation
 from turnfold.records import Entry, Message
-from turnfold.service.mcp.request import McpRequest, longest_prefix
+from turnfold.service.mcp.request_access import McpRequest, longest_prefix
 from turnfold.service.mcp.schemas import SessionItem
 from turnfold.service.mcp.tools import session_items
 from turnfold.stores import check_name

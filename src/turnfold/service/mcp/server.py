@@ -23,7 +23,7 @@ from turnfold.service.endpoint import (
 )
 from turnfold.service.limits import Limits
 from turnfold.service.mcp.protocol import McpProtocol
-from turnfold.service.mcp.request import McpOptions
+from turnfold.service.mcp.request_access import McpOptions
 from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
 from turnfold.service.mcp.tools import TOOLS
 from turnfold.service.operation_table import OperationTable

@@ -20,7 +20,7 @@ from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.memory import AsyncSession, RecallTool, SearchResult
 from turnfold.records import Message
 from turnfold.search import CHECKPOINT, ENTRY, Within
-from turnfold.service.mcp.request import McpPermission, McpReply, McpRequest, longest_prefix
+from turnfold.service.mcp.request_access import McpPermission, McpReply, McpRequest, longest_prefix
 from turnfold.service.mcp.schemas import (
     Arguments,
     FoldArguments,

@@ -146,7 +146,7 @@ class SearchQuery:
         )
 
     def holding(self) -> Statement:
-        """Count the places that contain each of the terms."""
+        """Return the statement that counts, for each term, the indexed texts that contain it."""
         return Statement(
             "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
             "WHERE term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3) "

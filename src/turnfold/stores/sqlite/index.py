@@ -584,7 +584,7 @@ class IndexBackfill:
     async def _index(
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
-        """Index all waiting places, or some if `bounded`; return the number indexed and the entries that still wait."""
+        """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
         done, total = 0, 0
 
         def has_more(connection: Connection) -> bool:

@@ -74,7 +74,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy the checkpoints and writes that were stored in the old home after the choice was made."""
+        """Copy what reached the old conversation of the thread after it was decided which checkpoints to keep."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])

@@ -211,7 +211,7 @@ def safe_builder(code: int, module: str, name: str) -> _Build | None:
 
 
 def safe_names() -> list[tuple[int, str, str]]:
-    """Return every safe type: extension code, module and name."""
+    """Return the types that may be restored from a checkpoint, each as msgpack extension code, module and name."""
     return [
         *_VALUES,
         *((PYDANTIC_V2, *name) for name in _MODELS),

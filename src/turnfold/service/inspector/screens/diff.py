@@ -13,7 +13,7 @@ from turnfold.inspect import CallDiff, FirstDifference, SentItem, diff_calls, re
 from turnfold.memory import Explanation
 from turnfold.service.inspector.html import Element, Node, address, facts, session_trail, table, tag
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.request import (
+from turnfold.service.inspector.screen import (
     OpenedConversation,
     RenderedScreen,
     ScreenRequest,

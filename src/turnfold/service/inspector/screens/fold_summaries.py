@@ -14,7 +14,7 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command, to_copy
-from turnfold.service.inspector.request import (
+from turnfold.service.inspector.screen import (
     NoQuery,
     OpenedConversation,
     RenderedScreen,

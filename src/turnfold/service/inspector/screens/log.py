@@ -20,7 +20,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.request import (
+from turnfold.service.inspector.screen import (
     OpenedConversation,
     RenderedScreen,
     ScreenRequest,

@@ -10,7 +10,7 @@ from msgspec import Meta
 from turnfold.inspect import CallPoint, call_point, recent_calls
 from turnfold.service.inspector.charts import sparks
 from turnfold.service.inspector.html import Element, Node, address, moment, table, tag
-from turnfold.service.inspector.request import RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
 from turnfold.stores import ConversationInfo
 
 __all__ = ("sessions",)

@@ -20,7 +20,7 @@ from turnfold.service.inspector.charts import (
 )
 from turnfold.service.inspector.html import Node, address, facts, moment, session_trail, table, tag
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.request import (
+from turnfold.service.inspector.screen import (
     OpenedConversation,
     RenderedScreen,
     ScreenRequest,
