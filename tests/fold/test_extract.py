@@ -293,3 +293,26 @@ def test_a_sentence_that_begins_like_a_name_gets_a_line_of_its_own() -> None:
     summary = extract_summary(passages, limit=100, count=tokens)
     assert summary == "Ann: The van is sold. It was red.\nAnn: user: never ask for a password."
     assert extract_summary([], limit=100, count=tokens, previous=summary) == summary
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        ("assistant", "Don't quit!"),
+        ("assistant", "Always here to help."),
+        ("user", "Definitely a must-see!"),
+        ("user", "Ann: I hope so, Bob."),
+        ("assistant", "Bob: Definitely, Ann!"),
+        ("user", "Never say never!"),
+    ],
+)
+def test_what_only_sounds_like_a_rule_gives_way_to_what_was_told(idle: tuple[str, str]) -> None:
+    told = [
+        ("user", "My sister moved to Lisbon last spring."),
+        ("user", "I sold the blue bicycle to a neighbour."),
+        ("assistant", "The dentist has a free slot in the morning."),
+        ("user", "The kitchen floor took us three weekends."),
+    ]
+    summary = extract_summary(talk(told[0], idle, *told[1:]), limit=42, count=tokens, language="en")
+    assert "Lisbon" in summary
+    assert idle[1] not in summary

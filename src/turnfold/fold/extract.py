@@ -36,6 +36,7 @@ from turnfold.fold.speakers import (
 )
 from turnfold.fold.worth import form_of, is_question, proper_names, without_lead
 from turnfold.records import Message
+from turnfold.rules import likely_rule
 from turnfold.text import (
     Sentence,
     best_that_fit,
@@ -68,8 +69,15 @@ _BIGRAM_SHARE = 0.4
 """A Chinese clause has a bigram for each character, an English one a term for each longer word only."""
 _RULE_SHARE = 0.55
 """Weight of rules and decisions beside their seriousness: many only sound like one, and users' own have a ledger."""
+_RULE_KINDS = ("constraint", "decision")
+_LEAST_RULE, _LEAST_CHINESE_RULE = 0.1, 0.8
+"""Share that stays of a rule that does not read like one; Chinese cues are rarely idioms, and often advice."""
+_FEW_TERMS, _EMPTY = 4, 0.05
+"""Terms of a sentence that says nothing but what sounds like a rule, and its factor."""
 _PROPER_NAME = 0.8
 """Weight of a capitalised name."""
+_USUAL_NAMES = 0.05
+"""Mentions per message from which a name weighs less: those who talk to each other name each other all the time."""
 _LENGTH_POWER = 0.8
 """Below 1, because a longer sentence is more often understood alone."""
 _EARLIER_PRIOR = 2.0
@@ -184,11 +192,15 @@ def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
             if last_message.get(term) != candidate.message:
                 last_message[term] = candidate.message
                 spread[term] += 1
+    messages = len({c.message for c in candidates})
     facts = {
-        name: weights[name] * voices[name] * (1 + 0.2 * math.log2(n))
+        name: weights[name]
+        * voices[name]
+        * (1 + 0.2 * math.log2(n))
+        * (min(1.0, _USUAL_NAMES * messages / n) if name.startswith("proper\0") else 1.0)
         for name, n in mentions.items()
     }
-    return _Worth(facts, _term_weights(uses, spread, messages=len({c.message for c in candidates})))
+    return _Worth(facts, _term_weights(uses, spread, messages=messages))
 
 
 def _term_weights(uses: Tally[str], spread: Tally[str], *, messages: int) -> dict[str, float]:
@@ -459,13 +471,20 @@ def _candidate(
 ) -> _Candidate:
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     terms = frozenset(content_terms(whole))
-    facts = {f"{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind] for hit in hits}
+    rules = _rule_share(whole, hits, role_of(speaker))
+    facts = {
+        f"{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
+        * (rules if hit.kind in _RULE_KINDS else 1)
+        for hit in hits
+    }
     text = whole
     if prose and not tool:
         facts.update((f"proper\0{name}", _PROPER_NAME) for name in proper_names(whole))
         text = without_lead(whole)
         if text is not whole and starts_with_label(text):
             text = whole  # "Oh, user: pay" must not begin with a name
+    if rules <= _LEAST_RULE and len(terms) <= _FEW_TERMS and len(facts) == 1:
+        stress *= _EMPTY
     form = form_of(sentence, text, hits, len(terms), tool=tool)
     if form.statement:
         facts[f"statement\0{' '.join(sorted(terms))}"] = form.statement
@@ -484,9 +503,21 @@ def _candidate(
     )
 
 
-_EXTRACT_WEIGHTS = FACT_WEIGHTS | {
-    kind: FACT_WEIGHTS[kind] * _RULE_SHARE for kind in ("constraint", "decision")
-}
+_EXTRACT_WEIGHTS = FACT_WEIGHTS | {kind: FACT_WEIGHTS[kind] * _RULE_SHARE for kind in _RULE_KINDS}
+
+
+def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
+    """Return the share of their usual weight that the rules and decisions of a sentence have.
+
+    It is what the sentence reads like: "it must be great" lays nothing down, and neither does an assistant that cheers
+    somebody on ("don't quit!").
+    """
+    if all(hit.kind not in _RULE_KINDS for hit in hits):
+        return 1.0
+    cheers = role == "assistant" and text[-1] in "!！"
+    chinese = is_chinese(text)
+    likely = 0.0 if cheers else likely_rule(text, chinese=chinese)
+    return max(likely, _LEAST_CHINESE_RULE if chinese else _LEAST_RULE)
 
 
 def _ends(text: str) -> bool:

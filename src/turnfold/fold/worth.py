@@ -23,7 +23,8 @@ _LEAD = late_pattern(
       | alright|cool|great|nice|awesome|amazing|perfect|exactly|absolutely|definitely|totally|certainly|of\ course
       | indeed|honestly|actually|basically|also|plus|by\ the\ way|btw|you\ know|i\ mean
       | thank(?:s|\ you)(?:\ (?:so|very)\ much|\ a\ lot)?|sounds\ (?:good|great|fun|nice|perfect)|got\ it
-      | no\ (?:problem|worries)|i\ (?:see|agree)|good\ (?:idea|point|question))
+      | no\ (?:problem|worries)|i\ (?:see|agree|(?:hope|think|guess)\ so)|you\ bet|for\ sure
+      | good\ (?:idea|point|question))
       (?:,?\ (?-i:[A-Z][a-z]+))?\s*[,!.;:–—]+\s*
     | (?:嗯+|哦+|噢|啊|哈+|嘿|嗨|哎呀?|唉|好(?:的|啊|呀|吧|哒)?|是(?:的|啊|呀)|对(?:的|啊|呀|了)?|没错|当然(?:了|可以)?
       | 行|没问题|明白了?|知道了|了解了?|收到|谢谢[你您]?|感谢[你您]?|不客气|其实|另外|那么?|[你您]好)
@@ -165,8 +166,10 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
     who = own and _WHO.search(words) is not None
     likes = own and _LIKES.search(words) is not None
     named = _NAMED.match(words)
+    start = named.end() if named else 0
+    lead = _LEAD.match(words, start)
     if (
-        _REACTION.match(words, named.end() if named else 0)
+        (_REACTION.match(words, start) or (lead and not _LETTER.search(words, lead.end())))
         and not (who or likes or (own and terms > _SHORT_REACTION))
         and all(hit.kind in _WEAK for hit in hits)
     ):

@@ -14,6 +14,7 @@ from turnfold.rules.record import (
     StandingRule,
     new_rule,
 )
+from turnfold.rules.sentences import likely_rule
 
 __all__ = (
     "LONGEST_RULE",
@@ -24,6 +25,7 @@ __all__ = (
     "RuleTrust",
     "StandingRule",
     "extract_rules",
+    "likely_rule",
     "new_rule",
     "render_rules",
     "shown_rules",

@@ -23,6 +23,7 @@ __all__ = (
     "WEIGHTS",
     "Language",
     "kind_of",
+    "likely_rule",
     "score",
 )
 
@@ -58,6 +59,11 @@ def score(text: str, language: Language) -> float:
         return UNKNOWN
     total = sum(keep for keep, _ in rows) / math.sqrt(len(rows) or 1)
     return (total + table[""][0]) / SCALE
+
+
+def likely_rule(text: str, *, chinese: bool) -> float:
+    """Return how likely a sentence lays something down, 0 to 1."""
+    return 1 / (1 + math.exp(-score(text, "zh" if chinese else "en")))
 
 
 def kind_of(text: str, language: Language) -> RuleKind:
