@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from turnfold import Budget, Memory
-from turnfold.errors import InvalidOption, NotFound
+from turnfold.errors import BudgetTooSmall, InvalidOption, NotFound
 from turnfold.memory import Session
 from turnfold.memory.rules import RuleLedger
 from turnfold.records import RULES, SESSION
@@ -323,3 +323,30 @@ def test_rules_larger_than_the_share_of_the_tail_leave_room_for_the_question() -
             assert context.messages[-1].text.startswith(f"{turn}? ")
             assert context.tokens <= 700
         assert session.explain(session.last_call).manifest.recalled
+
+
+def test_rules_without_room_are_on_the_receipt_and_in_the_list() -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=700)) as memory:
+        session = memory.session("x")
+        for number in range(30):
+            session.user(f"Never sell item {number} to the shop in street {number * 7}.")
+            session.assistant("Noted.")
+        session.user("What else is there to do for the shops in the north of the town?")
+        context = session.context()
+        told = [fate.reason for fate in context.receipt.fates if "rules left out" in fate.reason]
+        assert len(told) == 1
+        left = int(told[0].split()[1])
+        text = "\n".join(message.text for message in context.messages)
+        hidden = [rule for rule in session.rules() if rule.text not in text]
+        assert 0 < len(hidden) <= left
+        assert session.explain(session.last_call).exact
+        found = session.recall(hidden[0].text, limit=1)
+        assert hidden[0].text in found[0].message.text
+
+
+def test_a_budget_of_a_few_tokens_is_refused_as_one() -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=6)) as memory:
+        session = memory.session("x")
+        session.user("Never sell anything to the shop in the north of the town.")
+        with pytest.raises(BudgetTooSmall):
+            session.context()

@@ -50,6 +50,8 @@ KEPT = "Never share my phone number. I'm allergic to peanuts. The port is 8080. 
     ("before", "after"),
     [
         ("The deadline is Friday.", "The deadline is Monday."),
+        ("Never call me before 9.", "Never call me before 10."),
+        ("No meetings after 6 pm.", "No meetings after 7 pm."),
         ("The meeting is on Tuesday.", "Actually, let's move the meeting to Thursday."),
         ("Let's meet on Tuesday.", "Let's make it Wednesday instead."),
         ("We're using Postgres.", "Actually, not Postgres, use MySQL."),
@@ -95,6 +97,12 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("Remind me to call the bank.", "Remind me to call the dentist."),
         ("Reply in French.", "Reply to Anna in English."),
         ("The standup is on Monday.", "The standup is at 9:30."),
+        (
+            "Never sell item 4 to the shop in street 28.",
+            "Never sell item 5 to the shop in street 35.",
+        ),
+        ("Don't deploy to server 12.", "Don't deploy to server 14."),
+        ("不要给3号客户打电话。", "不要给5号客户打电话。"),
         ("The meeting is on Tuesday.", "The meeting is in Berlin."),
         ("例会是周一。", "例会是上午十点。"),
         ("我对花生过敏。", "我对牛奶过敏。"),

@@ -215,6 +215,7 @@ class ContextBuilder:
             recalled=tail.recalled,
             recall_room=tail.room,
             recall_tokens=tail.tokens,
+            rules_left_out=self.rules.left_out,
         )
 
     async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:

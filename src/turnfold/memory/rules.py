@@ -97,7 +97,7 @@ class RuleLedger:
             and (not rule.seq or cache.cleared < rule.seq < window.anchor)
             and (not rule.seq or rule.seq != question)
         )
-        limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL))
+        limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
         key = (hidden, limit)
         if key not in self._texts:
             shown, others = shown_rules(hidden, limit_tokens=limit, count=self._count)

@@ -72,6 +72,8 @@ class PromptParts:
     """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
+    rules_left_out: int = 0
+    """Number of active rules that the tail has no room for."""
 
     @property
     def summary(self) -> str:
@@ -89,6 +91,14 @@ class PromptParts:
     def covered(self) -> int:
         """The last seq that the window need not show: it is folded, cleared, or covered by the stand-in extract."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
+
+
+def _rule_omissions(prompt: PromptParts) -> list[Omission]:
+    if not (number := prompt.rules_left_out):
+        return []
+    rules = "1 rule" if number == 1 else f"{number:,} rules"
+    reason = f"tail: {rules} left out for lack of room; rules() lists them, and recall finds them"
+    return [Omission(-1, 0, Outcome.SHRUNK, reason)]
 
 
 class LiveWindow:
@@ -196,7 +206,12 @@ class LiveWindow:
         shows_question = self.head is not None and 0 in context.positions
         question = self.head.seq if self.head and shows_question else 0
         before = self._before_anchor(prompt, question=question)
-        fates = (*before, *self._in_seqs(context.fates), *self._system_omissions(prompt))
+        fates = (
+            *before,
+            *self._in_seqs(context.fates),
+            *self._system_omissions(prompt),
+            *_rule_omissions(prompt),
+        )
         anchor, head = context.anchor, context.head
         self._use_seqs(context, prompt, tuple(sorted(fates)))
         self._move(anchor, head)

@@ -8,11 +8,13 @@ the system message alone: no user can talk them away.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from turnfold._late_names import late_pattern
 from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
 from turnfold.text import require_limit
@@ -51,6 +53,12 @@ _STEM = 4
 """Letters that two forms of a word have in common at least."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@job", "@diet"})
 """Known attributes that have one value at a time, whatever words name them."""
+_LIMIT = late_pattern(
+    r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
+    r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
+    re.IGNORECASE,
+)
+"""Words of a prohibition that sets a limit: another limit for the same thing replaces it."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
 """Classes that say nothing about what a sentence is about."""
@@ -202,8 +210,8 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
         return not (moments and others) or not moments.isdisjoint(others)
     if not _conflict(rule, other):
         return False
-    if rule.negative and not any(term.startswith("@n") for term in rule.scope):
-        return False
+    if rule.negative and not _LIMIT.search(rule.text):
+        return False  # "never call customer 7", "never call customer 9": both hold
     if not words and not others:
         # "Reply in French", "answer in English": the class of what they set is all they have.
         return "@reply" in rule.scope and "@reply" in other.scope
