@@ -350,3 +350,27 @@ def test_a_budget_of_a_few_tokens_is_refused_as_one() -> None:
         session.user("Never sell anything to the shop in the north of the town.")
         with pytest.raises(BudgetTooSmall):
             session.context()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I work at Siemens.", "I left Siemens, I'm at Bosch now."),
+        ("我住在杭州。", "我搬到苏州了。"),
+    ],
+)
+def test_a_summary_does_not_repeat_what_the_user_has_changed(before: str, after: str) -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=1_200), recall="off") as memory:
+        session = memory.session("x")
+        session.user(before)
+        told = []
+        for turn in range(110):
+            session.assistant(
+                f"It goes on as it did before, no more and no less {'so ' * (turn % 9)}."
+            )
+            session.user(after if turn == 60 else f"And what of the week {turn + 1}, was it busy?")
+            session.context()
+            told = [before in each.text for each in session.checkpoints()]
+        assert any(told)
+        assert not told[-1]
+        assert after in "\n".join(message.text for message in session.context().messages)

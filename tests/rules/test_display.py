@@ -150,3 +150,27 @@ def test_the_heading_is_in_the_language_of_most_rules() -> None:
     assert render_rules(()) == ""
     with pytest.raises(InvalidOption, match='"zh" or "en"'):
         render_rules(english, "fr")  # pyright: ignore[reportArgumentType] - what a caller gets wrong
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I'm pregnant, due in November.",
+        "Please favour open source tools, I trust them more.",
+        "Never use tabs, and my name is Sam.",
+        "老板拍板了，不做App，只做小程序",
+    ],
+)
+def test_clauses_of_one_sentence_are_shown_as_it_was_said(said: str) -> None:
+    rules = extract_rules(said, seq=7, trust="user")
+    assert f"- [7] {said}" in render_rules(rules).splitlines()
+
+
+def test_sentences_of_one_message_have_lines_of_their_own() -> None:
+    rules = extract_rules("Never use tabs. I'm pregnant, due in November.", seq=7, trust="user")
+    assert render_rules(rules).splitlines()[1:] == [
+        "- [7] Never use tabs.",
+        "- [7] I'm pregnant, due in November.",
+    ]
+    later = [rule for rule in rules if "pregnant" not in rule.text]
+    assert render_rules(later).splitlines()[1] == "- [7] Never use tabs."

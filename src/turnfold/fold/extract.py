@@ -377,18 +377,22 @@ def extract_summary(
     count: Callable[[str], int],
     previous: str = "",
     language: Language = "auto",
+    without: Iterable[str] = (),
     reading: ReadCache | None = None,
 ) -> str:
     """Return the most telling sentences of `passages` and of the `previous` summary, in log order.
 
     The result costs at most `limit` by `count`. It is the same for the same input, never holds a sentence twice, and is
-    empty only if every text is blank or not a single character fits. `reading` is a cache to share with other calls.
+    empty only if every text is blank or not a single character fits. Sentences of `without`, which no longer hold, are
+    left out, unless there is nothing else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
     chinese = language == "zh" or (language == "auto" and _speak_chinese(ordered, previous))
     found = _candidates(ordered, previous, reading or ReadCache(), chinese=chinese)
     candidates = list(_distinct(found))
+    outdated = set(map(_sentence_key, without))
+    candidates = [c for c in candidates if _sentence_key(c.whole) not in outdated] or candidates
     if not candidates:
         return ""
 
@@ -564,11 +568,15 @@ def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
     """Yield each sentence once, where it was first said; the previous summary stays as it is."""
     seen: set[str] = set()
     for candidate in candidates:
-        words = candidate.text
-        key = words.casefold().rstrip(" .!?;,。！？；，…") or words
+        key = _sentence_key(candidate.text)
         if key not in seen or candidate.message < 0:
             seen.add(key)
             yield candidate
+
+
+def _sentence_key(words: str) -> str:
+    """Return what two sentences that say the same word for word have in common."""
+    return words.casefold().rstrip(" .!?;,。！？；，…") or words
 
 
 def _cut(line: str, *, limit: int, count: Callable[[str], int], chinese: bool) -> str:

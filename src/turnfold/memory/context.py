@@ -184,7 +184,14 @@ class ContextBuilder:
         if upto <= cache.folded or limit < _MIN_SUMMARY:
             return None
         return FoldRange(
-            cache.checkpoint, cache.folded, upto, limit, cache.cleared, cache.newest, self._sent
+            cache.checkpoint,
+            cache.folded,
+            upto,
+            limit,
+            cache.cleared,
+            cache.newest,
+            self._sent,
+            self.rules.outdated(),
         )
 
     async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:

@@ -136,6 +136,8 @@ class FoldRange:
     """Seq and epoch of the newest entry when the range was fixed: a store without it has another history."""
     sent: SentPrompt | None = None
     """The last prompt that was made for the agent's model; None if this handle made none yet."""
+    outdated: tuple[str, ...] = ()
+    """Rules that the user changed or took back, word for word: an extract does not repeat them."""
 
     @property
     def by_caller(self) -> bool:
@@ -194,6 +196,7 @@ class Folder:
             self.counted,
             prefix=prefix,
             tools=fold.sent.tools if fold.sent and prefix else (),
+            outdated=fold.outdated,
         )
         facts = source_facts([*_summary_passages(fold), *passages], reading=task.reading)
         text = ""
@@ -269,7 +272,9 @@ class Folder:
             return None
         passages = _passages(entries)
         previous = current.text if current else fold.previous_text
-        task = SummaryTask(passages, previous, fold.limit, self.counted, ReadCache())
+        task = SummaryTask(
+            passages, previous, fold.limit, self.counted, ReadCache(), outdated=fold.outdated
+        )
         text = ""
         if passages or previous:
             text = (await self._ask_writer(task, ExtractiveWriter())).strip()

@@ -108,6 +108,11 @@ class RuleLedger:
         text, self.left_out = self._texts[key]
         return text
 
+    def outdated(self) -> tuple[str, ...]:
+        """Return the rules that were changed or taken back, as far as the log was read, word for word."""
+        ended = ("superseded", "dropped")
+        return tuple(rule.text for rule in self._note().rules if rule.state in ended)
+
     async def active(self) -> list[StandingRule]:
         """Return the active rules in the order in which they were said; reads what is new, and stores nothing."""
         return [rule for rule in await self.all() if rule.state == "active"]

@@ -127,6 +127,8 @@ class SummaryTask:
     used."""
     tools: Sequence[Mapping[str, object]] = field(default=(), compare=False, repr=False)
     """The tools that were sent with it."""
+    outdated: Sequence[str] = ()
+    """Sentences that no longer hold; an extract leaves them out."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )
@@ -166,6 +168,7 @@ class ExtractiveWriter:
             limit=task.limit,
             count=task.count,
             previous=task.previous,
+            without=task.outdated,
             reading=task.reading,
         )
 

@@ -49,6 +49,7 @@ _HEADINGS = {
     "overrides an earlier one):",
     "zh": "对话中先前定下的内容（原话；数字为日志条目，后面的优先于前面的）：",
 }
+_ENDS = tuple(".!?。！？")
 _MARKS = {"en": "system", "zh": "系统"}
 _MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
 
@@ -140,9 +141,16 @@ def render_rules(
     """Return a section with a line per rule, word for word; empty if there are none.
 
     Every rule is one line behind a dash and the number of its log entry, so nothing in it can pass for another
-    line. The language of the heading is that of most rules if it is not given.
+    line; rules that are clauses of one sentence share a line. The language of the heading is that of most rules if it
+    is not given.
     """
-    lines = [(rule, single_line(clean_text(rule.text))) for rule in rules]
+    lines: list[tuple[StandingRule, str]] = []
+    for rule in rules:
+        before, words = lines[-1] if lines else (None, "")
+        if before and _is_next_clause(before, words, rule):
+            lines[-1] = rule, single_line(clean_text(f"{words}{rule.joint}{rule.text}"))
+        else:
+            lines.append((rule, single_line(clean_text(rule.text))))
     if not lines:
         return ""
     chosen = language or ("zh" if is_chinese(" ".join(text for _, text in lines)) else "en")
@@ -152,3 +160,9 @@ def render_rules(
     written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
     more = [_MORE[chosen].format(count=left_out)] if left_out else []
     return "\n".join([_HEADINGS[chosen], *written, *more])
+
+
+def _is_next_clause(before: StandingRule, words: str, rule: StandingRule) -> bool:
+    """Return True if `rule` goes on in the sentence of the rule before it, whose text is `words`."""
+    same = (before.trust, before.seq) == (rule.trust, rule.seq)
+    return same and bool(rule.joint) and words[-1:] not in _ENDS

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from turnfold._late_names import late_pattern
 from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
 from turnfold.rules.own_words import OwnSentence, own_sentences
@@ -101,6 +103,10 @@ _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
 )
 
 
+_LONGEST_JOINT = 8
+"""Characters between two clauses: a comma, a space, a word such as "and"."""
+
+
 class _Part(NamedTuple):
     start: int
     end: int
@@ -149,8 +155,13 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
     rules: list[StandingRule] = []
     seen: set[tuple[str, ...]] = set()
     for each in read:
+        end = -1
         for part in _parts(each, None if trust == "system" else around):
             rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
+            start = text.find(rule.text, each.sentence.start + part.start)
+            if 0 <= end < start <= end + _LONGEST_JOINT:
+                rule = msgspec.structs.replace(rule, joint=text[end:start])
+            end = start + len(rule.text)
             key = (rule.act, rule.kind, rule.text.lower())
             if key not in seen:
                 seen.add(key)

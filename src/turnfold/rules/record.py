@@ -53,6 +53,8 @@ class StandingRule(
     """Sorted terms of what it is about; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
     value: tuple[str, ...] = ()
     """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
+    joint: str = ""
+    """What stands between it and the clause of the same sentence that is the rule before it; empty for the first."""
     weak: bool = False
     """True if it was barely taken for a rule: it gives way to others where there is no room."""
     state: RuleState = "active"
