@@ -1,6 +1,6 @@
 """How many of the user's rules does a context still show after many folds, and does it show what was changed?
 
-Eleven rules, prohibitions, decisions, preferences, facts and tasks that no weight was learnt from (`tests/rules`) are
+Ten rules, prohibitions, decisions, preferences, facts and tasks that no weight was learnt from (`tests/rules`) are
 said once, each before some turns of a real conversation; half-way the user changes one more. After 1,200 messages the
 last context is searched for their words. "Old shown" counts changed rules that are anywhere in it.
 
