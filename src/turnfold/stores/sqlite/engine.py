@@ -93,7 +93,10 @@ class SqliteEngine(Writer):
         self._queue_lock = threading.Lock()  # for event loops only; a blocking caller takes no lock
         self._readers = Readers(self._file.open)
         self._short_reads = GroupedReads(lambda serve: self._pool().submit(serve), self._read)
+        # The writer and short reads have threads of their own, so that long reads cannot keep them waiting.
         self._threads: ThreadPoolExecutor | None = None
+        self._long_reads: ThreadPoolExecutor | None = None
+        self._line: ThreadPoolExecutor | None = None
         self._closed = False  # no new jobs are accepted
         self._ended = False  # no queued jobs are served
         self._first_write = FirstWrite()
@@ -162,7 +165,18 @@ class SqliteEngine(Writer):
             return self._read(work)
         if short:
             return await self._short_reads.run(work)
-        return await asyncio.get_running_loop().run_in_executor(self._pool(), self._read, work)
+        return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
+
+    async def run_in_line(self, work: Callable[[], Result]) -> Result:
+        """Run long work one at a time, in a thread of its own; it may use `read_here` and `write_here`."""
+        self.process.check()
+        self._check_open()
+        if self.blocking:
+            return work()
+        with self._queue_lock:
+            if self._line is None:
+                self._line = ThreadPoolExecutor(1, thread_name_prefix="turnfold-sqlite-line")
+        return await asyncio.get_running_loop().run_in_executor(self._line, work)
 
     @property
     def closed(self) -> bool:
@@ -217,7 +231,9 @@ class SqliteEngine(Writer):
         if self.blocking:
             self._backup(target)
         else:
-            await asyncio.get_running_loop().run_in_executor(self._pool(), self._backup, target)
+            await asyncio.get_running_loop().run_in_executor(
+                self._long_pool(), self._backup, target
+            )
 
     async def close(self) -> None:
         """Finish the queued jobs and close every connection; a call that was interrupted can be repeated.
@@ -232,8 +248,9 @@ class SqliteEngine(Writer):
         with suppress(StoreUnavailable):  # another caller closed it meanwhile
             await self._run_between(self._close)
         with self._queue_lock:
-            if self._threads is not None:
-                self._threads.shutdown(wait=False)
+            for threads in (self._threads, self._long_reads, self._line):
+                if threads is not None:
+                    threads.shutdown(wait=False)
 
     async def _run_between(self, work: Callable[[], None]) -> None:
         """Run `work` on the writer between two transactions."""
@@ -452,6 +469,11 @@ class SqliteEngine(Writer):
         if self._threads is None:
             self._threads = ThreadPoolExecutor(4, thread_name_prefix="turnfold-sqlite")
         return self._threads
+
+    def _long_pool(self) -> ThreadPoolExecutor:
+        if self._long_reads is None:
+            self._long_reads = ThreadPoolExecutor(16, thread_name_prefix="turnfold-sqlite-read")
+        return self._long_reads
 
     def _check_open(self) -> None:
         if self._closed:

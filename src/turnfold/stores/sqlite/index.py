@@ -1,10 +1,13 @@
 """The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
 
 A place is an entry, or a text of a checkpoint or document (table `beside`). Places are indexed by the next search, not
-when they are written. A search indexes only the conversation or scope that it searches. Each step is a commit, so after
-a kill the next process continues at the last step, and writers never wait for more than one step. If very many places
-wait (an imported log, or one that was never searched), a search indexes some of them and answers; later searches and a
-background thread, which sleeps half of the time, index the rest.
+when they are written. A search indexes only the conversation or scope that it searches. Terms are made on a reader's
+snapshot; the writer only inserts them, in batches of a bounded number of terms, and checks that what they were made of
+is unchanged. A place with more terms than a batch holds is indexed over several batches (table `part`). Each batch is a
+commit, so after a kill the next process continues at the last one, and writers never wait for more than one, whatever
+others have written. For an event loop, one thread of the store indexes for all searches, some text of each in turn. If
+very many places wait (an imported log, or one that was never searched), a search indexes some of them and answers;
+later searches and a background thread, which sleeps half of the time, index the rest.
 
 The index stores digests instead of words, because deletion must be complete, and FTS5 may keep the beginning of a
 deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
@@ -24,7 +27,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -42,23 +47,31 @@ from turnfold.text import TERMS_MADE_BY, distinct_terms
 __all__ = (
     "JOIN_TEXTS",
     "IndexBackfill",
+    "IndexPlan",
     "IndexTables",
+    "LongPlace",
     "TermDigests",
     "add_text",
     "count_unindexed",
     "findable_entries",
     "index_some",
     "index_warnings",
+    "last_indexed",
     "live_index",
     "log_incomplete",
+    "long_place",
     "merge_some",
     "places",
+    "plan_index",
     "prepare_index",
     "remove_conversation",
     "remove_entries",
+    "remove_part",
     "remove_retired",
     "remove_text",
     "remove_texts",
+    "rows_to_add",
+    "write_batch",
 )
 
 
@@ -97,6 +110,8 @@ class IndexTables(NamedTuple):
     """FTS5 table: under each term, the places that contain it."""
     counts: str
     """Number of places per term: of entries, and of texts of checkpoints and documents."""
+    parts: str
+    """Places that are indexed in part, with the number of their parts that are in the index; made when it is needed."""
 
 
 class TermDigests:
@@ -128,61 +143,96 @@ def _number(digest: str) -> int:
     return int(digest, 16)
 
 
-class _IndexWriter:
-    """Adds places to an index or removes them; `finish` writes the counts of all their terms at once."""
+class _Part(NamedTuple):
+    """Terms of a place that are written together: all of them, or one of its parts."""
 
-    def __init__(self, connection: Connection, index: IndexTables, tenant: str) -> None:
-        self._connection, self._index = connection, index
-        self._digests = TermDigests(tenant)
-        self._entries: Counter[int] = Counter()
-        self._texts: Counter[int] = Counter()
+    place: int
+    number: int
+    of: int
+    """Number of parts that the place has."""
+    terms: list[str]
+    """Digests of terms."""
+    marks: list[str]
+    """Digests of marks, which are not counted."""
 
-    def add(self, places: Iterable[_Place]) -> int:
-        """Add places to the index; return their number."""
-        rows = [(place, self._terms(place, found, 1)) for place, found in places]
-        self._connection.executemany(
-            f"INSERT INTO {self._index.postings} (rowid, terms) VALUES (?, ?)",  # noqa: S608 (a table's name)
-            rows,
-        )
-        return len(rows)
 
-    def remove(self, places: Iterable[_Place]) -> None:
-        """Remove places from the index; their terms must be those they were added with."""
-        table = self._index.postings
-        self._connection.executemany(
-            f"INSERT INTO {table} ({table}, rowid, terms) VALUES ('delete', ?, ?)",  # noqa: S608 (a table's name)
-            [(place, self._terms(place, found, -1)) for place, found in places],
-        )
+def _parts(place: int, found: Findable | None, digests: TermDigests) -> list[_Part]:
+    """Return all terms and marks of a place in parts of about `_BATCH_TERMS`; the same text has the same parts."""
+    of = digests.of
+    terms = [of(term) for term in distinct_terms(found.text)] if found is not None else []
+    marks = [of(mark) for mark in found.marks] if found is not None else []
+    many = -(-(len(terms) + len(marks)) // _BATCH_TERMS) or 1
+    parts = [_Part(place, number, many, [], []) for number in range(many)]
+    # Sorting a million terms would be one call, during which no other thread runs.
+    for digest in terms:
+        parts[_number(digest) % many].terms.append(digest)
+    for digest in marks:
+        parts[_number(digest) % many].marks.append(digest)
+    return parts
 
-    def finish(self) -> None:
-        """Write the changed counts."""
-        table = self._index.counts
-        changed = [
-            (term, self._entries[term], self._texts[term])
-            for term in sorted({*self._entries, *self._texts})
-        ]
-        self._connection.executemany(
-            f"INSERT INTO {table} (term, entries, beside) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "  # noqa: S608 (a table's name)
-            "entries = entries + excluded.entries, beside = beside + excluded.beside",
-            changed,
-        )
-        self._connection.executemany(
-            f"DELETE FROM {table} WHERE term = ? AND entries <= 0 AND beside <= 0",  # noqa: S608 (a table's name)
-            [(term,) for term, entries, texts in changed if entries < 0 or texts < 0],
-        )
 
-    def _terms(self, place: int, found: Findable | None, change: int) -> str:
-        """Return the digests of a place's terms for the index, and add `change` to the count of each term."""
-        terms = distinct_terms(found.text) if found is not None else set[str]()
-        counts = self._entries if place > 0 else self._texts
-        counts[self._digests.all_places] += change
-        of = self._digests.of
-        digests = [of(term) for term in terms]
-        for number in map(_number, digests):
+class _Rows(NamedTuple):
+    """Parts of places as the statements of `_add` and `_remove_rows` read them: JSON arrays.
+
+    They are made before the writer is asked for. With a call for each row, other threads could take the interpreter
+    lock at each, while the writer holds the database.
+    """
+
+    postings: str
+    """Place and terms of each part."""
+    counts: str
+    """Numbers of entries and of texts for each term; below 0 for parts to be removed."""
+    terms: str
+    """All terms of `counts`."""
+
+
+def _rows(parts: Iterable[_Part], tenant: str, change: int) -> _Rows:
+    """Return parts with the counts of their terms; `change` is 1 for parts to be added, -1 for parts to be removed."""
+    every = TermDigests(tenant).all_places
+    entries: Counter[int] = Counter()
+    texts: Counter[int] = Counter()
+    postings: list[tuple[int, str]] = []
+    for part in parts:
+        counts = entries if part.place > 0 else texts
+        if not part.number:
+            counts[every] += change
+        for number in map(_number, part.terms):
             counts[number] += change
-        if found is not None:
-            digests += map(of, found.marks)
-        return " ".join(digests)
+        postings.append((part.place, " ".join([*part.terms, *part.marks])))
+    terms = sorted({*entries, *texts})
+    changed = [(term, entries[term], texts[term]) for term in terms]
+    return _Rows(*(msgspec.json.encode(each).decode() for each in (postings, changed, terms)))
+
+
+def _add(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+    connection.execute(
+        f"INSERT INTO {index.postings} (rowid, terms) SELECT value ->> 0, value ->> 1 FROM json_each(?)",  # noqa: S608 (a table's name)
+        (rows.postings,),
+    )
+    _count(connection, index, rows)
+
+
+def _remove_rows(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+    """Remove places from the index; their terms must be those they were added with."""
+    table = index.postings
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rowid, terms) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",  # noqa: S608 (a table's name)
+        (rows.postings,),
+    )
+    _count(connection, index, rows)
+    connection.execute(
+        f"DELETE FROM {index.counts} WHERE term IN (SELECT value FROM json_each(?)) AND entries <= 0 AND beside <= 0",  # noqa: S608 (a table's name)
+        (rows.terms,),
+    )
+
+
+def _count(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+    connection.execute(
+        f"INSERT INTO {index.counts} (term, entries, beside) "  # noqa: S608 (a table's name)
+        "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true ON CONFLICT DO UPDATE SET "
+        "entries = entries + excluded.entries, beside = beside + excluded.beside",
+        (rows.counts,),
+    )
 
 
 # ------------------------------------------------------------------------------------ current and retired
@@ -219,7 +269,7 @@ def live_index(connection: Connection) -> IndexTables:
 
 
 def _tables(number: int) -> IndexTables:
-    return IndexTables(f"found_{number:d}", f"held_{number:d}")
+    return IndexTables(f"found_{number:d}", f"held_{number:d}", f"part_{number:d}")
 
 
 def _start_new_index(connection: Connection) -> None:
@@ -228,7 +278,7 @@ def _start_new_index(connection: Connection) -> None:
     connection.execute(
         "INSERT INTO search_index (made_by, retired) VALUES (?, 0)", (TERMS_MADE_BY,)
     )
-    postings, counts = _tables(connection.last_insert_rowid())
+    postings, counts, _ = _tables(connection.last_insert_rowid())
     connection.execute(
         f"CREATE VIRTUAL TABLE {postings} USING fts5 "  # noqa: S608 (tables named here)
         "(terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii');"
@@ -277,7 +327,7 @@ def remove_retired(connection: Connection) -> None:
         return
     # Number 0 is the index of releases that had a single one.
     postings = _tables(number).postings if number else "entry_terms"
-    leftovers = (f"retired_{number:d}_data", f"retired_{number:d}_docsize", _tables(number).counts)
+    leftovers = (f"retired_{number:d}_data", f"retired_{number:d}_docsize", *_tables(number)[1:])
     if _exists(connection, postings):
         # The large tables are renamed first: an FTS5 table that lacks a part of itself would look damaged.
         for part in ("data", "docsize"):
@@ -335,32 +385,211 @@ def _tenant_unindexed(connection: Connection) -> str | None:
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
-def index_some(connection: Connection, tenant: str, conversation: str | None, *, most: int) -> int:
-    """Index at most `most` waiting places; return how many were indexed."""
+class _Step(NamedTuple):
+    """Parts of one conversation that are written in one transaction."""
+
+    key: int
+    after: int
+    """Entries up to this one were indexed before."""
+    upto: int
+    """Entries up to this one are indexed with it."""
+    texts: list[int]
+    """Texts of checkpoints and documents that are indexed with it."""
+    parts: list[_Part]
+    versions: dict[int, tuple[object, ...]]
+    """What identifies the texts that the parts were made of."""
+    last: bool
+    """True if nothing of the conversation waited after it."""
+
+
+class IndexPlan:
+    """What to add to the index, in batches of bounded size; made on a snapshot, and checked when it is written."""
+
+    def __init__(self, connection: Connection, tenant: str) -> None:
+        self.index, self.tenant = live_index(connection), tenant
+        self._connection = connection
+        self.batches: list[list[_Step]] = [[]]
+        self.digests = TermDigests(tenant)
+        self._terms = 0
+        self._key = 0
+        self._after = self._upto = 0
+        self._texts: list[int] = []
+        self._parts: list[_Part] = []
+        self._places: list[int] = []
+
+    def begin(self, key: int, indexed: int) -> None:
+        """Begin with a conversation."""
+        self._key, self._after, self._upto = key, indexed, indexed
+
+    def add(self, parts: Sequence[_Part]) -> None:
+        """Add a place: those of its parts that are not in the index yet."""
+        for part in parts:
+            size = len(part.terms) + len(part.marks)
+            if self._terms and self._terms + size > _BATCH_TERMS:
+                self._close_step(last=False)
+                self.batches.append([])
+                self._terms = 0
+            self._terms += size + 1
+            self._parts.append(part)
+            if not self._places or self._places[-1] != part.place:
+                self._places.append(part.place)
+        if parts[-1].place > 0:
+            self._upto = parts[-1].place & sql.LAST_SEQ
+        else:
+            self._texts.append(parts[-1].place)
+
+    def end(self, *, last: bool) -> None:
+        """End with a conversation; `last` if nothing else of it waits."""
+        self._close_step(last=last)
+
+    def _close_step(self, *, last: bool) -> None:
+        versions = _versions(self._connection, self._places)
+        step = _Step(self._key, self._after, self._upto, self._texts, self._parts, versions, last)
+        if self._parts or last:
+            self.batches[-1].append(step)
+        self._after, self._texts, self._parts, self._places = self._upto, [], [], []
+
+
+def plan_index(
+    connection: Connection, tenant: str, conversation: str | None, *, most: int
+) -> IndexPlan:
+    """Make the terms of at most `most` waiting places, and of fewer if they are long."""
     pending = connection.execute(
         f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
         (tenant, conversation, most),
     ).fetchall()
-    writer = _IndexWriter(connection, live_index(connection), tenant)
-    done = 0
+    plan = IndexPlan(connection, tenant)
+    places = characters = 0
     for key, indexed in cast("list[tuple[int, int]]", pending):
+        plan.begin(key, indexed)
         # Texts first: meanwhile a search can scan the newest entries, but not the texts.
-        texts = list(_texts(connection, key, "AND NOT beside.indexed LIMIT ?", most - done))
-        done += writer.add(texts)
-        entries = writer.add(_entries(connection, key, after=indexed, limit=most - done))
-        done += entries
+        texts = _texts(connection, key, "AND NOT beside.indexed LIMIT ?", most - places)
+        for place, found in chain(texts, _entries(connection, key, after=indexed, limit=most)):
+            if places >= most or characters >= _STEP_CHARACTERS:
+                plan.end(last=False)
+                return plan
+            parts = _parts(place, found, plan.digests)
+            if len(parts) > 1:
+                parts = parts[_partly_indexed(connection, plan.index, key).get(place, 0) :]
+            plan.add(parts)
+            places += 1
+            characters += len(found.text) if found is not None else 0
+        plan.end(last=True)
+    return plan
+
+
+def _versions(connection: Connection, places: Iterable[int]) -> dict[int, tuple[object, ...]]:
+    """Return what identifies the stored texts of these places of one conversation; a place without one is left out."""
+    entries = [place for place in places if place > 0]
+    texts = [place for place in places if place < 0]
+    found: list[tuple[object, ...]] = []
+    if entries:
+        found += connection.execute(
+            "SELECT id, revision, checksum FROM entry WHERE id BETWEEN ? AND ?",
+            (min(entries), max(entries)),
+        )
+    if texts:
+        found += connection.execute(
+            "SELECT beside.id, document.version, "  # noqa: S608 (constants)
+            f"iif(document.text IS NULL, checkpoint.checksum, document.checksum) FROM beside {JOIN_TEXTS} "
+            "WHERE beside.id IN (SELECT value FROM json_each(?)) AND NOT beside.indexed",
+            (msgspec.json.encode(texts).decode(),),
+        )
+    return {cast("int", row[0]): row[1:] for row in found}
+
+
+def _partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
+    """Return the places of a conversation that are indexed in part, with the number of their parts in the index."""
+    if not _exists(connection, index.parts):
+        return {}
+    first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
+    found = connection.execute(
+        f"SELECT place, done FROM {index.parts} WHERE place BETWEEN ?1 AND ?2 OR place BETWEEN -?2 AND -?1",  # noqa: S608 (a table's name)
+        (first, last),
+    )
+    return dict(cast("Iterable[tuple[int, int]]", found))
+
+
+def _set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
+    """Record how many parts of a place are in the index; 0 if none is, or all are."""
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
+    )
+    if done:
+        connection.execute(f"INSERT OR REPLACE INTO {index.parts} VALUES (?, ?)", (place, done))  # noqa: S608 (a table's name)
+    else:
+        connection.execute(f"DELETE FROM {index.parts} WHERE place = ?", (place,))  # noqa: S608 (a table's name)
+
+
+def rows_to_add(steps: Iterable[_Step], tenant: str) -> _Rows:
+    """Return what the steps of a batch add to the index."""
+    return _rows(chain.from_iterable(step.parts for step in steps), tenant, 1)
+
+
+def write_batch(
+    connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: _Rows
+) -> int:
+    """Write a batch of a plan, without what has changed since it was made; return the number of places indexed."""
+    if live_index(connection) != plan.index:
+        return 0
+    valid = [step for step in steps if _is_valid(connection, plan, step)]
+    if len(valid) < len(steps):
+        rows = rows_to_add(valid, plan.tenant)
+    _add(connection, plan.index, rows)
+    done = 0
+    for step in valid:
+        for part in step.parts:
+            if part.of > 1:
+                left = part.number + 1 < part.of
+                _set_parts_indexed(
+                    connection, plan.index, part.place, part.number + 1 if left else 0
+                )
         connection.executemany(
-            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place, _ in texts]
+            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place in step.texts]
         )
         connection.execute(
             "UPDATE conversation SET indexed = ?, unindexed = ?, "
             "indexed_by = iif(indexed_by IN ('', ?), ?, ?) WHERE key = ?",
-            (indexed + entries, int(done >= most), TERMS_MADE_BY, TERMS_MADE_BY, _MIXED, key),
+            (
+                step.upto,
+                int(not step.last or _is_waiting(connection, step)),
+                TERMS_MADE_BY,
+                TERMS_MADE_BY,
+                _MIXED,
+                step.key,
+            ),
         )
-        if done >= most:
-            break
-    writer.finish()
+        done += step.upto - step.after + len(step.texts)
     return done
+
+
+def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
+    """Return True if the index and the texts are as they were when the step was planned."""
+    indexed = sql.scalar(
+        connection,
+        "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",
+        (step.key, plan.tenant),
+    )
+    if indexed != step.after:
+        return False
+    if step.versions != _versions(connection, {part.place for part in step.parts}):
+        return False
+    first = {part.place: part.number for part in reversed(step.parts) if part.of > 1}
+    if not first:
+        return True
+    partly = _partly_indexed(connection, plan.index, step.key)
+    return all(partly.get(place, 0) == number for place, number in first.items())
+
+
+def _is_waiting(connection: Connection, step: _Step) -> bool:
+    """Return True if something of the step's conversation waits after it."""
+    found = sql.scalar(
+        connection,
+        "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
+        "OR EXISTS (SELECT 1 FROM beside WHERE conversation = ?3 AND NOT indexed)",
+        (sql.row_id(step.key, step.upto), sql.row_id(step.key, sql.LAST_SEQ), step.key),
+    )
+    return bool(found)
 
 
 def _entries(
@@ -429,11 +658,20 @@ def add_text(connection: Connection, key: int, kind: str, name: str) -> None:
 
 def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: str) -> None:
     """Remove the text of a checkpoint or document from the index; it must still be stored."""
-    which = "AND beside.indexed AND beside.kind = ? AND beside.key = ?"
-    _remove(connection, tenant, key, list(_texts(connection, key, which, kind, name)))
+    which = "AND beside.kind = ? AND beside.key = ?"
+    _remove(connection, tenant, key, _indexed_texts(connection, key, which, kind, name))
     connection.execute(
         "DELETE FROM beside WHERE conversation = ? AND kind = ? AND key = ?", (key, kind, name)
     )
+
+
+def _indexed_texts(
+    connection: Connection, key: int, which: str, *values: object
+) -> Sequence[_Place]:
+    """Return texts that are indexed, if only in part."""
+    partly = _partly_indexed(connection, live_index(connection), key)
+    where = f"AND (beside.indexed OR beside.id IN (SELECT value FROM json_each(?))) {which}"  # noqa: S608 (constants)
+    return list(_texts(connection, key, where, msgspec.json.encode(list(partly)).decode(), *values))
 
 
 # ------------------------------------------------------------------------------------------- removing
@@ -441,18 +679,27 @@ def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: 
 
 def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
     """Remove a whole conversation from the index; it must still be stored."""
-    found = connection.execute(
-        "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
-    ).fetchone()
-    indexed, made_by = cast("tuple[int, str]", found) if found is not None else (0, "")
-    if made_by:
-        entries = _entries(connection, key, upto=indexed) if indexed else ()
-        texts = _texts(connection, key, "AND beside.indexed")
+    last = last_indexed(connection, key)
+    if last is not None:
+        entries = _entries(connection, key, upto=last) if last else ()
+        texts = _indexed_texts(connection, key, "")
         _remove(connection, tenant, key, [*entries, *texts])
     connection.execute("DELETE FROM beside WHERE conversation = ?", (key,))
     connection.execute(
         "UPDATE conversation SET indexed = 0, indexed_by = '', unindexed = 0 WHERE key = ?", (key,)
     )
+
+
+def last_indexed(connection: Connection, key: int) -> int | None:
+    """Return the last entry of a conversation that is indexed, if only in part; None if nothing of it is indexed."""
+    found = connection.execute(
+        "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
+    ).fetchone()
+    indexed, made_by = cast("tuple[int, str]", found) if found is not None else (0, "")
+    if not made_by:
+        return None
+    partly = _partly_indexed(connection, live_index(connection), key)
+    return max([indexed, *(place & sql.LAST_SEQ for place in partly if place > 0)])
 
 
 def remove_entries(
@@ -467,9 +714,41 @@ def remove_texts(
     connection: Connection, tenant: str, key: int, ids: Sequence[int], *, merged: bool
 ) -> None:
     """Remove texts of checkpoints and documents from the index; they must still be stored."""
-    which = "AND beside.indexed AND beside.id IN (SELECT value FROM json_each(?))"
-    found = list(_texts(connection, key, which, msgspec.json.encode(ids).decode()))
+    which = "AND beside.id IN (SELECT value FROM json_each(?))"
+    found = _indexed_texts(connection, key, which, msgspec.json.encode(ids).decode())
     _remove(connection, tenant, key, found, merged=merged)
+
+
+class LongPlace(NamedTuple):
+    """A place whose terms are removed in several transactions."""
+
+    place: int
+    tables: IndexTables
+    parts: list[_Part]
+    damaged: bool
+
+
+def long_place(connection: Connection, tenant: str, key: int, place: int) -> LongPlace:
+    """Make the terms of a place, to be removed by `remove_part`."""
+    if place > 0:
+        seq = place & sql.LAST_SEQ
+        [(_, found)] = _entries(connection, key, after=seq - 1, upto=seq)
+    else:
+        [(_, found)] = _texts(connection, key, "AND beside.id = ?", place)
+    parts = _parts(place, found, TermDigests(tenant))
+    return LongPlace(place, live_index(connection), parts, found is None)
+
+
+def remove_part(connection: Connection, tenant: str, key: int, long: LongPlace) -> bool:
+    """Mark one part of a place as deleted in the index; return True if others are left."""
+    live = live_index(connection)
+    if long.damaged or not _is_removable(connection, key) or live != long.tables:
+        _start_new_index(connection)
+        return False
+    done = _partly_indexed(connection, live, key).get(long.place, len(long.parts))
+    _remove_parts(connection, tenant, long.parts[done - 1 : done], merged=True)
+    _set_parts_indexed(connection, live, long.place, done - 1)
+    return done > 1
 
 
 def _remove(
@@ -483,20 +762,37 @@ def _remove(
     """Remove places from the index; with `merged`, only mark them as deleted until `merge_some` drops them."""
     if not places:
         return
-    made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
     damaged = any(found is None for _, found in places)  # perhaps since it was indexed
-    if damaged or made_by != TERMS_MADE_BY:
+    if damaged or not _is_removable(connection, key):
         _start_new_index(connection)
         return
+    live, digests = live_index(connection), TermDigests(tenant)
+    partly = _partly_indexed(connection, live, key)
+    parts: list[_Part] = []
+    for place, found in places:
+        all_parts = _parts(place, found, digests)
+        parts += all_parts[: partly.get(place, len(all_parts))]
+        if place in partly:
+            _set_parts_indexed(connection, live, place, 0)
+    _remove_parts(connection, tenant, parts, merged=merged)
+
+
+def _is_removable(connection: Connection, key: int) -> bool:
+    """Return True if the terms by which a conversation was indexed can be made again."""
+    made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
+    return made_by == TERMS_MADE_BY
+
+
+def _remove_parts(
+    connection: Connection, tenant: str, parts: Sequence[_Part], *, merged: bool
+) -> None:
     live = live_index(connection)
-    writer = _IndexWriter(connection, live, tenant)
     if merged:
         _configure(connection, live.postings, "secure-delete", 0)
-    writer.remove(places)
+    _remove_rows(connection, live, _rows(parts, tenant, -1))
     if merged:
         connection.execute("SAVEPOINT noted; RELEASE noted")  # FTS5 writes its lists at a savepoint
         _configure(connection, live.postings, "secure-delete", 1)
-    writer.finish()
 
 
 def places(connection: Connection) -> int:
@@ -537,12 +833,31 @@ def _configure(connection: Connection, table: str, option: str, value: int) -> N
 # ------------------------------------------------------------------------------------------- backfill
 
 _STEP = 2000
-"""Places indexed in one transaction."""
+"""Places indexed in one step."""
+_STEP_CHARACTERS = 200_000
+"""Characters of texts after which a step ends; a single text may be longer."""
+_BATCH_TERMS = 4_000
+"""Terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
 _LONG = MANY_WAITING
 _AT_ONCE = 2 * _STEP
 """Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""
 _BACKGROUND_STEP = 250
-"""Places indexed in one transaction of the background thread; writers wait until it ends."""
+"""Places indexed in one step of the background thread."""
+
+
+def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
+    """Execute one step: index at most `most` waiting places; return how many were indexed.
+
+    It blocks the calling thread. 0 may mean that another process has indexed them meanwhile.
+    """
+    plan = engine.read_here(
+        lambda connection: plan_index(connection, tenant, conversation, most=most)
+    )
+    done = 0
+    for steps in plan.batches:
+        write = partial(write_batch, plan=plan, steps=steps, rows=rows_to_add(steps, tenant))
+        done += engine.write_here(write)
+    return done
 
 
 class IndexBackfill:
@@ -562,7 +877,7 @@ class IndexBackfill:
         Also removes a part of a retired index.
         """
         _, left = await self._index(tenant, conversation, bounded=True)
-        if await self._engine.read(_oldest_retired) is not None:
+        if await self._engine.read(_oldest_retired, short=True) is not None:
             await self._engine.write(remove_retired)
         if left:
             self._continue_in_background((tenant, conversation))
@@ -585,7 +900,7 @@ class IndexBackfill:
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
         """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
-        done, total = 0, 0
+        done, total, begun = 0, 0, False
 
         def has_more(connection: Connection) -> bool:
             return _has_unindexed(connection, tenant, conversation)
@@ -593,18 +908,18 @@ class IndexBackfill:
         def count(connection: Connection) -> int:
             return count_unindexed(connection, tenant, conversation)
 
-        def step(connection: Connection) -> int:
-            return index_some(connection, tenant, conversation, most=_STEP)
+        def step() -> int:
+            return index_some(self._engine, tenant, conversation, most=_STEP)
 
-        while await self._engine.read(has_more):
-            if not done:
-                total = await self._engine.read(count)
+        while await self._engine.read(has_more, short=True):
+            if not begun:
+                begun, total = True, await self._engine.read(count)
                 _log_long(total)
             elif bounded and done >= _AT_ONCE and total > _LONG:
                 self._report(done, total)
                 return done, await self._engine.read(count)
             self._report(done, total)
-            done += await self._engine.write(step)
+            done += await self._engine.run_in_line(step)
         self._report(done, total)
         return done, 0
 
@@ -641,9 +956,7 @@ class IndexBackfill:
             lambda connection: _has_unindexed(connection, tenant, conversation)
         ):
             return False
-        self._engine.write_here(
-            lambda connection: index_some(connection, tenant, conversation, most=_BACKGROUND_STEP)
-        )
+        index_some(self._engine, tenant, conversation, most=_BACKGROUND_STEP)
         time.sleep(time.monotonic() - started)
         return True
 
