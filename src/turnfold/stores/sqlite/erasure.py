@@ -7,8 +7,9 @@ under the tenant "". While there is such a row, a deletion is unfinished, and th
 
 Most of the time goes into the search index. FTS5 can remove a place from its lists at once ("secure-delete"), which
 takes 0.7 ms for an entry of 35 terms, or mark it as deleted, which costs almost nothing, and drop it when lists are
-merged. Merging the whole index takes a few microseconds for each place in it. So a few places are removed at once; many
-are marked and then dropped by merging, in steps as well. (A place is an entry or text in the index.)
+merged. Merging the whole index takes a few microseconds for each place in it. So a few places are removed at once;
+many, and long ones, are marked and then dropped by merging, in steps as well. (A place is an entry or text in the
+index.) A long place is removed in parts, whose terms are made on a reader's snapshot (`next_long_place`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = (
     "erasing_keys",
     "erasure_warnings",
     "is_erasing",
+    "next_long_place",
 )
 
 
@@ -35,7 +37,10 @@ MOST_ROWS = 500
 """Rows deleted in one transaction."""
 _MOST_SECURE = 100
 """Rows deleted in one transaction if each is removed from the lists of the index at once."""
-_MOST_BYTES = 8 << 20
+_MOST_BYTES = 1 << 20
+"""Bytes deleted in one transaction; a single row may have more."""
+_MOST_INDEXED_BYTES = 16 << 10
+"""Bytes of indexed texts that are deleted in one transaction."""
 _MERGED_PAGES = 64
 """Pages of the index merged in one transaction."""
 _MERGE_RATIO = 200
@@ -43,9 +48,11 @@ _MERGE_RATIO = 200
 _STEPS_AT_OPENING = 4
 _DELETED_TENANT = ""
 _SECURE, _MERGE, _MERGING = "", "merge", "merging"
+_TEXT_BYTES = f"""(SELECT coalesce(octet_length(document.text), octet_length(checkpoint.text), 0)
+FROM beside AS own {index.JOIN_TEXTS.replace("beside.", "own.")} WHERE own.id = beside.id)"""  # noqa: S608 (constants)
 # A damaged row can lack a body; it is deleted like any other.
 _ROWS = (
-    ("beside", "id", "0"),
+    ("beside", "id", _TEXT_BYTES),
     ("document", "kind, key", "coalesce(length(body), 0)"),
     ("checkpoint", "id", "coalesce(length(text), 0)"),
 )
@@ -70,7 +77,7 @@ def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasu
     entries = record.head.seq
     counts = doc_sql.counts(connection, record.key)
     empty = Head(generation=record.head.generation)
-    if entries + sum(counts) <= MOST_ROWS:
+    if entries + sum(counts) <= MOST_ROWS and _is_small(connection, record.key):
         index.remove_conversation(connection, tenant, record.key)
         for table in ("entry", "checkpoint", "document"):
             sql.delete_from(connection, table, record.key)
@@ -86,7 +93,28 @@ def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasu
     return Erasure(name, entries, *counts, already=record.deleted)
 
 
+def _is_small(connection: Connection, key: int) -> bool:
+    """Return True if a conversation has few enough bytes to be deleted in one transaction."""
+    indexed = bool(
+        sql.scalar(connection, "SELECT indexed_by <> '' FROM conversation WHERE key = ?", (key,))
+    )
+    size = sql.scalar(
+        connection,
+        "SELECT (SELECT coalesce(sum(length(body)), 0) FROM entry WHERE id > ?1 AND id <= ?2) + "
+        "(SELECT coalesce(sum(length(body) + octet_length(text)), 0) FROM document WHERE conversation = ?3) + "
+        "(SELECT coalesce(sum(octet_length(text)), 0) FROM checkpoint WHERE conversation = ?3)",
+        (*_entry_ids(key), key),
+    )
+    return size <= (_MOST_INDEXED_BYTES if indexed else _MOST_BYTES)
+
+
+def _entry_ids(key: int) -> tuple[int, int]:
+    return sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
+
+
 def _choose_mode(connection: Connection, key: int) -> str:
+    if _has_long_place(connection, key):
+        return _MERGE
     places = sql.scalar(
         connection,
         "SELECT indexed + (SELECT count(*) FROM beside WHERE conversation = ?1 AND indexed) "
@@ -94,6 +122,76 @@ def _choose_mode(connection: Connection, key: int) -> str:
         (key,),
     )
     return _MERGE if (places or 0) * _MERGE_RATIO > index.places(connection) else _SECURE
+
+
+def _has_long_place(connection: Connection, key: int) -> bool:
+    beside = f"SELECT 1 FROM beside WHERE conversation = ? AND {_TEXT_BYTES} > ?"  # noqa: S608 (above)
+    entries = "SELECT 1 FROM entry WHERE id > ? AND id <= ? AND length(body) > ?"
+    found = (
+        sql.scalar(connection, f"{entries} LIMIT 1", (*_entry_ids(key), _MOST_INDEXED_BYTES)),
+        sql.scalar(connection, f"{beside} LIMIT 1", (key, _MOST_INDEXED_BYTES)),
+    )
+    return any(found)
+
+
+def next_long_place(
+    connection: Connection, known: index.LongPlace | None
+) -> index.LongPlace | None:
+    """Return the place that the next step removes a part of, with its terms; None if the next step needs none.
+
+    The terms of the `known` one are not made again.
+    """
+    erasing = _next(connection)
+    place = None if erasing is None else _long_place_of(connection, erasing)
+    if erasing is None or place is None:
+        return None
+    if known is not None and known.place == place:
+        return known
+    return index.long_place(connection, erasing.tenant, erasing.key, place)
+
+
+def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
+    """Return the place that must be removed from the index in parts before anything else is deleted."""
+    if erasing.mode == _SECURE or not erasing.indexed_by:
+        return None
+    newest = connection.execute(
+        "SELECT id, coalesce(length(body), 0) FROM entry WHERE id = "
+        "(SELECT max(id) FROM entry WHERE id > ? AND id <= ?)",
+        _entry_ids(erasing.key),
+    ).fetchone()
+    last = index.last_indexed(connection, erasing.key) or 0
+    if newest is None:
+        newest = connection.execute(
+            f"SELECT id, {_TEXT_BYTES} FROM beside WHERE conversation = ? ORDER BY id LIMIT 1",  # noqa: S608 (above)
+            (erasing.key,),
+        ).fetchone()
+    if newest is None:
+        return None
+    place, size = cast("tuple[int, int]", newest)
+    if size <= _MOST_INDEXED_BYTES:
+        return None
+    if place > 0:
+        return place if place & sql.LAST_SEQ <= last else None
+    return place if index.is_text_indexed(connection, erasing.key, place) else None
+
+
+def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace | None) -> bool:
+    """Remove a part of a long place from the index; return True if the next place was a long one."""
+    place = _long_place_of(connection, erasing)
+    if place is None:
+        return False
+    if long is None or long.place != place:
+        long = index.long_place(connection, erasing.tenant, erasing.key, place)
+    if index.remove_part(connection, erasing.tenant, erasing.key, long):
+        return True
+    if place > 0:
+        seq = place & sql.LAST_SEQ
+        connection.execute(
+            "UPDATE conversation SET indexed = ? WHERE key = ?", (seq - 1, erasing.key)
+        )
+    else:
+        connection.execute("UPDATE beside SET indexed = 0 WHERE id = ?", (place,))
+    return True
 
 
 def is_erasing(connection: Connection) -> bool:
@@ -143,10 +241,17 @@ def _next(connection: Connection) -> _Erasing | None:
     return None if found is None else _Erasing(*cast("tuple[int, str, int, str, str]", found))
 
 
-def erase_some(connection: Connection) -> None:
-    """Execute one step of the unfinished deletions: at most `MOST_ROWS` rows, or some pages of the index."""
+def erase_some(connection: Connection, long: index.LongPlace | None = None) -> None:
+    """Execute one step of the unfinished deletions: at most `MOST_ROWS` rows, or some pages of the index.
+
+    `long` is the result of `next_long_place`; without it, the terms of a long place are made here.
+    """
     erasing = _next(connection)
-    if erasing is None or _erase_entries(connection, erasing):
+    if (
+        erasing is None
+        or _erase_part(connection, erasing, long)
+        or _erase_entries(connection, erasing)
+    ):
         return
     most = _row_limit(erasing)
     for table, names, size in _ROWS:
@@ -176,14 +281,18 @@ def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
     ).fetchall()
     if not newest:
         return False
-    taken = _within_bytes(cast("list[tuple[int, int]]", newest))
+    indexed = index.last_indexed(connection, key) or 0
+    taken = _within_bytes(
+        cast("list[tuple[int, int]]", newest),
+        _MOST_INDEXED_BYTES if indexed and cast("int", newest[0][0]) <= indexed else _MOST_BYTES,
+    )
     last, first = cast("int", newest[0][0]), cast("int", newest[taken - 1][0])
-    if erasing.indexed_by and first <= erasing.indexed:
+    if erasing.indexed_by and first <= indexed:
         index.remove_entries(
             connection,
             erasing.tenant,
             key,
-            (first, min(last, erasing.indexed)),
+            (first, min(last, indexed)),
             merged=erasing.mode != _SECURE,
         )
         connection.execute("UPDATE conversation SET indexed = ? WHERE key = ?", (first - 1, key))
@@ -204,7 +313,8 @@ def _erase_rows(
     ).fetchall()
     if not found:
         return False
-    chosen = found[: _within_bytes([(0, cast("int", row[0])) for row in found])]
+    limit = _MOST_INDEXED_BYTES if table == "beside" else _MOST_BYTES
+    chosen = found[: _within_bytes([(0, cast("int", row[0])) for row in found], limit)]
     if table == "beside" and erasing.indexed_by:
         index.remove_texts(
             connection,
@@ -221,11 +331,11 @@ def _erase_rows(
     return True
 
 
-def _within_bytes(sizes: list[tuple[int, int]]) -> int:
+def _within_bytes(sizes: list[tuple[int, int]], limit: int) -> int:
     """Return how many of these rows to delete in one step: at least one."""
     total = 0
     for place, (_, size) in enumerate(sizes):
         total += size
-        if total > _MOST_BYTES:
+        if total > limit:
             return max(1, place)
     return len(sizes)

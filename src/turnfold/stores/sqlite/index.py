@@ -1,9 +1,9 @@
 """The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
 
 A place is an entry, or a text of a checkpoint or document (table `beside`). Places are indexed by the next search, not
-when they are written. A search indexes only the conversation or scope that it searches. Terms are made on a reader's
-snapshot; the writer only inserts them, in batches of a bounded number of terms, and checks that what they were made of
-is unchanged. A place with more terms than a batch holds is indexed over several batches (table `part`). Each batch is a
+when they are written. A search indexes only the conversation or scope that it searches. Terms are made of a copy of the
+texts; the writer only inserts them, in batches of a bounded number of terms, and checks that what they were made of is
+unchanged. A place with more terms than a batch holds is indexed over several batches (table `part`). Each batch is a
 commit, so after a kill the next process continues at the last one, and writers never wait for more than one, whatever
 others have written. For an event loop, one thread of the store indexes for all searches, some text of each in turn. If
 very many places wait (an imported log, or one that was never searched), a search indexes some of them and answers;
@@ -26,7 +26,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -56,13 +56,13 @@ __all__ = (
     "findable_entries",
     "index_some",
     "index_warnings",
+    "is_text_indexed",
     "last_indexed",
     "live_index",
     "log_incomplete",
     "long_place",
     "merge_some",
     "places",
-    "plan_index",
     "prepare_index",
     "remove_conversation",
     "remove_entries",
@@ -71,6 +71,7 @@ __all__ = (
     "remove_text",
     "remove_texts",
     "rows_to_add",
+    "waiting_texts",
     "write_batch",
 )
 
@@ -402,83 +403,89 @@ class _Step(NamedTuple):
     """True if nothing of the conversation waited after it."""
 
 
-class IndexPlan:
-    """What to add to the index, in batches of bounded size; made on a snapshot, and checked when it is written."""
+class _Waiting(NamedTuple):
+    """Texts of one conversation that wait to be indexed, as a snapshot has them."""
 
-    def __init__(self, connection: Connection, tenant: str) -> None:
-        self.index, self.tenant = live_index(connection), tenant
-        self._connection = connection
-        self.batches: list[list[_Step]] = [[]]
-        self.digests = TermDigests(tenant)
-        self._terms = 0
-        self._key = 0
-        self._after = self._upto = 0
-        self._texts: list[int] = []
-        self._parts: list[_Part] = []
-        self._places: list[int] = []
-
-    def begin(self, key: int, indexed: int) -> None:
-        """Begin with a conversation."""
-        self._key, self._after, self._upto = key, indexed, indexed
-
-    def add(self, parts: Sequence[_Part]) -> None:
-        """Add a place: those of its parts that are not in the index yet."""
-        for part in parts:
-            size = len(part.terms) + len(part.marks)
-            if self._terms and self._terms + size > _BATCH_TERMS:
-                self._close_step(last=False)
-                self.batches.append([])
-                self._terms = 0
-            self._terms += size + 1
-            self._parts.append(part)
-            if not self._places or self._places[-1] != part.place:
-                self._places.append(part.place)
-        if parts[-1].place > 0:
-            self._upto = parts[-1].place & sql.LAST_SEQ
-        else:
-            self._texts.append(parts[-1].place)
-
-    def end(self, *, last: bool) -> None:
-        """End with a conversation; `last` if nothing else of it waits."""
-        self._close_step(last=last)
-
-    def _close_step(self, *, last: bool) -> None:
-        versions = _versions(self._connection, self._places)
-        step = _Step(self._key, self._after, self._upto, self._texts, self._parts, versions, last)
-        if self._parts or last:
-            self.batches[-1].append(step)
-        self._after, self._texts, self._parts, self._places = self._upto, [], [], []
+    key: int
+    indexed: int
+    """Entries up to this one are indexed."""
+    places: list[_Place]
+    versions: dict[int, tuple[object, ...]]
+    """What identifies the texts."""
+    partly: dict[int, int]
+    """Places that are indexed in part, with the number of their parts in the index."""
+    last: bool
+    """True if nothing else of the conversation waits."""
 
 
-def plan_index(
+def waiting_texts(
     connection: Connection, tenant: str, conversation: str | None, *, most: int
-) -> IndexPlan:
-    """Make the terms of at most `most` waiting places, and of fewer if they are long."""
+) -> tuple[IndexTables, list[_Waiting]]:
+    """Return the live index and at most `most` places that wait to be indexed, and fewer if they are long."""
+    index = live_index(connection)
     pending = connection.execute(
         f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
         (tenant, conversation, most),
     ).fetchall()
-    plan = IndexPlan(connection, tenant)
-    places = characters = 0
+    found: list[_Waiting] = []
+    left, characters = most, 0
     for key, indexed in cast("list[tuple[int, int]]", pending):
-        plan.begin(key, indexed)
+        places: list[_Place] = []
         # Texts first: meanwhile a search can scan the newest entries, but not the texts.
-        texts = _texts(connection, key, "AND NOT beside.indexed LIMIT ?", most - places)
-        for place, found in chain(texts, _entries(connection, key, after=indexed, limit=most)):
-            if places >= most or characters >= _STEP_CHARACTERS:
-                plan.end(last=False)
-                return plan
-            parts = _parts(place, found, plan.digests)
-            if len(parts) > 1:
-                parts = parts[_partly_indexed(connection, plan.index, key).get(place, 0) :]
-            plan.add(parts)
-            places += 1
-            characters += len(found.text) if found is not None else 0
-        plan.end(last=True)
-    return plan
+        texts = _texts(connection, key, "AND NOT beside.indexed LIMIT ?", left)
+        last = True
+        for place in chain(texts, _entries(connection, key, after=indexed, limit=left)):
+            if len(places) >= left or characters >= _STEP_CHARACTERS:
+                last = False
+                break
+            places.append(place)
+            characters += len(place[1].text) if place[1] is not None else 0
+        left -= len(places)
+        versions = _versions(connection, [place for place, _ in places])
+        partly = _partly_indexed(connection, index, key)
+        found.append(_Waiting(key, indexed, places, versions, partly, last))
+        if not last or not left:
+            break
+    return index, found
 
 
-def _versions(connection: Connection, places: Iterable[int]) -> dict[int, tuple[object, ...]]:
+class IndexPlan:
+    """What to add to the index, in batches of bounded size; what it was made of is checked when it is written."""
+
+    def __init__(self, index: IndexTables, tenant: str) -> None:
+        self.index, self.tenant = index, tenant
+        self.batches: list[list[_Step]] = [[]]
+        self._digests = TermDigests(tenant)
+        self._terms = 0
+        """Terms in the last batch."""
+
+    def add(self, waiting: _Waiting) -> None:
+        """Make the terms of texts of one conversation, and add them to the plan."""
+        after = upto = waiting.indexed
+        texts, parts = list[int](), list[_Part]()
+
+        def close(*, last: bool) -> None:
+            versions = {part.place: waiting.versions[part.place] for part in parts}
+            step = _Step(waiting.key, after, upto, texts, parts, versions, last)
+            self.batches[-1].append(step)
+
+        for place, found in waiting.places:
+            for part in _parts(place, found, self._digests)[waiting.partly.get(place, 0) :]:
+                size = len(part.terms) + len(part.marks)
+                if self._terms and self._terms + size > _BATCH_TERMS:
+                    close(last=False)
+                    self.batches.append([])
+                    self._terms, after, texts, parts = 0, upto, [], []
+                self._terms += size + 1
+                parts.append(part)
+            if place > 0:
+                upto = place & sql.LAST_SEQ
+            else:
+                texts.append(place)
+        close(last=waiting.last)
+
+
+def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
     """Return what identifies the stored texts of these places of one conversation; a place without one is left out."""
     entries = [place for place in places if place > 0]
     texts = [place for place in places if place < 0]
@@ -702,6 +709,12 @@ def last_indexed(connection: Connection, key: int) -> int | None:
     return max([indexed, *(place & sql.LAST_SEQ for place in partly if place > 0)])
 
 
+def is_text_indexed(connection: Connection, key: int, place: int) -> bool:
+    """Return True if the text of a checkpoint or document is indexed, if only in part."""
+    indexed = sql.scalar(connection, "SELECT indexed FROM beside WHERE id = ?", (place,))
+    return bool(indexed) or place in _partly_indexed(connection, live_index(connection), key)
+
+
 def remove_entries(
     connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
 ) -> None:
@@ -850,10 +863,12 @@ def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, m
 
     It blocks the calling thread. 0 may mean that another process has indexed them meanwhile.
     """
-    plan = engine.read_here(
-        lambda connection: plan_index(connection, tenant, conversation, most=most)
+    index, waiting = engine.read_here(
+        lambda connection: waiting_texts(connection, tenant, conversation, most=most)
     )
-    done = 0
+    plan, done = IndexPlan(index, tenant), 0
+    for each in waiting:
+        plan.add(each)
     for steps in plan.batches:
         write = partial(write_batch, plan=plan, steps=steps, rows=rows_to_add(steps, tenant))
         done += engine.write_here(write)

@@ -164,7 +164,10 @@ def search(
     scanned = _ScanResult()
     if waiting:
         scanned = _scan_newest(connection, tenant, conversation, query, within)
-        candidates += scanned.candidates
+        known = {(each.conversation, each.seq) for each in candidates}  # if only in part
+        candidates += [
+            each for each in scanned.candidates if (each.conversation, each.seq) not in known
+        ]
         holding = {term: many + scanned.holding[term] for term, many in holding.items()}
         if record is None:  # the total of a single conversation includes them
             total += scanned.entries

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +57,7 @@ from turnfold.stores.sqlite.erasure import (
     erase_some,
     erasure_warnings,
     is_erasing,
+    next_long_place,
 )
 from turnfold.stores.sqlite.file import file_address
 from turnfold.stores.sqlite.index import (
@@ -382,8 +384,13 @@ class SqliteStore:
 
     async def _finish_erasing(self) -> None:
         """Remove the remains of deleted conversations, in steps; this also finishes interrupted deletions."""
+        long = None
         while await self._engine.read(is_erasing):
-            await self._engine.write(erase_some)
+            known, job = long, erase_some
+            long = await self._engine.read(lambda connection: next_long_place(connection, known))  # noqa: B023 (awaited)
+            if long is not None:
+                job = partial(erase_some, long=long)
+            await self._engine.write(job)
 
     async def backup(self, target: str | Path) -> None:
         """Copy the store into a new file while it is in use."""
