@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption, LimitExceeded, StoreError
@@ -27,13 +28,11 @@ from turnfold.stores import (
     Appended,
     ConversationInfo,
     ConversationOpening,
-    Erasure,
     Piece,
     Restored,
     Scope,
     State,
     Store,
-    Written,
 )
 
 __all__ = (
@@ -422,70 +421,16 @@ class Quota:
 
 
 class _MeteredStore:
-    """A store that records in a quota what is written to it."""
+    """A store that records in a quota what is written to it: after each call of a method in `_METERED`."""
 
     def __init__(self, inner: Store, quota: Quota) -> None:
         self._inner = inner
         self._quota = quota
+        for name, record in _METERED.items():
+            setattr(self, name, _metered(inner, name, partial(record, quota)))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
-
-    async def append(
-        self,
-        scope: Scope,
-        conversation: str,
-        entries: Sequence[NewEntry],
-        *,
-        expect: int | None = None,
-    ) -> Appended:
-        done = await self._inner.append(scope, conversation, entries, expect=expect)
-        if not done.repeated:
-            self._quota.took(scope.tenant, sum(map(_entry_bytes, entries)))
-            self._quota.wrote(scope.tenant, conversation, done.head.tokens)
-        return done
-
-    async def add_checkpoint(
-        self,
-        scope: Scope,
-        conversation: str,
-        checkpoint: Checkpoint,
-        *,
-        seen: tuple[int, int] | None = None,
-    ) -> Checkpoint:
-        done = await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
-        self._quota.took(scope.tenant, _checkpoint_bytes(checkpoint))
-        return done
-
-    async def put_document(
-        self,
-        scope: Scope,
-        conversation: str,
-        document: Document,
-        *,
-        expect: int | None = None,
-        state: State | None = None,
-        seen: tuple[int, int] | None = None,
-    ) -> Written:
-        done = await self._inner.put_document(
-            scope, conversation, document, expect=expect, state=state, seen=seen
-        )
-        self._quota.put(scope.tenant, conversation, document)
-        return done
-
-    async def note(
-        self, scope: Scope, conversation: str, document: Document, *, state: State
-    ) -> State:
-        done = await self._inner.note(scope, conversation, document, state=state)
-        self._quota.put(scope.tenant, conversation, document)
-        return done
-
-    async def drop_document(
-        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
-    ) -> bool:
-        done = await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
-        self._quota.dropped(scope.tenant, conversation, kind, key)
-        return done
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         size = 0
@@ -511,10 +456,57 @@ class _MeteredStore:
         self._quota.took(scope.tenant, size)
         return done
 
-    async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        done = await self._inner.delete(scope, conversation)
-        self._quota.erased(scope.tenant, conversation)
+
+def _metered(
+    store: Store, name: str, record: Callable[..., None]
+) -> Callable[..., Coroutine[object, None, object]]:
+    call = getattr(store, name)
+
+    async def write(scope: Scope, *args: object, **options: object) -> object:
+        done = await call(scope, *args, **options)
+        record(scope.tenant, done, *args)
         return done
+
+    return write
+
+
+def _appended(
+    quota: Quota, tenant: str, done: Appended, conversation: str, entries: Sequence[NewEntry]
+) -> None:
+    if not done.repeated:
+        quota.took(tenant, sum(map(_entry_bytes, entries)))
+        quota.wrote(tenant, conversation, done.head.tokens)
+
+
+def _added_checkpoint(
+    quota: Quota, tenant: str, _done: object, _conversation: str, checkpoint: Checkpoint
+) -> None:
+    quota.took(tenant, _checkpoint_bytes(checkpoint))
+
+
+def _put(quota: Quota, tenant: str, _done: object, conversation: str, document: Document) -> None:
+    quota.put(tenant, conversation, document)
+
+
+def _dropped(
+    quota: Quota, tenant: str, _done: object, conversation: str, kind: str, key: str
+) -> None:
+    quota.dropped(tenant, conversation, kind, key)
+
+
+def _deleted(quota: Quota, tenant: str, _done: object, conversation: str) -> None:
+    quota.erased(tenant, conversation)
+
+
+_METERED: Final[dict[str, Callable[..., None]]] = {
+    "append": _appended,
+    "add_checkpoint": _added_checkpoint,
+    "put_document": _put,
+    "note": _put,
+    "drop_document": _dropped,
+    "delete": _deleted,
+}
+"""What records a call of each method: it gets the quota, the tenant, the result and the other positional arguments."""
 
 
 def _entry_bytes(entry: NewEntry | Entry) -> int:
