@@ -207,6 +207,9 @@ def test_a_popped_question_is_not_shown_to_a_model_again() -> None:
 def test_an_agent_that_works_as_a_tool_sees_its_own_conversation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    async def itself(view: ItemsView, _: object) -> ItemsView:
+        return view
+
     async def inner_prompt(memory: AsyncMemory, name: str) -> Any:
         inner = ScriptedModel([[said("42", 9)]])
         expert = Agent(name="expert", model=inner)
@@ -219,7 +222,8 @@ def test_an_agent_that_works_as_a_tool_sees_its_own_conversation(
 
     async def work(memory: AsyncMemory) -> None:
         assert [item["content"] for item in await inner_prompt(memory, "s")] == ["Look."]
-        monkeypatch.setattr(ItemsView, "_is_tool_agent", lambda *_: False)
+        monkeypatch.setattr(ItemsView, "of_tool", lambda view, _: view)
+        monkeypatch.setattr(ItemsView, "_view_of", itself)
         assert len(await inner_prompt(memory, "sabotaged")) > 1
 
     with_memory(work)

@@ -230,7 +230,8 @@ class AsyncSession:
 
     def __init__(self, conversation: str, config: MemoryConfig) -> None:
         self.id = conversation
-        self._config = config
+        self.config: MemoryConfig = config
+        """The options of the memory that this session belongs to."""
         self._store, self._scope = config.store, config.scope
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
         self._in_order = Ability.IN_ORDER in config.store.abilities
@@ -263,12 +264,12 @@ class AsyncSession:
     @property
     def counter(self) -> TokenCounter:
         """The token counter of this session."""
-        return self._config.counter
+        return self.config.counter
 
     @property
     def budget(self) -> Budget:
         """The default budget of a call."""
-        return self._config.budget
+        return self.config.budget
 
     @property
     def store(self) -> Store:
@@ -298,7 +299,7 @@ class AsyncSession:
 
             storage = SnapshotStorage(self._store, self._scope, self.id)
             self._snapshots = AsyncSnapshots(
-                storage, count=self._config.counter.count_text, clock=self._config.clock
+                storage, count=self.config.counter.count_text, clock=self.config.clock
             )
         return self._snapshots
 
@@ -415,10 +416,10 @@ class AsyncSession:
         limit below the budget, for example after a provider refused a prompt as too long.
         """
         request = ContextRequest(
-            budget=budget or self._config.budget,
+            budget=budget or self.config.budget,
             query=query or "",
             tools=tools or (),
-            recall=self._config.recall if recall is None else RecallMode.named(recall),
+            recall=self.config.recall if recall is None else RecallMode.named(recall),
             notes=notes or {},
             workspace=workspace,
             to=to,
@@ -437,14 +438,14 @@ class AsyncSession:
     ) -> Context:
         """Build the context that `context()` would build now, without storing anything and without folding."""
         request = ContextRequest(
-            budget=budget or self._config.budget,
+            budget=budget or self.config.budget,
             query=query or "",
             tools=tools or (),
-            recall=self._config.recall,
+            recall=self.config.recall,
             to=to,
         )
-        policy = replace(self._config.policy, mode=FoldMode.MANUAL)
-        detached = AsyncSession(self.id, replace(self._config, policy=policy))
+        policy = replace(self.config.policy, mode=FoldMode.MANUAL)
+        detached = AsyncSession(self.id, replace(self.config, policy=policy))
         return await detached._builder.preview(request)
 
     async def fold(
@@ -461,7 +462,7 @@ class AsyncSession:
         and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
-        policy, budget = self._config.policy, self._config.budget
+        policy, budget = self.config.policy, self.config.budget
         keep = policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
@@ -579,9 +580,9 @@ class AsyncSession:
         """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(self._call_name(call), reported)
-        self._config.calibrating.observe(counted=manifest.tokens, reported=reported.input)
+        self.config.calibrating.observe(counted=manifest.tokens, reported=reported.input)
         if manifest.tokens:
-            self._config.meter.observe("count_ratio", reported.input / manifest.tokens)
+            self.config.meter.observe("count_ratio", reported.input / manifest.tokens)
         return manifest
 
     async def status(self) -> SessionStatus:
@@ -628,7 +629,7 @@ class AsyncSession:
             if not 0 < upto <= newest:
                 raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
-        return AsyncSession(conversation, replace(self._config))
+        return AsyncSession(conversation, replace(self.config))
 
     def _reset(self) -> None:
         """Drop all cached state of the conversation, so that it is read again."""
@@ -647,7 +648,7 @@ class AsyncSession:
     async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
         done = await self._store.append(self._scope, self.id, entries, expect=expect)
         self._cache.appended(done, [entry.message for entry in entries])
-        self._config.meter.add("entries", 0 if done.repeated else len(entries))
+        self.config.meter.add("entries", 0 if done.repeated else len(entries))
         return done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:

@@ -7,8 +7,8 @@ summary or a recall may still mention them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from turnfold.errors import Conflict
 from turnfold.memory import AsyncSession
@@ -26,6 +26,7 @@ from turnfold.records import (
 __all__ = ("Retraction", "VisibleEntry", "VisibleHistory")
 
 
+_Result = TypeVar("_Result")
 _PAGE = 500
 _TRIES = 16
 """Attempts to store a retraction; an attempt fails if another writer was first."""
@@ -96,19 +97,48 @@ class VisibleHistory:
         `end` returns the position after the last visible piece of an entry, 0 if it has none; it is called from the
         newest entry back.
         """
+        return await self._change(lambda: self._without_newest(end))
+
+    async def keep_whole(self, seq: int, pieces: int) -> None:
+        """Note that all `pieces` of an entry are visible, also those that a reader would leave out by itself."""
+
+        async def whole() -> tuple[TakenBackNote, int, None]:
+            retraction = await self.retraction()
+            shortened = dict(retraction.note.shortened)
+            shortened[seq] = pieces
+            note = TakenBackNote(
+                stretches=retraction.note.stretches, shortened=tuple(sorted(shortened.items()))
+            )
+            return note, retraction.version, None
+
+        await self._change(whole)
+
+    async def _without_newest(
+        self, end: Callable[[VisibleEntry], int]
+    ) -> tuple[TakenBackNote, int, VisibleEntry] | None:
+        newest, retraction = await self._newest(1, end)
+        if not newest:
+            return None
+        shown = newest[-1]
+        note = _without_piece(retraction.note, shown.entry.seq, keep=end(shown) - 1)
+        return note, retraction.version, shown
+
+    async def _change(
+        self, change: Callable[[], Awaitable[tuple[TakenBackNote, int, _Result] | None]]
+    ) -> _Result | None:
+        """Store the note that `change` makes of the current one, and return its result; None if it makes none."""
         store, scope, conversation = self._where
         for _ in range(_TRIES):
-            newest, retraction = await self._newest(1, end)
-            if not newest:
+            changed = await change()
+            if changed is None:
                 return None
-            shown = newest[-1]
-            note = _without_piece(retraction.note, shown.entry.seq, keep=end(shown) - 1)
+            note, version, result = changed
             document = write_note(SESSION, TAKEN_BACK, note)
             try:
-                await store.put_document(scope, conversation, document, expect=retraction.version)
+                await store.put_document(scope, conversation, document, expect=version)
             except Conflict:
                 continue
-            return shown
+            return result
         raise Conflict(
             f"conversation {self._session.id!r}: other writers changed the retracted messages {_TRIES} times; try again"
         )

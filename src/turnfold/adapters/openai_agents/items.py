@@ -49,10 +49,12 @@ from turnfold.wire import (
 
 __all__ = (
     "RunItems",
+    "answered_calls",
     "as_sent",
     "item_key",
     "items_of",
     "name_of",
+    "open_calls",
     "records_of",
     "text_of",
 )
@@ -240,6 +242,8 @@ class RunItems:
         """True if the run was given the items of the session."""
         self.own: set[int] = set()
         """Seqs of the entries that the run added."""
+        self.open_calls: set[str] = set()
+        """Ids of tool calls that have no result yet: a model call made meanwhile is that of an agent used as a tool."""
         self._stored: Counter[str] = Counter()
         """Items that the run was given, and its own items that are in the log, counted by key."""
         self._claims_on_input: Counter[str] = Counter()
@@ -248,17 +252,26 @@ class RunItems:
         """The items that the SDK last sent to a model; all of them are stored."""
         self._sent_keys: Counter[str] = Counter()
 
-    def begin(self, items: _Items) -> None:
-        """Note that a run was given the items of the session."""
+    def begin(self, items: _Items, *, resumed: bool = False) -> None:
+        """Note that a run was given the items of the session; a resumed run has calls without a result."""
         self.begun = True
         self.own = set()
+        self.open_calls = open_calls(items) if resumed else set()
         self._stored = _counted(items)
         self._claims_on_input.clear()
         self._sent, self._sent_keys = [], Counter()
 
+    def owns(self, items: _Items) -> bool:
+        """Return True if a model call with these items is one of this run: they have everything that was stored."""
+        return bool(self._unchanged_prefix(items)) or self._stored <= _counted(items)
+
     def stored(self, items: _Items) -> None:
         """Note that items the SDK added are in the log."""
         self._stored.update(_counted(items))
+
+    def times_stored(self, items: _Items) -> int:
+        """Return how often the run was given, or has stored, items like these."""
+        return sum(self._stored[key] for key in _counted(items))
 
     def stored_input(self, items: _Items) -> None:
         """Note that input which the SDK will add in a moment is already in the log."""
@@ -329,6 +342,26 @@ class RunItems:
                 claims[key] -= 1
                 return True
         return False
+
+
+def answered_calls(items: _Items) -> set[str]:
+    """Return the ids of the calls whose outputs are among the items."""
+    found: set[str] = set()
+    for item in cast("Sequence[Mapping[str, object]]", items):
+        if str(item.get("type", "")).endswith("_output"):
+            found.add(str(item.get("call_id", "")))
+    return found
+
+
+def open_calls(items: _Items) -> set[str]:
+    """Return the ids of the calls after the newest user message that have no output."""
+    found: set[str] = set()
+    for item in cast("Sequence[Mapping[str, object]]", items):
+        if item.get("role") == "user":
+            found.clear()
+        elif str(item.get("type", "")).endswith("_call") and item.get("call_id"):
+            found.add(str(item["call_id"]))
+    return found - answered_calls(items)
 
 
 def _counted(items: Iterable[TResponseInputItem]) -> Counter[str]:

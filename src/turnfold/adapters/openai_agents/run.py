@@ -22,6 +22,7 @@ import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any, NamedTuple, TypedDict, cast
 
 from agents import (
@@ -50,7 +51,13 @@ from turnfold.adapters._common import (
     own_groups_last,
     record_usage,
 )
-from turnfold.adapters.openai_agents.items import as_sent, items_of, records_of, text_of
+from turnfold.adapters.openai_agents.items import (
+    answered_calls,
+    as_sent,
+    items_of,
+    records_of,
+    text_of,
+)
 from turnfold.adapters.openai_agents.session import TurnfoldSession
 from turnfold.errors import InvalidOption
 from turnfold.memory import (
@@ -90,7 +97,11 @@ class NumberedItem(NamedTuple):
 
 
 class ItemsView:
-    """The `call_model_input_filter` of a run. `theirs`, the run's own filter if it has one, is called last."""
+    """The `call_model_input_filter` of a run. `theirs`, the run's own filter if it has one, is called last.
+
+    An agent that works as a tool inherits the filter. Its model calls are given to a view of their own, with a
+    conversation of its own, so that they are held to the budget too and never mixed with the calls of the run.
+    """
 
     def __init__(
         self,
@@ -99,45 +110,81 @@ class ItemsView:
         recall: bool,
         omit_ids: bool = False,
         theirs: CallModelInputFilter | None = None,
+        outer: ItemsView | None = None,
     ) -> None:
         self.session = session
         self.call = ""
         """Id of the last call."""
-        self.running: set[str] = set()
-        """Ids of tool calls that are running: a model call made meanwhile is that of an agent used as a tool."""
         self._recall = recall
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
         self._theirs = theirs
+        self._outer = outer
+        """The view of the run whose tool makes these calls."""
+        self._inner: dict[str, ItemsView] = {}
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the session's context as the model's input, instead of the whole history."""
-        shaped = data.model_data
-        if not self._is_tool_agent(shaped.input):
-            await self._catch_up(shaped.input)
-            shaped = await self._shape(data)
+        items = data.model_data.input
+        view = await self._view_of(items)
+        shaped = await view.shape(data)
         if self._theirs is None:
             return shaped
         edited = self._theirs(CallModelData(shaped, data.agent, data.context))
         return await edited if inspect.isawaitable(edited) else edited
 
-    def _is_tool_agent(self, items: _Items) -> bool:
-        """Return True if an agent that is a tool of this run makes the model call; it inherits the filter."""
-        return bool(self.running) and not self.running <= _answered_calls(items)
+    @property
+    def searched(self) -> TurnfoldSession:
+        """The session that `recall_context` searches: an agent that is a tool searches its own conversation."""
+        return self.session if self.call or self._outer is None else self._outer.searched
+
+    def of_tool(self, name: str) -> ItemsView:
+        """Return the view for the model calls of an agent that is a tool of this run; `name` is the id of the call."""
+        found = self._inner.get(name)
+        if found is None:
+            found = ItemsView(
+                self.session.of_tool(name),
+                recall=self._recall,
+                omit_ids=self._omit_ids,
+                theirs=self._theirs,
+                outer=self,
+            )
+            self._inner[name] = found
+        return found
+
+    async def _view_of(self, items: _Items) -> ItemsView:
+        """Return the view whose run makes a model call with these items."""
+        if await self.owns(items):
+            return self
+        names = iter(sorted(self.session.run.open_calls)) if self._outer is None else iter(())
+        for name in chain(names, map(str, count(1))):
+            view = self.of_tool(name)
+            if await view.owns(items):
+                return view
+        raise AssertionError("unreachable: a new view owns any items")
+
+    async def owns(self, items: _Items) -> bool:
+        """Return True if the run of this view makes a model call with these items."""
+        run = self.session.run
+        if not run.begun:  # a run that is resumed does not ask for its items
+            await self.session.resume()
+        if self._outer is None:
+            return run.open_calls <= answered_calls(items)
+        return run.owns(items)
 
     async def _catch_up(self, items: list[TResponseInputItem]) -> None:
         """Store items that are not in the log yet; check that none were removed from the run."""
         session = self.session
-        if not session.run.begun:  # a run that is resumed does not ask for its items
-            await session.get_items()
         new = session.run.unstored(items)
         if new:
             await session.add_ahead(new)
         session.run.sent(items)
 
-    async def _shape(self, data: CallModelData[Any]) -> ModelInputData:
+    async def shape(self, data: CallModelData[Any]) -> ModelInputData:
+        """Store what is not in the log yet, and return the context to send instead of the whole history."""
         model_data = data.model_data
+        await self._catch_up(model_data.input)
         query = _newest_user_text(model_data.input) if self._recall else ""
         tools = await self._tools(data)
         context, shown = await self.session.off_loop(
@@ -234,15 +281,6 @@ async def tool_schemas(
     return found
 
 
-def _answered_calls(items: _Items) -> set[str]:
-    """Return the ids of the calls whose outputs are among the items."""
-    found: set[str] = set()
-    for item in cast("Sequence[Mapping[str, object]]", items):
-        if str(item.get("type", "")).endswith("_output"):
-            found.add(str(item.get("call_id", "")))
-    return found
-
-
 def _newest_user_text(items: _Items) -> str:
     for item in reversed(cast("Sequence[Mapping[str, object]]", items)):
         if item.get("role") == "user":
@@ -267,8 +305,9 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
             return f"error: the arguments are no JSON: {error}"
         if not isinstance(arguments, dict):
             return "error: the arguments are no object"
-        tool = RecallTool(view.session.awaiting, max_tokens=max_tokens)
-        return await view.session.off_loop(tool.call(cast("dict[str, object]", arguments)))
+        session = view.searched
+        tool = RecallTool(session.awaiting, max_tokens=max_tokens)
+        return await session.off_loop(tool.call(cast("dict[str, object]", arguments)))
 
     return FunctionTool(
         name=RECALL_CONTEXT,
@@ -309,7 +348,8 @@ def turnfold_run(
     omit_ids = own_config.reasoning_item_id_policy == "omit"
     theirs = own_config.call_model_input_filter
     view = ItemsView(session, recall=recall, omit_ids=omit_ids, theirs=theirs)
-    run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids)
+    guarded = bool(own_config.output_guardrails)
+    run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids, guarded=guarded)
     config = replace(own_config, call_model_input_filter=view)
     return TurnfoldRun(session=session, run_config=config, hooks=run_hooks)
 
@@ -318,12 +358,19 @@ class TurnfoldHooks(RunHooks[Any]):
     """The hooks of a run: each does turnfold's work and calls the same hook of `theirs`."""
 
     def __init__(
-        self, view: ItemsView, *, theirs: RunHooks[Any] | None = None, omit_ids: bool = False
+        self,
+        view: ItemsView,
+        *,
+        theirs: RunHooks[Any] | None = None,
+        omit_ids: bool = False,
+        guarded: bool = False,
     ) -> None:
         self._view = view
         self._theirs = theirs or RunHooks[Any]()
         self._omit_ids = omit_ids
-        self._step = _Step(())
+        self._guarded = guarded
+        """True if the run, and not only an agent, has output guardrails."""
+        self._step = _Step(view.session, ())
 
     async def on_llm_start(
         self,
@@ -340,8 +387,8 @@ class TurnfoldHooks(RunHooks[Any]):
     ) -> None:
         """Record the usage, and keep the response to store it before its tools run."""
         items = [_as_added(item, self._omit_ids) for item in response.to_input_items()]
-        self._step = _Step(tuple(items))
-        self._view.running.clear()
+        self._step = _Step(self._view.session, tuple(items))
+        self._view.session.run.open_calls.clear()
         usage, session = response.usage, self._view.session
         cached = usage.input_tokens_details.cached_tokens or 0
         reported = Usage(input=usage.input_tokens, output=usage.output_tokens, cached=cached)
@@ -351,18 +398,32 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_start(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool
     ) -> None:
-        """Store the response that calls the tool, before it runs."""
-        await self._step.store(self._view.session)
+        """Store the response that calls the tool, before it runs, unless an output guardrail may still reject it."""
+        if not self._may_reject(agent):
+            await self._step.store()
         if call := _call_id(context):
-            self._view.running.add(call)
+            self._view.session.run.open_calls.add(call)
+            self._give_own_view(context, call)
         await self._theirs.on_tool_start(context, agent, tool)
 
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
         """Remove the tool call from the list of running calls."""
-        self._view.running.discard(_call_id(context))
+        self._view.session.run.open_calls.discard(_call_id(context))
         await self._theirs.on_tool_end(context, agent, tool, result)
+
+    def _may_reject(self, agent: Agent[Any]) -> bool:
+        """Return True if results of tools may be the agent's output, which guardrails check after the tools ran."""
+        guarded = self._guarded or bool(agent.output_guardrails)
+        return guarded and agent.tool_use_behavior != "run_llm_again"
+
+    def _give_own_view(self, context: RunContextWrapper[Any], call: str) -> None:
+        """Give an agent that is this tool a filter of its own; a tool that asks no model never uses it."""
+        config = context.run_config if isinstance(context, ToolContext) else None
+        if config is not None and config.call_model_input_filter is self._view:
+            own = replace(config, call_model_input_filter=self._view.of_tool(call))
+            cast("ToolContext[Any]", context).run_config = own
 
     async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
         """Call the run's own hook."""
@@ -384,14 +445,18 @@ class TurnfoldHooks(RunHooks[Any]):
 class _Step:
     """A model response, which is stored once, before the first of its tools runs; tools may run at the same time."""
 
-    def __init__(self, items: tuple[TResponseInputItem, ...]) -> None:
+    def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
+        self._session = session
         self._items = items
+        self._stored_before = session.run.times_stored(items)
         self._storing: asyncio.Future[None] | None = None
 
-    async def store(self, session: TurnfoldSession) -> None:
-        if not self._items:
-            return  # the response of a run that is resumed: it is in the log, or held back by the SDK
+    async def store(self) -> None:
+        session = self._session
         if self._storing is None:
+            # A run that was resumed: its response is in the log, or held back by the SDK.
+            if session.run.times_stored(self._items) > self._stored_before or not self._items:
+                return
             self._storing = asyncio.ensure_future(session.add_response_ahead(self._items))
         # A tool that is cancelled must not cancel it for the others.
         await asyncio.shield(self._storing)

@@ -14,10 +14,22 @@ from typing import Final, cast
 
 from agents import SessionSettings, TResponseInputItem
 
-from turnfold.adapters._common import ThreadBridge, VisibleEntry, VisibleHistory, session_of
-from turnfold.adapters.openai_agents.items import RunItems, items_of, name_of, records_of
+from turnfold.adapters._common import (
+    ThreadBridge,
+    VisibleEntry,
+    VisibleHistory,
+    session_of,
+    short_name,
+)
+from turnfold.adapters.openai_agents.items import (
+    RunItems,
+    answered_calls,
+    items_of,
+    name_of,
+    records_of,
+)
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-from turnfold.records import Message, NewEntry
+from turnfold.records import Entry, Message, NewEntry
 
 __all__ = ("TurnfoldSession",)
 
@@ -49,6 +61,8 @@ class TurnfoldSession:
         self.off_loop = ThreadBridge(memory)
         """Runs coroutines of `awaiting`, in a thread if they block."""
         self._log = VisibleHistory(self.awaiting)
+        self._ahead: list[tuple[int, Message]] = []
+        """Seqs and records of the last response that was stored before the SDK added it."""
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest ones.
@@ -60,7 +74,10 @@ class TurnfoldSession:
         if most is not None and most < 0:  # as the SDK's own sessions take it
             most = None
         items = await self.off_loop(self._newest(most))
-        self.run.begin(items)
+        if (
+            limit is None
+        ):  # a run begins with all items; the SDK checks the newest ones by their number at other times
+            self.run.begin(items)
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -68,8 +85,12 @@ class TurnfoldSession:
 
         Items that turnfold stored before the SDK added them are not stored again.
         """
-        new = records_of(self.run.unclaimed(items))
-        await self.off_loop(self._append_unstored(new))
+        unclaimed = self.run.unclaimed(items)
+        answered = answered_calls(items)
+        await self.off_loop(self._append_unstored(records_of(unclaimed), answered))
+        if len(unclaimed) < len(items):
+            await self.off_loop(self._keep_open_calls(self._ahead, answered))
+            self._ahead = []
         self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -96,6 +117,17 @@ class TurnfoldSession:
         await self.off_loop(self._append_named(records_of(items)))
         self.run.stored_response(items)
 
+    async def resume(self) -> None:
+        """Begin a run that the SDK resumes: it does not ask for the items of the session."""
+        self.run.begin(await self.off_loop(self._newest(None)), resumed=True)
+
+    def of_tool(self, name: str) -> TurnfoldSession:
+        """Return the session of an agent that works as a tool of this one, with a conversation of its own."""
+        conversation = short_name(f"{self.session_id}/{name}")
+        found = TurnfoldSession(AsyncSession(conversation, self.awaiting.config))
+        found.off_loop = self.off_loop
+        return found
+
     async def hidden(self) -> Mapping[int, int]:
         """Return, by seq, the number of items that remain in entries with popped items. Await it through `off_loop`."""
         retraction = await self._log.retraction()
@@ -116,12 +148,24 @@ class TurnfoldSession:
             done = await self.awaiting.add(list(records))
             self.run.own.update(range(done.first, done.first + len(records)))
 
-    async def _append_unstored(self, records: list[Message]) -> None:
-        await self._append(await self._unstored(records))
+    async def _append_unstored(self, records: list[Message], answered: set[str]) -> None:
+        """Append the records that no process has stored in this turn yet."""
+        stored = await self._stored_before(records)
+        await self._keep_open_calls(list(stored.values()), answered)
+        await self._append([record for record in records if id(record) not in stored])
+
+    async def _keep_open_calls(
+        self, stored: Sequence[tuple[int, Message]], answered: set[str]
+    ) -> None:
+        """Show the calls without a result in records that the SDK has added: they wait for an approval."""
+        for seq, record in stored:
+            if {call.id for call in record.calls} - answered:
+                await self._log.keep_whole(seq, len(items_of(record)))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
         """Append records with client ids by which another process that continues the run recognises them."""
         turns = await self._turns()
+        self._ahead = []
         for record in records:
             name, number = _client_id(record, turns), 1
             done = await self.awaiting.add([NewEntry(record, name)])
@@ -129,20 +173,21 @@ class TurnfoldSession:
                 number += 1
                 done = await self.awaiting.add([NewEntry(record, f"{name}.{number}")])
             self.run.own.add(done.first)
+            self._ahead.append((done.first, record))
 
-    async def _unstored(self, records: list[Message]) -> list[Message]:
-        """Return the records that no process has stored in this turn yet."""
+    async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
+        """Return, by the id() of a record, the seqs of those that were stored ahead in this turn."""
         calling = [record for record in records if record.calls]
         if not calling:
-            return records
+            return {}
         turns, retraction = await self._turns(), await self._log.retraction()
-        found = await self.awaiting.by_client_id([_client_id(record, turns) for record in calling])
-        stored = {
-            entry.client_id
+        names = {_client_id(record, turns): record for record in calling}
+        found = await self.awaiting.by_client_id(list(names))
+        return {
+            id(names[entry.client_id]): (entry.seq, entry.message)
             for entry in found
-            if entry.seq > retraction.cleared and retraction.kept(entry.seq) is None
+            if entry.seq > retraction.cleared and _is_whole(entry, retraction.kept(entry.seq))
         }
-        return [record for record in records if _client_id(record, turns) not in stored]
 
     async def _turns(self) -> int:
         session = self.awaiting
@@ -169,11 +214,16 @@ class _VisibleItems:
         if known is None:
             self._answered.update(result.call_id for result in entry.message.results)
             items = dict(enumerate(items_of(entry.message)[: shown.kept]))
-            open_calls = {call.id for call in entry.message.calls} - self._answered
-            if open_calls and entry.client_id.startswith(_STORED_AHEAD):
-                items = _without_calls(items, open_calls)
+            waiting = {call.id for call in entry.message.calls} - self._answered
+            stored_ahead = entry.client_id.startswith(_STORED_AHEAD)
+            if waiting and stored_ahead and shown.kept != len(items_of(entry.message)):
+                items = _without_calls(items, waiting)
             self._known[entry.seq] = known = items
         return known
+
+
+def _is_whole(entry: Entry, kept: int | None) -> bool:
+    return kept is None or kept == len(items_of(entry.message))
 
 
 def _without_calls(
