@@ -137,7 +137,8 @@ def test_a_history_built_by_hand_is_stored_once() -> None:
         session = memory.session("s")
         agent = agent_of(Watched(answering("Hm.")), session)
         await agent.run("First.", message_history=by_hand())
-        await agent.run("Second.", message_history=by_hand())
+        more = [ModelRequest([UserPromptPart("First.")]), ModelResponse([TextPart("Hm.")])]
+        await agent.run("Second.", message_history=[*by_hand(), *more])
         said = [one.message.text for one in await log_of(session) if one.message.role == "user"]
         assert said == ["yes", "yes", "First.", "Second."]
 
@@ -331,7 +332,8 @@ def test_a_run_may_bring_its_own_memory_to_an_agent_that_has_one() -> None:
         bare = Agent(watched.model)
         await bare.run("There.", capabilities=[turnfold_capability(memory.session("own"))])
         assert user_words(watched.prompts[-1][0]) == ["Here.", "There."]
+        capabilities = [own, turnfold_capability(memory)]
         with pytest.raises(UserError, match="multiple capabilities"):
-            await bare.run("Where?", capabilities=[own, turnfold_capability(memory)])
+            await bare.run("Where?", capabilities=capabilities, conversation_id="other")
 
     with_memory(work)

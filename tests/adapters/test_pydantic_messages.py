@@ -45,7 +45,7 @@ def dumped(messages: list[ModelMessage]) -> list[Any]:
 
 def names_of(messages: list[ModelMessage]) -> list[str]:
     namer = RecordNamer()
-    return [each.name for one in messages for each in namer.named(one, records_of(one))]
+    return [each.name for one in messages for each in namer.named(records_of(one))]
 
 
 @examples(100)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from turnfold.adapters._common.alignment import (
+    GivenRecord,
+    LoggedRecord,
+    content_key,
+    follow_history,
+    longest_overlap,
+)
 from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.placeholders import (
     can_run,
@@ -30,7 +37,9 @@ from turnfold.adapters._common.storage import (
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
 
 __all__ = (
+    "GivenRecord",
     "HookRunner",
+    "LoggedRecord",
     "SizedCache",
     "ThreadBridge",
     "VisibleEntry",
@@ -38,10 +47,13 @@ __all__ = (
     "added_messages",
     "all_documents",
     "can_run",
+    "content_key",
     "context_with_system",
+    "follow_history",
     "function_schema",
     "is_home",
     "is_valid_part",
+    "longest_overlap",
     "lost_from_window",
     "name_digest",
     "new_home",

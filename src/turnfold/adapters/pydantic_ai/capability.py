@@ -30,7 +30,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from turnfold.adapters._common import ThreadBridge, record_usage
 from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
 from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
-from turnfold.errors import InvalidOption
+from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
@@ -59,7 +59,8 @@ from pydantic_ai.messages import (
     SystemPromptPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.profiles import DEFAULT_PROMPTED_OUTPUT_TEMPLATE
 
 from turnfold.adapters._common import (
     added_messages,
@@ -83,6 +84,8 @@ __all__ = (
 
 
 _OTHER = "another capability"
+_NO_CONVERSATION = "turnfold: no conversation_id: "
+"""Prefix of the id of a run that was given no conversation and no history with one."""
 
 
 @dataclass(slots=True)
@@ -100,12 +103,26 @@ class RunView:
         self, request: ModelRequestContext, history: Sequence[ModelMessage]
     ) -> tuple[ModelRequestContext, str]:
         """Return the request with the session's context instead of the run's history, and the id of the call."""
+        history = _with_system_of(request.messages, history)
         added = added_messages(
             history,
             request.messages,
             other=_OTHER,
             remedy="let it work on RunContext.messages, or in prepare_model_request behind turnfold's capability",
         )
+        try:
+            return await self._shape(request, history, added)
+        except Conflict:
+            if not await self.log.follow_again(history):
+                raise
+        return await self._shape(request, history, added)
+
+    async def _shape(
+        self,
+        request: ModelRequestContext,
+        history: Sequence[ModelMessage],
+        added: Sequence[ModelMessage],
+    ) -> tuple[ModelRequestContext, str]:
         prompts = _system_prompts(history)
         parameters = request.model_request_parameters
         instructions = [part for part in parameters.instruction_parts or () if part.content.strip()]
@@ -116,7 +133,7 @@ class RunView:
             self.session,
             texts,
             _newest_prompt(history) if self.recall else None,
-            tools=tool_schemas(parameters),
+            tools=tool_schemas(parameters, request.model),
             max_tokens=remaining_tokens(self.session, added, self._cost, other=_OTHER),
         )
         call = self.session.last_call
@@ -173,12 +190,53 @@ def _prompt_text(content: object) -> str:
     ).strip()
 
 
-def tool_schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
-    """Return the tools of a request in the form of OpenAI's Chat API, so that their tokens can be counted."""
-    return [
+def tool_schemas(
+    parameters: ModelRequestParameters, model: Model[Any] | None = None
+) -> list[dict[str, object]]:
+    """Return the tools and the output format of a request in the form of OpenAI's Chat API, to count their tokens."""
+    mode: str = parameters.output_mode
+    if mode == "auto":
+        mode = model.profile.get("default_structured_output_mode", "tool") if model else "tool"
+    structured = mode in ("native", "prompted")
+    tools = [*parameters.function_tools, *(() if structured else parameters.output_tools)]
+    schemas = [
         function_schema(tool.name, tool.description or "", tool.parameters_json_schema)
-        for tool in (*parameters.function_tools, *parameters.output_tools)
+        for tool in tools
     ]
+    output = parameters.output_object
+    if structured and output is not None:
+        about = [output.description or ""]
+        if mode == "prompted":
+            about.append(parameters.prompted_output_template or DEFAULT_PROMPTED_OUTPUT_TEMPLATE)
+        schemas.append(function_schema(output.name or "", "\n".join(about), output.json_schema))
+    return schemas
+
+
+def _with_system_of(
+    request: Sequence[ModelMessage], history: Sequence[ModelMessage]
+) -> list[ModelMessage]:
+    """Return the history with the messages of the request that differ from it only in system prompts.
+
+    The front ends of PydanticAI put the agent's system prompt into the request and take out those of a client.
+    """
+    known, sent = set(map(id, history)), set(map(id, request))
+    replaced = {
+        _said(message): message
+        for message in request
+        if id(message) not in known and isinstance(message, ModelRequest)
+    }
+    found: list[ModelMessage] = []
+    for message in history:
+        if id(message) in sent or not isinstance(message, ModelRequest) or not message.parts:
+            found.append(message)
+        elif said := _said(message):
+            found.append(replaced.get(said, message))
+    return found
+
+
+def _said(message: ModelRequest) -> tuple[int, ...]:
+    """Return the id() of each part of a request but its system prompts."""
+    return tuple(id(part) for part in message.parts if not isinstance(part, SystemPromptPart))
 
 
 def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
@@ -289,6 +347,11 @@ class TurnfoldCapability(AbstractCapability[Any]):
         """Return None: the capability holds an open store, which cannot be serialized."""
         return None
 
+    def get_default_conversation_id(self, run_id: str) -> str | None:
+        """Return an id by which a run that was given none is refused; PydanticAI would make up a new one each time."""
+        given = isinstance(self._memory, AsyncSession)
+        return None if given else f"{_NO_CONVERSATION}{run_id}"
+
     def get_instructions(self) -> str | None:
         """Return the instructions about the memory; constant, so that the provider's prompt cache stays valid."""
         return self._instructions or None
@@ -325,6 +388,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
             bound._off_loop,  # noqa: SLF001
             recall=self._recall,
             run_id=ctx.run_id,
+            given=bool(ctx.messages),
         )
         return bound
 
@@ -390,9 +454,11 @@ class TurnfoldCapability(AbstractCapability[Any]):
     def _session(self, ctx: RunContext[Any]) -> AsyncSession:
         if isinstance(self._memory, AsyncSession):
             return self._memory
-        if not ctx.conversation_id:
+        if not ctx.conversation_id or ctx.conversation_id.startswith(_NO_CONVERSATION):
             raise InvalidOption(
-                "the run has no conversation_id: call run(..., conversation_id=...)"
+                "the run has no conversation_id, so it would remember nothing: call run(..., conversation_id=...), "
+                "pass the message_history of an earlier run, or give turnfold_capability a session. For a new "
+                "conversation make an id yourself, for example str(uuid4())"
             )
         return self._memory.session(ctx.conversation_id)
 
@@ -401,11 +467,17 @@ class _Run:
     """The log, view and findings (remembered tool results) of one run."""
 
     def __init__(
-        self, session: AsyncSession, off_loop: ThreadBridge, *, recall: bool, run_id: str | None
+        self,
+        session: AsyncSession,
+        off_loop: ThreadBridge,
+        *,
+        recall: bool,
+        run_id: str | None,
+        given: bool,
     ) -> None:
         self._session = session
         self._off_loop = off_loop
-        self._log = AgentRunLog(session)
+        self._log = AgentRunLog(session, given=given)
         self._view = RunView(session, self._log, Restorer(), recall=recall, run_id=run_id)
         self._messages: Sequence[ModelMessage] = ()
         """The run's history: PydanticAI's own list, which keeps growing."""
@@ -423,7 +495,10 @@ class _Run:
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         self._messages = messages
-        await self._log.catch_up(messages)
+        if (
+            not self._log.follows
+        ):  # before its first request, the history of a run that is resumed is incomplete
+            await self._log.catch_up(messages)
 
     async def finish(self) -> None:
         await self._log.catch_up(self._messages)

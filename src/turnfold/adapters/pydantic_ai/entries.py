@@ -6,8 +6,7 @@ fields of that request. Each message is converted back as a test: if the record 
 message is stored in the record. If a tool returns a value without a JSON form, the model and the log get a text
 instead, and the run continues.
 
-A record's name is made of its content and time, so a history that is given to a second run, or a part of it, is
-recognised and not stored again.
+A record's name is made of its content and time.
 
 Records that PydanticAI did not write (the summary of a fold (compaction), a shortened message, a message of another
 program) become messages with the same content.
@@ -158,17 +157,12 @@ _RESPONSE_PARTS = frozenset(
 )
 
 
-_DATE_FIELDS = frozenset({"timestamp"})
-
-
 class NamedRecord(NamedTuple):
-    """A record, and its possible names in the log."""
+    """A record and its name in the log."""
 
     record: Message
     name: str
     """The name made of content and time."""
-    undated: str
-    """The name made of the content alone, for a history that was built by hand; empty for a message of a run."""
 
 
 class RecordNamer:
@@ -177,17 +171,9 @@ class RecordNamer:
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
 
-    def named(self, message: ModelMessage, records: Sequence[Message]) -> list[NamedRecord]:
+    def named(self, records: Sequence[Message]) -> list[NamedRecord]:
         """Return the records of the next message with their names."""
-        by_hand = message.run_id is None
-        return [
-            NamedRecord(
-                record,
-                self._numbered(record_name(record)),
-                self._numbered(_undated_name(record)) if by_hand else "",
-            )
-            for record in records
-        ]
+        return [NamedRecord(record, self._numbered(record_name(record))) for record in records]
 
     def _numbered(self, name: str) -> str:
         self._times[name] = times = self._times.get(name, 0) + 1
@@ -354,21 +340,6 @@ def _record_name(
 ) -> str:
     content = encode_message(Message.of(role, parts, name=name)).decode()
     return f"{PROVIDER}:{_digest([content, form, when])}"
-
-
-def _undated_name(record: Message) -> str:
-    form = cast("object", json.loads(record.origin.form)) if record.origin else None
-    content = encode_message(Message.of(record.role, record.parts, name=record.name)).decode()
-    return f"{PROVIDER}:undated:{_digest([content, _undated(form)])}"
-
-
-def _undated(value: object) -> object:
-    if isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        return {key: _undated(inner) for key, inner in fields.items() if key not in _DATE_FIELDS}
-    if isinstance(value, list):
-        return [_undated(inner) for inner in cast("list[object]", value)]
-    return value
 
 
 def _digest(value: object) -> str:

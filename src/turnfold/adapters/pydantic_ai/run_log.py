@@ -1,7 +1,8 @@
 """Stores the messages of one run in the session's log, step by step.
 
-PydanticAI passes a run's whole history at every step. Each message is recognised by its name and stored once, even if
-an earlier run or another process has stored it.
+PydanticAI passes a run's whole history at every step. The history that a run begins with says what the conversation is
+now: the log is made to follow it (see `follow_history`). After that, each message is recognised by its name and stored
+once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic_ai.messages import ModelMessage
 
+from turnfold.adapters._common import GivenRecord, follow_history
 from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer, record_name, records_of
 from turnfold.errors import Conflict, IdReused
 from turnfold.memory import AsyncSession
@@ -24,11 +26,18 @@ _TRIES = 4
 
 
 class AgentRunLog:
-    """Stores the messages of one run."""
+    """Stores the messages of one run; `given` is True if the run begins with a history."""
 
-    def __init__(self, session: AsyncSession) -> None:
+    def __init__(self, session: AsyncSession, *, given: bool) -> None:
         self._session = session
+        self.follows = given
+        """True until the log was made to follow the history that was given."""
+        self._given = given
         self._stored: set[str] = set()
+        self._log_names: dict[str, str] = {}
+        """For recognised records with another name in the log: that name, by name."""
+        self._seqs: dict[str, int] = {}
+        """Seqs of the records of the history that was given, by name."""
         self._prepared: dict[int, _Prepared] = {}
         self._stored_prefix: list[_Prepared] = []
         """The beginning of the history that is stored; it is not checked again while it stays unchanged."""
@@ -41,25 +50,35 @@ class AgentRunLog:
         if not self._continues(messages):
             self._stored_prefix, self._namer = [], RecordNamer()
         new = [self._prepare(message) for message in messages[len(self._stored_prefix) :]]
-        named = [each for one in new for each in self._namer.named(one.message, one.records)]
+        named = [each for one in new for each in self._namer.named(one.records)]
         self._stored_prefix += new
         try:
-            await self._store(named)
+            await (self._follow(named) if self.follows else self._store(named))
         except BaseException:
             self._stored_prefix, self._namer = [], RecordNamer()
             raise
+
+    async def follow_again(self, messages: Sequence[ModelMessage]) -> bool:
+        """Make the log follow a run's history again, because another run left it; False if none was given."""
+        if not self._given:
+            return False
+        self.follows, self._stored_prefix, self._namer = True, [], RecordNamer()
+        await self.catch_up(messages)
+        return True
 
     def records(self, message: ModelMessage) -> list[Message]:
         """Return the records of a message."""
         return self._prepare(message).records
 
     def names(self, message: ModelMessage) -> frozenset[str]:
-        """Return the names of the records of a message."""
-        return self._prepare(message).names
+        """Return the names of the records of a message, as the log has them."""
+        return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
 
     async def result_seq(self, call_id: str) -> int:
         """Return the seq of the entry that holds the result of a call; 0 if there is none yet."""
         known = self._results.get(call_id)
+        if known and known[0] in self._seqs:
+            return self._seqs[known[0]]
         found = await self._session.by_client_id([known[0]]) if known else []
         return found[-1].seq if found else 0
 
@@ -91,28 +110,32 @@ class AgentRunLog:
             prepared.message is one and prepared.parts == len(one.parts) for prepared, one in pairs
         )
 
+    async def _follow(self, named: Sequence[NamedRecord]) -> None:
+        placed = await follow_history(self._session, [GivenRecord(*each) for each in named])
+        for each, logged in zip(named, placed, strict=True):
+            own, name = record_name(each.record), record_name(logged.record)
+            self._stored.add(each.name)
+            self._seqs[own] = logged.seq
+            if name != own:
+                self._log_names[own] = name
+        self.follows = False
+
     async def _store(self, named: Sequence[NamedRecord]) -> None:
         tries = 0
-        while unstored := [each for each in named if not self._is_stored(each)]:
-            await self._find_stored(unstored)
-            new = [each for each in unstored if not self._is_stored(each)]
+        while unstored := [each for each in named if each.name not in self._stored]:
+            found = await self._session.by_client_id([each.name for each in unstored])
+            self._stored.update(entry.client_id for entry in found)
+            new = [each for each in unstored if each.name not in self._stored]
             if not new:
                 break
             try:
-                await self._session.add([NewEntry(each.record, _client_id(each)) for each in new])
+                await self._session.add([NewEntry(each.record, each.name) for each in new])
             except (Conflict, IdReused):
                 tries += 1
                 if tries == _TRIES:
                     raise
             else:
-                self._stored.update(map(_client_id, new))
-
-    def _is_stored(self, each: NamedRecord) -> bool:
-        return each.name in self._stored or (bool(each.undated) and each.undated in self._stored)
-
-    async def _find_stored(self, unstored: Sequence[NamedRecord]) -> None:
-        names = [name for each in unstored for name in (each.name, each.undated) if name]
-        self._stored.update(entry.client_id for entry in await self._session.by_client_id(names))
+                self._stored.update(each.name for each in new)
 
 
 class _Prepared(NamedTuple):
@@ -121,7 +144,3 @@ class _Prepared(NamedTuple):
     """Number of parts that the message had."""
     records: list[Message]
     names: frozenset[str]
-
-
-def _client_id(each: NamedRecord) -> str:
-    return each.undated or each.name

@@ -1,0 +1,161 @@
+"""Makes the visible log agree with the history that a framework gives to a run.
+
+A framework that passes a history says what the conversation is now: a user may have gone back, edited a message or
+asked for another answer, and a front end sends messages with new ids and times. Messages are therefore recognised by
+content and order. If the history only continues the log, what is new is appended. If it left the log somewhere,
+everything so far is cleared (it stays in the log, but no model sees it again, in a summary or by recall), and the
+history is appended anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
+from turnfold.memory import AsyncSession
+from turnfold.records import (
+    Message,
+    NewEntry,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    encode_message,
+)
+
+__all__ = ("GivenRecord", "LoggedRecord", "content_key", "follow_history", "longest_overlap")
+
+
+_SLACK = 64
+"""To recognise a history, twice its length plus this many entries of the log are read."""
+_BATCH = 500
+"""The most entries of one append."""
+
+
+class GivenRecord(NamedTuple):
+    """A record of the history that a framework gives, and its name (client id) in the log."""
+
+    record: Message
+    name: str
+
+
+class LoggedRecord(NamedTuple):
+    """The entry of a given record; of a record that was recognised, the log may have a richer version."""
+
+    seq: int
+    record: Message
+
+
+async def follow_history(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    again: Callable[[Message], Message] = lambda record: record,
+) -> list[LoggedRecord]:
+    """Make the visible log end with the given records, and return the entry of each.
+
+    `again` changes a record that is stored a second time.
+    """
+    visible = VisibleHistory(session)
+    reach = 2 * len(given) + _SLACK
+    entries = await visible.newest(reach, _is_message)
+    start, length = longest_overlap(
+        [content_key(shown.entry.message) for shown in entries],
+        [content_key(one.record) for one in given],
+    )
+    known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
+    if start + length == len(entries) and (length or not entries):
+        return known + await _append(session, given[length:], again)
+    before = entries[:start] if length else []
+    if length and len(entries) >= reach:
+        first = entries[start].entry.seq
+        all_of_it = await visible.entries()
+        before = [one for one in all_of_it if _is_message(one) and one.entry.seq < first]
+    await session.clear()
+    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
+    richer = [
+        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
+    ]
+    placed = await _append(session, [*kept, *richer, *given[length:]], again)
+    return placed[len(kept) :]
+
+
+async def _append(
+    session: AsyncSession, given: Sequence[GivenRecord], again: Callable[[Message], Message]
+) -> list[LoggedRecord]:
+    """Append records; one whose name is taken by an entry that is not visible gets another name."""
+    placed: list[LoggedRecord] = []
+    for at in range(0, len(given), _BATCH):
+        batch = given[at : at + _BATCH]
+        taken = {entry.client_id for entry in await session.by_client_id([x.name for x in batch])}
+        head = (await session.store.head(session.scope, session.id)).seq
+        new: list[NewEntry] = []
+        for number, one in enumerate(batch):
+            if one.name and one.name not in taken:
+                taken.add(one.name)
+                new.append(NewEntry(one.record, one.name))
+            else:
+                name = one.name.partition(":again:")[0]
+                new.append(NewEntry(again(one.record), f"{name}:again:{head + number}"))
+        done = await session.add(new)
+        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
+    return placed
+
+
+def longest_overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
+    """Return where in the log the given keys begin, and how many of them follow; the longest, newest such stretch."""
+    best = len(log), 0
+    for start in reversed(range(len(log))):
+        length = 0
+        for old, new in zip(log[start:], given, strict=False):
+            if old != new:
+                break
+            length += 1
+        if length > best[1]:
+            best = start, length
+    return best
+
+
+def content_key(message: Message) -> str:
+    """Return a digest of what a message says, without ids, times, thoughts and how a framework wrote it."""
+    found: list[object] = [message.role]
+    text: list[str] = []
+    for part in message.parts:
+        match part:
+            case TextPart():
+                text.append(part.text)
+            case ThinkingPart() | OpaquePart():
+                pass
+            case ToolCall():
+                found.append(["call", part.id, part.name, _canonical(part.arguments)])
+            case ToolResult():
+                found.append(["result", part.call_id, *map(_part_key, part.content)])
+            case _:
+                found.append(_part_key(part))
+    found.append("".join(text))
+    if len(found) == 2 and not text:  # nothing but thoughts and blocks of a provider
+        found += map(_part_key, message.parts)
+    return blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+
+
+def _part_key(part: Part) -> str:
+    if isinstance(part, TextPart):
+        return part.text
+    role = "assistant" if isinstance(part, ThinkingPart) else "user"
+    return encode_message(Message.of(role, (part,))).decode()
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _is_message(shown: VisibleEntry) -> int:
+    return int(shown.entry.message.role != "system")
