@@ -17,9 +17,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from turnfold import AsyncMemory, Budget, Memory, Message, wire
+from turnfold.adapters._common import GivenRecord, LoggedRecord
 from turnfold.adapters.langchain import langchain_messages, record_of, turnfold_middleware
 from turnfold.memory import AsyncSession, Session
-from turnfold.records import Entry, system
+from turnfold.records import Entry, NewEntry, system
 
 Step = Callable[[int], AIMessage]
 
@@ -132,6 +133,16 @@ def agent_of(
         middleware=[*before, turnfold_middleware(memory, **more), *behind],
         checkpointer=checkpointer,
     )
+
+
+async def appending(session: AsyncSession, given: Sequence[GivenRecord], **_: Any) -> Any:
+    """Stores what is not in the log yet and leaves the rest as it is: for sabotage of `follow_history`."""
+    known = {one.client_id: one for one in await session.by_client_id([one.name for one in given])}
+    new = [NewEntry(one.record, one.name) for one in given if one.name not in known]
+    first = (await session.add(new)).first if new else 0
+    seqs = {one.client_id: first + at for at, one in enumerate(new)}
+    seqs |= {name: one.seq for name, one in known.items()}
+    return [LoggedRecord(seqs[one.name], one.record) for one in given]
 
 
 def log_of(session: Session) -> list[Entry]:

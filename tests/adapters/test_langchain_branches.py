@@ -11,23 +11,28 @@ pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, InvalidToolCall, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.adapters.langchain_agents import (
     Watched,
     agent_of,
     answering,
+    appending,
     asked,
     calling,
     check_prompt,
+    logged,
+    look,
     thread,
     user_words,
+    words,
 )
 from tests.sizes import examples
 from turnfold import Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.run_log import GraphRunLog
+from turnfold.adapters.langchain import TurnfoldSaver, run_log
 
 
 def answers(prompt: Any) -> list[str]:
@@ -82,13 +87,10 @@ def test_a_state_that_begins_anew_is_shown_what_the_last_one_said(tmp_path: Path
     assert answers(prompt) == ["a better answer 更好", "a better answer 更好"]
 
 
-def test_sabotage_without_noting_what_was_left_it_is_shown_again(
+def test_sabotage_without_following_the_state_what_was_left_is_shown_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(*_: object) -> None:
-        return
-
-    monkeypatch.setattr(GraphRunLog, "note_abandoned", nothing)
+    monkeypatch.setattr(run_log, "follow_history", appending)
     assert "an answer" in answers(left_and_begun_anew(tmp_path / "memory.db"))
 
 
@@ -216,3 +218,90 @@ def test_what_was_once_shown_wrongly_is_shown_rightly(
     actions: list[tuple[str, int]], budget: int
 ) -> None:
     act(actions, budget)
+
+
+def malformed(number: int, *, beside: bool) -> AIMessage:
+    """A call whose arguments are no JSON, alone or beside a good one; then answers."""
+    if number != 1:
+        return AIMessage(f"ok {number}")
+    error = "no JSON"
+    bad = InvalidToolCall(
+        type="invalid_tool_call", name="look", args='{"at": ', id="call_9", error=error
+    )
+    good = calling("look", {"at": 1}, 1).tool_calls if beside else []
+    return AIMessage("", tool_calls=good, invalid_tool_calls=[bad])
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a good call"])
+@pytest.mark.parametrize("turnfold", [False, True], ids=["plain", "turnfold"])
+def test_a_malformed_call_has_exactly_one_answer(beside: bool, turnfold: bool) -> None:  # noqa: FBT001
+    with Memory("sqlite://") as memory:
+        model = Watched(step=lambda number: malformed(number, beside=beside))
+        saver = TurnfoldSaver(memory)
+        agent = (
+            agent_of(model, memory, checkpointer=saver, recall=False)
+            if turnfold
+            else create_agent(model, [look], checkpointer=saver)
+        )
+        for question in ("Look. 看", "Try again.", "And again."):
+            agent.invoke(asked(question), thread())
+        for prompt in model.prompts:
+            check_prompt(prompt, memory.session("t"))
+        answers = [one for one in model.prompts[-1].messages if isinstance(one, ToolMessage)]
+        assert [one.tool_call_id for one in answers] == ["call_9", "call-1"][: 1 + beside]
+
+
+@pytest.mark.parametrize("given", ["memory", "session"])
+def test_an_agent_that_a_tool_runs_has_a_conversation_of_its_own(given: str) -> None:
+    with Memory("sqlite://") as memory:
+        place = memory if given == "memory" else memory.session("t")
+        inner = Watched(step=lambda number: AIMessage(f"expert says {number}"))
+        expert = agent_of(inner, place, system_prompt="You are the EXPERT 专家.", tools=[])
+
+        @tool
+        def ask(question: str) -> str:
+            """Ask."""
+            return str(expert.invoke(asked(question))["messages"][-1].text)
+
+        outer = Watched(
+            step=lambda number: (
+                calling("ask", {"question": f"Q{number}"}, number)
+                if number < 3
+                else AIMessage("ok")
+            )
+        )
+        agent = agent_of(outer, place, tools=[ask], checkpointer=InMemorySaver())
+        agent.invoke(asked("boss question"), thread())
+        assert [user_words(one.messages) for one in inner.prompts] == [["Q1"], ["Q2"]]
+        assert user_words(outer.prompts[-1].messages) == ["boss question"]
+        for model, name in ((inner, "t/call-1"), (outer, "t")):
+            for prompt in model.prompts:
+                check_prompt(prompt, memory.session(name))
+        named = [one.conversation for one in memory.conversations()]
+        assert named == ["t", "t/call-1", "t/call-2"]
+        state = agent.get_state(thread()).values["messages"]
+        assert [one.text for one in logged(memory.session("t"))] == [one.text for one in state]
+
+
+def test_a_state_edited_after_going_back_shows_no_abandoned_answer_in_a_small_budget() -> None:
+    """Go back, edit the question, go on: what was left is in no summary and in no recall."""
+    with Memory("sqlite://", budget=Budget(max_tokens=1_000)) as memory:
+        model = Watched(step=lambda number: AIMessage(f"answer {number} " + "word 词 " * 60))
+        agent = agent_of(model, memory, checkpointer=TurnfoldSaver(memory))
+        for question in ("one", "SECRET two"):
+            agent.invoke(asked(question), thread())
+        fork = next(
+            one
+            for one in agent.get_state_history(thread())
+            if [str(each.text) for each in one.values["messages"]][-1:] == ["SECRET two"]
+        )
+        question = fork.values["messages"][-1].model_copy(update={"content": "mended two"})
+        config = agent.update_state({**thread(), **fork.config}, {"messages": [question]})
+        agent.invoke(None, {**thread(), **config})
+        for text in ("three", "four", "What was SECRET?"):
+            agent.invoke(asked(text), thread())
+        later = [words(prompt) for prompt in model.prompts[2:]]
+        assert not [text for text in later if "SECRET two" in text or "answer 2" in text]
+        for prompt in model.prompts:
+            check_prompt(prompt, memory.session("t"))
+        assert memory.session("t").status().checkpoint

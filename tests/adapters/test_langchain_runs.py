@@ -31,6 +31,7 @@ from tests.adapters.langchain_agents import (
     Watched,
     agent_of,
     answering,
+    appending,
     asked,
     calling,
     check_prompt,
@@ -42,9 +43,7 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from turnfold import AsyncMemory, Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.run_log import GraphRunLog
-from turnfold.adapters.langchain.view import StatePlacement
+from turnfold.adapters.langchain import TurnfoldSaver, run_log
 from turnfold.errors import Conflict
 from turnfold.memory import Session
 
@@ -108,14 +107,6 @@ def test_a_thread_that_went_back_in_time_does_not_show_what_it_left() -> None:
         assert user_words(model.prompts[-1].messages) == ["I have a boat.", "It is green."]
         check_prompt(model.prompts[-1], memory.session("t"))
         assert "It is red." in [one.message.text for one in log_of(memory.session("t"))]
-
-
-def test_sabotage_without_looking_at_the_state_the_left_branch_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(StatePlacement, "_hide_abandoned", lambda *_: None)
-    with pytest.raises(AssertionError):
-        test_a_thread_that_went_back_in_time_does_not_show_what_it_left()
 
 
 def test_a_removed_message_and_an_older_version_are_not_shown() -> None:
@@ -249,13 +240,10 @@ def test_a_thread_that_went_back_behind_the_window_goes_on_from_there() -> None:
         assert "Look again." not in user_words(shown)
 
 
-def test_sabotage_without_saying_it_again_such_a_thread_is_lost(
+def test_sabotage_without_following_the_state_such_a_thread_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def nothing(*_: object) -> None:
-        return
-
-    monkeypatch.setattr(GraphRunLog, "repeat_turn", nothing)
+    monkeypatch.setattr(run_log, "follow_history", appending)
     with pytest.raises(Conflict):
         test_a_thread_that_went_back_behind_the_window_goes_on_from_there()
 

@@ -336,6 +336,35 @@ def test_thoughts_that_a_front_end_drops_are_sent_from_the_log() -> None:
     with_memory(work, budget=LARGE)
 
 
+@pytest.mark.parametrize("given", ["memory", "session"])
+def test_an_agent_that_a_tool_runs_has_a_conversation_of_its_own(given: str) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        place = memory if given == "memory" else memory.session("s")
+        inner = Watched(answering(*texts(2)))
+        expert = Agent(inner.model, capabilities=[turnfold_capability(place)])
+        script = [
+            ModelResponse([ToolCallPart("ask", {}, "call_1")]),
+            ModelResponse([ToolCallPart("recall_context", {"query": "boss"}, "call_2")]),
+            ModelResponse([TextPart("done")]),
+        ]
+        outer = Watched(lambda number: script[number - 1])
+        agent = Agent(outer.model, capabilities=[turnfold_capability(place)])
+
+        @agent.tool_plain
+        async def ask() -> str:
+            """Ask."""
+            return (await expert.run("What then? 然后呢")).output
+
+        del ask
+        await agent.run("boss question", conversation_id="s")
+        assert user_words(inner.prompts[-1][0]) == ["What then? 然后呢"]
+        assert user_words(outer.prompts[-1][0]) == ["boss question"]
+        assert "boss question" in said(outer.prompts[-1][0])[-1]
+        assert [one.conversation for one in await memory.conversations()] == ["s", "s/call_1"]
+
+    with_memory(work, budget=LARGE)
+
+
 KEYS = st.lists(st.sampled_from("abc"), max_size=8)
 
 

@@ -24,7 +24,13 @@ from turnfold.adapters._common.request_checks import (
     record_usage,
     remaining_tokens,
 )
-from turnfold.adapters._common.resolve import session_of
+from turnfold.adapters._common.resolve import (
+    calling_session,
+    nested_conversation,
+    nested_session,
+    running_tool,
+    session_of,
+)
 from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
 from turnfold.adapters._common.storage import (
     SizedCache,
@@ -46,6 +52,7 @@ __all__ = (
     "VisibleHistory",
     "added_messages",
     "all_documents",
+    "calling_session",
     "can_run",
     "content_key",
     "context_with_system",
@@ -56,12 +63,15 @@ __all__ = (
     "longest_overlap",
     "lost_from_window",
     "name_digest",
+    "nested_conversation",
+    "nested_session",
     "new_home",
     "opaque_text",
     "own_groups_last",
     "provider_file_note",
     "record_usage",
     "remaining_tokens",
+    "running_tool",
     "session_of",
     "set_system",
     "short_name",

@@ -33,6 +33,8 @@ __all__ = ("GivenRecord", "LoggedRecord", "content_key", "follow_history", "long
 
 _SLACK = 64
 """To recognise a history, twice its length plus this many entries of the log are read."""
+_AGAIN = ":again:"
+"""Separates the name of a record from a number, where it is stored again."""
 _BATCH = 500
 """The most entries of one append."""
 
@@ -49,76 +51,6 @@ class LoggedRecord(NamedTuple):
 
     seq: int
     record: Message
-
-
-async def follow_history(
-    session: AsyncSession,
-    given: Sequence[GivenRecord],
-    *,
-    again: Callable[[Message], Message] = lambda record: record,
-) -> list[LoggedRecord]:
-    """Make the visible log end with the given records, and return the entry of each.
-
-    `again` changes a record that is stored a second time.
-    """
-    visible = VisibleHistory(session)
-    reach = 2 * len(given) + _SLACK
-    entries = await visible.newest(reach, _is_message)
-    start, length = longest_overlap(
-        [content_key(shown.entry.message) for shown in entries],
-        [content_key(one.record) for one in given],
-    )
-    known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
-    if start + length == len(entries) and (length or not entries):
-        return known + await _append(session, given[length:], again)
-    before = entries[:start] if length else []
-    if length and len(entries) >= reach:
-        first = entries[start].entry.seq
-        all_of_it = await visible.entries()
-        before = [one for one in all_of_it if _is_message(one) and one.entry.seq < first]
-    await session.clear()
-    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
-    richer = [
-        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
-    ]
-    placed = await _append(session, [*kept, *richer, *given[length:]], again)
-    return placed[len(kept) :]
-
-
-async def _append(
-    session: AsyncSession, given: Sequence[GivenRecord], again: Callable[[Message], Message]
-) -> list[LoggedRecord]:
-    """Append records; one whose name is taken by an entry that is not visible gets another name."""
-    placed: list[LoggedRecord] = []
-    for at in range(0, len(given), _BATCH):
-        batch = given[at : at + _BATCH]
-        taken = {entry.client_id for entry in await session.by_client_id([x.name for x in batch])}
-        head = (await session.store.head(session.scope, session.id)).seq
-        new: list[NewEntry] = []
-        for number, one in enumerate(batch):
-            if one.name and one.name not in taken:
-                taken.add(one.name)
-                new.append(NewEntry(one.record, one.name))
-            else:
-                name = one.name.partition(":again:")[0]
-                new.append(NewEntry(again(one.record), f"{name}:again:{head + number}"))
-        done = await session.add(new)
-        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
-    return placed
-
-
-def longest_overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return where in the log the given keys begin, and how many of them follow; the longest, newest such stretch."""
-    best = len(log), 0
-    for start in reversed(range(len(log))):
-        length = 0
-        for old, new in zip(log[start:], given, strict=False):
-            if old != new:
-                break
-            length += 1
-        if length > best[1]:
-            best = start, length
-    return best
 
 
 def content_key(message: Message) -> str:
@@ -141,6 +73,86 @@ def content_key(message: Message) -> str:
     if len(found) == 2 and not text:  # nothing but thoughts and blocks of a provider
         found += map(_part_key, message.parts)
     return blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+
+
+async def follow_history(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    key: Callable[[Message], str] = content_key,
+) -> list[LoggedRecord]:
+    """Make the visible log end with the given records, and return the entry of each.
+
+    Records with the same `key` are the same message.
+    """
+    visible = VisibleHistory(session)
+    reach = 2 * len(given) + _SLACK
+    entries = await visible.newest(reach, _is_message)
+    start, length = longest_overlap(*_keys(entries, given, key))
+    known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
+    if start + length == len(entries) and (length or not entries):
+        return known + await _append(session, given[length:])
+    before = entries[:start] if length else []
+    if length and len(entries) >= reach:
+        first = entries[start].entry.seq
+        all_of_it = await visible.entries()
+        before = [one for one in all_of_it if _is_message(one) and one.entry.seq < first]
+    await session.clear()
+    kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
+    richer = [
+        GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
+    ]
+    placed = await _append(session, [*kept, *richer, *given[length:]])
+    return placed[len(kept) :]
+
+
+def _keys(
+    entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
+) -> tuple[list[str], list[str]]:
+    """Return the keys of entries and of given records: names where both have them, else what they say."""
+    names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
+    both = set(names) & {one.name for one in given}
+    return (
+        [
+            name if name in both else key(shown.entry.message)
+            for name, shown in zip(names, entries, strict=True)
+        ],
+        [one.name if one.name in both else key(one.record) for one in given],
+    )
+
+
+async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[LoggedRecord]:
+    """Append records; one whose name is taken by an entry that is not visible gets another name."""
+    placed: list[LoggedRecord] = []
+    for at in range(0, len(given), _BATCH):
+        batch = given[at : at + _BATCH]
+        taken = {entry.client_id for entry in await session.by_client_id([x.name for x in batch])}
+        head = (await session.store.head(session.scope, session.id)).seq
+        new: list[NewEntry] = []
+        for number, one in enumerate(batch):
+            if one.name and one.name not in taken:
+                taken.add(one.name)
+                new.append(NewEntry(one.record, one.name))
+            else:
+                name = one.name.partition(_AGAIN)[0]
+                new.append(NewEntry(one.record, f"{name}{_AGAIN}{head + number}"))
+        done = await session.add(new)
+        placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
+    return placed
+
+
+def longest_overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
+    """Return where in the log the given keys begin, and how many of them follow; the longest, newest such stretch."""
+    best = len(log), 0
+    for start in reversed(range(len(log))):
+        length = 0
+        for old, new in zip(log[start:], given, strict=False):
+            if old != new:
+                break
+            length += 1
+        if length > best[1]:
+            best = start, length
+    return best
 
 
 def _part_key(part: Part) -> str:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from turnfold.adapters._common.storage import short_name
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 
-__all__ = ("session_of",)
+__all__ = ("calling_session", "nested_conversation", "nested_session", "running_tool", "session_of")
+
+
+_TOOL_CALL: ContextVar[tuple[str, str] | None] = ContextVar("turnfold_tool_call", default=None)
+"""The conversation and the call id of the tool that is running."""
 
 
 def session_of(
@@ -24,3 +33,35 @@ def session_of(
             "a memory has many conversations: give conversation=, or memory.session(id)"
         )
     return given.session(conversation)
+
+
+@contextmanager
+def running_tool(conversation: str, call: str) -> Generator[None]:
+    """Note that a tool of this conversation runs: an agent that it runs gets a conversation of its own."""
+    token = _TOOL_CALL.set((conversation, call))
+    try:
+        yield
+    finally:
+        _TOOL_CALL.reset(token)
+
+
+def nested_conversation() -> str:
+    """Return the id for the conversation of an agent that the running tool runs; empty if no tool is running."""
+    running = _TOOL_CALL.get()
+    return short_name(f"{running[0]}/{running[1]}") if running else ""
+
+
+def nested_session(session: AsyncSession) -> AsyncSession:
+    """Return the session, or one for an agent that a tool of this conversation runs: they must not share it."""
+    running = _TOOL_CALL.get()
+    if running is None or running[0] != session.id:
+        return session
+    return AsyncSession(nested_conversation(), session.config)
+
+
+def calling_session(session: AsyncSession) -> AsyncSession:
+    """Return the session of the agent that calls the running tool: `session`, or that of a nested agent."""
+    running = _TOOL_CALL.get()
+    if running is None or running[0] == session.id:
+        return session
+    return AsyncSession(running[0], session.config)

@@ -84,7 +84,6 @@ __all__ = (
     "parts_of",
     "record_and_shown",
     "record_of",
-    "repeated",
 )
 
 
@@ -326,15 +325,6 @@ def numbered(record: Message, number: int) -> Message:
     return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
 
 
-def repeated(record: Message) -> Message:
-    """Return the record marked as a repetition, for a message that is stored again with its whole turn."""
-    own = origin_of(record)
-    if own is None:
-        return record
-    with_id = {"id": own.id} if own.id else {}
-    return _with_envelope(record, {"name": own.name, **with_id, "again": True})
-
-
 def _with_envelope(record: Message, envelope: JsonObject) -> Message:
     origin = cast("Origin", record.origin)
     new = Origin(PROVIDER, origin.model, origin.form, freeze(envelope, path="envelope"))
@@ -430,8 +420,6 @@ class MessageOrigin(NamedTuple):
     """The record's name in the log."""
     id: str
     """The message's own id; empty if it had none."""
-    repeated: bool = False
-    """True if the message was stored again, with its whole turn."""
 
 
 def origin_of(record: Message) -> MessageOrigin | None:
@@ -440,9 +428,7 @@ def origin_of(record: Message) -> MessageOrigin | None:
     if origin is None or origin.provider != PROVIDER:
         return None
     envelope = thaw_object(origin.envelope)
-    return MessageOrigin(
-        str(envelope.get("name", "")), str(envelope.get("id", "")), envelope.get("again") is True
-    )
+    return MessageOrigin(str(envelope.get("name", "")), str(envelope.get("id", "")))
 
 
 def langchain_messages(records: Sequence[Message]) -> list[BaseMessage]:

@@ -8,6 +8,7 @@ arrives, because other middleware (a human who edits a call, a filter) may chang
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,7 +28,14 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from turnfold.adapters._common import HookRunner, SizedCache, record_usage
+from turnfold.adapters._common import (
+    HookRunner,
+    SizedCache,
+    calling_session,
+    nested_session,
+    record_usage,
+    running_tool,
+)
 from turnfold.adapters.langchain.messages import call_of, record_and_shown
 from turnfold.adapters.langchain.run_log import GraphRunLog
 from turnfold.adapters.langchain.view import GraphView, history_of
@@ -82,7 +90,8 @@ class ConversationState:
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         """Return the request with the session's context as its messages, and the id of the call."""
         shaped = await self._view.shape(request)
-        await self._note_findings(request.messages)
+        if self._pending:
+            await self._note_findings(_messages(request.state))
         return shaped
 
     async def record_usage(self, answers: Sequence[AIMessage], call: str) -> None:
@@ -113,6 +122,10 @@ class ConversationState:
         answer = ToolMessage(served_text(known), tool_call_id=named.id, name=named.name)
         return ToolRequest(named, seq, answer)
 
+    def running_tool(self, call: LangChainCall) -> AbstractContextManager[None]:
+        """Note that a tool runs, for an agent that it may run."""
+        return running_tool(self._session.id, call["id"] or call["name"])
+
     async def after_tool(self, call: LangChainCall) -> None:
         """Invalidate findings that the tool may have changed."""
         if self._has_rules:
@@ -134,9 +147,11 @@ class ConversationState:
     async def _note_findings(self, messages: Sequence[BaseMessage]) -> None:
         if not self._pending:
             return
+        history = history_of(messages)
+        seqs = await self._log.catch_up(history)
         shown = {
-            message.tool_call_id: self._log.seq(self._log.name(message))
-            for message in messages
+            message.tool_call_id: seq
+            for message, seq in zip(history, seqs, strict=True)
             if isinstance(message, ToolMessage)
         }
         while self._pending:
@@ -229,7 +244,8 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         if tool_request.served is not None:
             return tool_request.served
         try:
-            result = handler(request)
+            with conversation.running_tool(request.tool_call):
+                result = handler(request)
         finally:
             self._runner.block_on(conversation.after_tool(request.tool_call))
         conversation.add_finding(tool_request, result)
@@ -246,7 +262,8 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         if tool_request.served is not None:
             return tool_request.served
         try:
-            result = await handler(request)
+            with conversation.running_tool(request.tool_call):
+                result = await handler(request)
         finally:
             await self._runner.run(conversation.after_tool(request.tool_call))
         conversation.add_finding(tool_request, result)
@@ -271,6 +288,9 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         return known
 
     def _session(self) -> AsyncSession:
+        return nested_session(self._base_session())
+
+    def _base_session(self) -> AsyncSession:
         if isinstance(self._memory, AsyncSession):
             return self._memory
         try:
@@ -286,11 +306,11 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
 
     def _recall_tool(self, parameters: dict[str, object]) -> BaseTool:
         def recall_blocking(**arguments: object) -> str:
-            tool = RecallTool(self._session(), max_tokens=self._recall_tokens)
+            tool = RecallTool(calling_session(self._base_session()), max_tokens=self._recall_tokens)
             return self._runner.block_on(tool.call(arguments))
 
         async def recall_awaiting(**arguments: object) -> str:
-            tool = RecallTool(self._session(), max_tokens=self._recall_tokens)
+            tool = RecallTool(calling_session(self._base_session()), max_tokens=self._recall_tokens)
             return await self._runner.run(tool.call(arguments))
 
         return StructuredTool(

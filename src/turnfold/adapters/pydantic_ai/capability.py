@@ -11,6 +11,7 @@ each other's messages; each has its own turn last, because a model continues the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
@@ -27,7 +28,14 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
-from turnfold.adapters._common import ThreadBridge, record_usage
+from turnfold.adapters._common import (
+    ThreadBridge,
+    calling_session,
+    nested_conversation,
+    nested_session,
+    record_usage,
+    running_tool,
+)
 from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
 from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
 from turnfold.errors import Conflict, InvalidOption
@@ -348,9 +356,13 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return None
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return an id by which a run that was given none is refused; PydanticAI would make up a new one each time."""
-        given = isinstance(self._memory, AsyncSession)
-        return None if given else f"{_NO_CONVERSATION}{run_id}"
+        """Return the id for a run that is given none: one of its own for an agent that a tool runs, else it is refused.
+
+        PydanticAI would make up a new id for each run, and no run would remember anything.
+        """
+        if isinstance(self._memory, AsyncSession):
+            return None
+        return nested_conversation() or f"{_NO_CONVERSATION}{run_id}"
 
     def get_instructions(self) -> str | None:
         """Return the instructions about the memory; constant, so that the provider's prompt cache stays valid."""
@@ -362,7 +374,8 @@ class TurnfoldCapability(AbstractCapability[Any]):
             return None
 
         async def recall_context(ctx: RunContext[Any], **arguments: object) -> str:
-            tool = RecallTool(self._session(ctx), max_tokens=self._recall_tokens)
+            session = calling_session(self._base_session(ctx))
+            tool = RecallTool(session, max_tokens=self._recall_tokens)
             return await self._off_loop(tool.call(arguments))
 
         parameters = recall_parameters(max_tokens=self._recall_tokens)
@@ -428,9 +441,10 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
         """Call a tool and remember its result, or return a remembered result, according to the rules."""
         del tool_def
-        if not self._findings:
-            return await handler(args)
-        return await self._active_run.run_tool(call, args, handler)
+        with self._active_run.running_tool(call):
+            if not self._findings:
+                return await handler(args)
+            return await self._active_run.run_tool(call, args, handler)
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
@@ -452,6 +466,9 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return self._run_state
 
     def _session(self, ctx: RunContext[Any]) -> AsyncSession:
+        return nested_session(self._base_session(ctx))
+
+    def _base_session(self, ctx: RunContext[Any]) -> AsyncSession:
         if isinstance(self._memory, AsyncSession):
             return self._memory
         if not ctx.conversation_id or ctx.conversation_id.startswith(_NO_CONVERSATION):
@@ -510,6 +527,9 @@ class _Run:
             input=usage.input_tokens, output=usage.output_tokens, cached=usage.cache_read_tokens
         )
         await record_usage(self._session, reported, call=self._call)
+
+    def running_tool(self, call: ToolCallPart) -> AbstractContextManager[None]:
+        return running_tool(self._session.id, call.tool_call_id)
 
     async def run_tool(
         self, call: ToolCallPart, args: Mapping[str, object], handler: WrapToolExecuteHandler
