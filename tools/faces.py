@@ -69,6 +69,7 @@ from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
+from turnfold.redaction import Detector, Redactor
 from turnfold.runtime import Runtime, SyncRuntime, drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store

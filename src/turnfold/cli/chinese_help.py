@@ -138,6 +138,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Also evaluate these, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义回忆；需要可选依赖 semantic。",
+    "Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.": (
+        "存储前把密钥和个人信息换成标签；标签的密钥：TURNFOLD_REDACTION_KEY。"
+    ),
     "Token file; required unless listening on loopback.": "访问令牌文件；除非只监听本机回环地址，否则必需。",
     "Before this day or time, UTC.": "早于此日期或时间（UTC）。",
     "Recall entries that match this.": "找回与此相符的内容。",

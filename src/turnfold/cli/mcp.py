@@ -13,10 +13,12 @@ from turnfold.cli.commands.options import (
     ListenHost,
     ListenPort,
     NoSecretOption,
+    RedactOption,
     SemanticOption,
     StoreOption,
     TenantOption,
     TokensFileOption,
+    chosen_redactor,
 )
 
 __all__ = ("mcp",)
@@ -45,6 +47,7 @@ def mcp(
     max_tokens: _Most = 4_000,
     allow: _Allow = None,
     semantic: SemanticOption = False,
+    redact: RedactOption = False,
     http: _Http = False,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8788,
@@ -84,6 +87,7 @@ def mcp(
             allow_origins=tuple(allow_origin or ()),
             model=model,
             semantic=semantic,
+            redact=chosen_redactor(wanted=redact),
         )
         options = McpOptions(session=session, max_tokens=max_tokens, allow=tuple(allow or ()))
         (run_http if http else run_stdio)(service, options)

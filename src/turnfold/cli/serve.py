@@ -18,9 +18,11 @@ from turnfold.cli.commands.options import (
     ListenHost,
     ListenPort,
     NoSecretOption,
+    RedactOption,
     SemanticOption,
     StoreOption,
     TokensFileOption,
+    chosen_redactor,
 )
 from turnfold.cli.language import TranslatedGroup
 
@@ -79,6 +81,7 @@ def serve(
     model: _Model = "",
     budget: _Tokens = None,
     semantic: SemanticOption = False,
+    redact: RedactOption = False,
     max_body: _Body = 8 * 1024 * 1024,
     max_connections: _Connections = 1_000,
     rate: _Rate = 0.0,
@@ -114,6 +117,7 @@ def serve(
             model=model,
             budget=Budget(max_tokens=budget) if budget is not None else None,
             semantic=semantic,
+            redact=chosen_redactor(wanted=redact),
             drain=drain,
         ),
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from rich.text import Text
 
@@ -21,8 +21,9 @@ from turnfold.cli.store import Opened, all_conversations, default_store, find_se
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.importers import PROVIDERS, Imported, import_file
 from turnfold.records import Entry, Message
+from turnfold.redaction import Redactor
 from turnfold.runtime import drive
-from turnfold.stores import Progress, export_to
+from turnfold.stores import Progress, RedactingStore, Store, export_to
 from turnfold.tokens import counter_for
 
 __all__ = (
@@ -202,6 +203,7 @@ def import_path(
     branches: bool,
     trial: bool,
     model: str,
+    redactor: Redactor | None = None,
 ) -> Imported:
     """Import a file; the store is created if there is none."""
     if not path.is_file():
@@ -217,9 +219,12 @@ def import_path(
         def report(step: Progress) -> None:
             bar.report(step.done, step.total, step.what)
 
+        into = opened.store
+        if redactor is not None:
+            into = cast("Store", RedactingStore(into, redactor))
         return drive(
             import_file(
-                opened.store,
+                into,
                 opened.scope,
                 path,
                 format_name=format_name,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
 from turnfold.findings.render import findings_text, shown_whole
@@ -51,9 +51,10 @@ from turnfold.records import (
     plain_text,
     read_note,
     thaw_object,
+    user,
     write_note,
 )
-from turnfold.stores import Head, Scope, Store, Written
+from turnfold.stores import Head, Scope, Store, Written, redaction_of
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -321,7 +322,7 @@ class AsyncFindings:
         while that entry is in the window, the finding is not shown again. `asked` is the newest seq when the call was
         made (default: now). The finding is shown from the next user turn on.
         """
-        called, content = as_tool_call(call), result_text(result)
+        called, content = await self._redacted(as_tool_call(call), result_text(result))
         if isinstance(result, ToolResult) and result.is_error:
             return None
         rule = self._rules.get(called.name) or FindingRule(called.name)
@@ -361,8 +362,20 @@ class AsyncFindings:
         self, tool: str, arguments: str | Mapping[str, object] | None = None
     ) -> Finding | None:
         """Return the stored result of a call with these arguments, if it is still valid."""
-        key = finding_key(tool, canonical_arguments(arguments))
+        called = ToolCall("", tool, canonical_arguments(arguments))
+        called, _ = await self._redacted(called, "")
+        key = finding_key(tool, canonical_arguments(called.arguments))
         return next((found for found in await self.list() if found.key == key), None)
+
+    async def _redacted(self, call: ToolCall, content: str) -> tuple[ToolCall, str]:
+        """Return a call and its result without what the memory does not store."""
+        owner = self._owner
+        redaction = redaction_of(owner.store)
+        if redaction is None:
+            return call, content
+        given = assistant(None, tool_calls=[call]), user(content)
+        (told, said), _ = await redaction.messages(owner.scope, owner.conversation, given)
+        return cast("ToolCall", told.parts[0]), said.text
 
     async def serve(self, call: object) -> Finding | None:
         """Return the stored result with which to answer a call, if its rule has `serve` and the result is still valid.

@@ -39,6 +39,7 @@ from turnfold.stores import (
     Store,
     check_name,
     import_from,
+    redaction_of,
 )
 
 __all__ = (
@@ -358,7 +359,7 @@ class _FileImport:
                 case ImportedMessage() if at is not None:
                     at.message_count += 1
                     if at.stored:
-                        await at.matching.compare(piece)
+                        await at.matching.compare(self._comparable(piece))
                 case UnreadableItem():
                     self._add_bad(piece)
                 case IgnoredItem():
@@ -383,11 +384,21 @@ class _FileImport:
             return None
         name = piece.conversation
         head = await self._store.head(self._scope, name)
-        matching = _StoredMatch(
-            lambda seq: self._store.read(self._scope, name, after=seq, limit=_PAGE)
-        )
+        matching = _StoredMatch(lambda seq: self._stored(name, seq))
         known = self._conversations[name] = _Conversation(piece.line, matching, stored=head.seq)
         return known
+
+    async def _stored(self, name: str, after: int) -> list[Entry]:
+        """Read a page of entries, in the form in which messages of the file are compared with them."""
+        page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
+        if (redaction := redaction_of(self._store)) is None:
+            return page
+        return [replace(entry, message=redaction.unnumbered(entry.message)) for entry in page]
+
+    def _comparable(self, piece: ImportedMessage) -> ImportedMessage:
+        if (redaction := redaction_of(self._store)) is None:
+            return piece
+        return replace(piece, message=redaction.unnumbered(piece.message))
 
     def _add_bad(self, bad: UnreadableItem) -> None:
         self._bad_total += 1

@@ -36,7 +36,7 @@ from turnfold.records import (
     write_note,
 )
 from turnfold.runtime import AsyncRuntime
-from turnfold.stores import Scope, Store
+from turnfold.stores import Scope, Store, redaction_of
 from turnfold.tokens import TokenCounter
 
 __all__ = ("KeyValueHistory", "StoredHistory", "StoredSummary", "open_history")
@@ -85,6 +85,8 @@ class StoredHistory:
     async def merge(self, passed: Sequence[Message]) -> list[Entry]:
         """Append the messages of `passed` that are not in the log; return the log without old system messages."""
         async with self._lock:
+            if redaction := redaction_of(self._store):  # compared with what is stored
+                passed, _ = await redaction.messages(*self._place, passed)
             await self._refresh()
             system = [message for message in passed if message.role == "system"]
             others = [message for message in passed if message.role != "system"]

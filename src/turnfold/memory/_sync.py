@@ -19,6 +19,7 @@ from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
+from turnfold.redaction import Detector, Redactor
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import Runtime, SyncRuntime, drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
@@ -388,6 +389,11 @@ class Memory:
     - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
       once it has left the window. With `False` only rules of `add_rule()` are shown.
 
+    What is never stored:
+
+    - `redact`: replaces secrets and personal data with labels before anything is stored:
+      `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
+
     For operation and tests:
 
     - `meter`: collects the metrics.
@@ -414,6 +420,7 @@ class Memory:
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
         embedder: Embedder | None = None,
+        redact: Redactor | Detector | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -438,6 +445,7 @@ class Memory:
             recall=recall,
             rules=rules,
             embedder=embedder,
+            redact=redact,
             strategy=strategy,
             meter=meter,
             clock=clock,

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -23,15 +23,18 @@ from turnfold.memory.memory_search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.summary_writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
 from turnfold.models import Embedder
+from turnfold.redaction import Detector, Redactor
 from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.search import ALL_ENTRIES, Within
 from turnfold.stores import (
     ConversationInfo,
     Erasure,
     Health,
+    RedactingStore,
     Scope,
     Store,
     open_store,
+    redaction_of,
     shown_address,
     with_cache,
 )
@@ -148,13 +151,14 @@ def make_config(
     recall: RecallMode | str = RecallMode.AUTOMATIC,
     rules: bool = True,
     embedder: Embedder | None = None,
+    redact: Redactor | Detector | None = None,
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
     clock: Callable[[], int] | None = None,
 ) -> MemoryConfig:
     """Make the configuration of a memory from the options of its constructor; opens the store."""
     # Invalid options are refused before anything is opened.
-    recall_mode = RecallMode.named(recall)
+    redactor = None if redact is None else Redactor.of(redact)
     writer = writer_for(summarizer)
     policy = FoldPolicy(
         mode=_fold_mode(fold, writer),
@@ -166,17 +170,15 @@ def make_config(
         stand_in=stand_in,
         lease=fold_lease,
     )
-    scope = Scope(scope) if isinstance(scope, str) else scope
     budget = budget or Budget(context_window=context_window_for(model) if model else _WINDOW)
     counter = counter or (counter_for(model) if model else cautious_counter())
     meter = meter or Meter()
     return MemoryConfig(
-        store=_open(store, cache, counter, meter, clock, blocking=blocking),
-        scope=scope,
+        scope=Scope(scope) if isinstance(scope, str) else scope,
         budget=budget,
         counter=counter,
         strategy=strategy,
-        recall=recall_mode,
+        recall=RecallMode.named(recall),
         rules=rules,
         embedder=embedder,
         policy=policy,
@@ -186,6 +188,7 @@ def make_config(
         model=model,
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
+        store=_open(store, cache, counter, meter, clock, redactor=redactor, blocking=blocking),
     )
 
 
@@ -196,17 +199,19 @@ def _open(
     meter: Meter,
     clock: Callable[[], int] | None,
     *,
+    redactor: Redactor | None,
     blocking: bool,
 ) -> Store:
-    """Open a store if an address is given, time its calls, and put the cache in front of it."""
+    """Open a store if an address is given, time its calls, and put the cache and the redaction in front of it."""
     if isinstance(store, str):
         store = open_store(store, counter=counter, blocking=blocking, clock=clock)
     elif cache is not None:
         raise InvalidOption("cache= needs the address of a store, but an open store was given")
     store = time_store_calls(store, meter)  # below the cache, to time what reaches the database
-    if cache is None:
-        return store
-    return with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
+    if cache is not None:
+        store = with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
+    # In front of everything, so that nothing behind it sees what is redacted.
+    return store if redactor is None else cast("Store", RedactingStore(store, redactor))
 
 
 def _now() -> int:
@@ -240,6 +245,7 @@ def _options_text(config: MemoryConfig) -> str:
         "recall": repr(str(config.recall)),
         "rules": repr(config.rules),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
+        "redact": "None" if redaction_of(config.store) is None else "<Redactor>",
         "strategy": _object_text(config.strategy),
         "meter": _object_text(config.meter),
         "clock": "None" if config.clock is _now else _object_text(config.clock),
@@ -292,6 +298,11 @@ class AsyncMemory:
     - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
       once it has left the window. With `False` only rules of `add_rule()` are shown.
 
+    What is never stored:
+
+    - `redact`: replaces secrets and personal data with labels before anything is stored:
+      `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
+
     For operation and tests:
 
     - `meter`: collects the metrics.
@@ -318,6 +329,7 @@ class AsyncMemory:
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
         embedder: Embedder | None = None,
+        redact: Redactor | Detector | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -343,6 +355,7 @@ class AsyncMemory:
                 recall=recall,
                 rules=rules,
                 embedder=embedder,
+                redact=redact,
                 strategy=strategy,
                 meter=meter,
                 clock=clock,

@@ -39,6 +39,7 @@ from turnfold.records import (
     Checkpoint,
     ClearedNote,
     Entry,
+    Message,
     NewEntry,
     PinNote,
     StateNote,
@@ -59,7 +60,7 @@ from turnfold.records import (
 )
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.search import ALL_ENTRIES, Recalled, Within
-from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name
+from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
 
@@ -139,6 +140,9 @@ class AsyncState:
     async def update(self, values: Mapping[str, object]) -> None:
         """Set several values at once."""
         checked = thaw_object(freeze_object(values, path="state"))
+        cache = self._cache
+        if redaction := redaction_of(cache.store):
+            checked = await redaction.value(cache.scope, cache.conversation, checked)
         await self._change(lambda known: {**known, **checked})
 
     async def remove(self, name: str) -> bool:
@@ -188,8 +192,10 @@ class Pins:
         text = check_text(plain_text(content, path="content"), path="content")
         if not text.strip():
             raise InvalidOption("cannot pin an empty text: give content=")
-        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
         cache = self.cache
+        if redaction := redaction_of(cache.store):
+            text = await redaction.text(cache.scope, cache.conversation, text)
+        name = key or blake2b(text.encode(), digest_size=6).hexdigest()
         async with self.lock:
             await cache.refresh()
             others = [pin.text for each, pin in cache.pins if each != name and not pin.until]
@@ -233,6 +239,7 @@ class AsyncSession:
         self.config: MemoryConfig = config
         """The options of the memory that this session belongs to."""
         self._store, self._scope = config.store, config.scope
+        self._redaction = redaction_of(config.store)
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
         self._in_order = Ability.IN_ORDER in config.store.abilities
         self._lock = StateLock(config.runtime.lock(), self._reset)
@@ -316,7 +323,7 @@ class AsyncSession:
 
     async def system(self, content: object) -> Appended | None:
         """Replace the system message; returns None if it is the same already."""
-        message = system(content)
+        message = (await self._redact_messages([system(content)]))[0][0]
         digest = blake2b(encode_message(message), digest_size=8).hexdigest()
         async with self._lock:
             while True:
@@ -415,6 +422,10 @@ class AsyncSession:
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
         limit below the budget, for example after a provider refused a prompt as too long.
         """
+        if self._redaction is not None:  # the tail and its query are stored with the call
+            place = self._scope, self.id
+            shown = await self._redaction.value(*place, [query or "", dict(notes or {}), workspace])
+            query, notes, workspace = cast("tuple[str, dict[str, str], str]", shown)
         request = ContextRequest(
             budget=budget or self.config.budget,
             query=query or "",
@@ -466,6 +477,8 @@ class AsyncSession:
         keep = policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
+        if summary is not None:
+            summary = await self._redact_text(summary)
         async with self._lock:
             await self._cache.refresh()
             window = await self._cache.window(budget)
@@ -540,6 +553,7 @@ class AsyncSession:
 
     async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
         """Add a rule that was not said in the conversation; contexts show it from now on."""
+        text = await self._redact_text(text)
         async with self._lock:
             return await self._rules.add(text, kind)
 
@@ -645,11 +659,26 @@ class AsyncSession:
             )
         return name
 
+    async def _redact_text(self, text: str) -> str:
+        if self._redaction is None:
+            return text
+        return await self._redaction.text(self._scope, self.id, text)
+
+    async def _redact_messages(self, messages: Sequence[Message]) -> tuple[Sequence[Message], int]:
+        if self._redaction is None:
+            return messages, 0
+        return await self._redaction.messages(self._scope, self.id, messages)
+
     async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
+        redacted = 0
+        if self._redaction is not None:  # here too, because what is appended is cached
+            made, redacted = await self._redact_messages([entry.message for entry in entries])
+            ids = [entry.client_id for entry in entries]
+            entries = [NewEntry(*each) for each in zip(made, ids, strict=True)]
         done = await self._store.append(self._scope, self.id, entries, expect=expect)
         self._cache.appended(done, [entry.message for entry in entries])
         self.config.meter.add("entries", 0 if done.repeated else len(entries))
-        return done
+        return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
         """Store a note about entries up to `seen`; False if the store does not have that entry, or no longer."""

@@ -32,6 +32,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.memory import Summaries, make_config
 from turnfold.models import Embedder
+from turnfold.redaction import Redactor
 from turnfold.runtime import AsyncRuntime
 from turnfold.service.auth import (
     LOOPBACK,
@@ -104,6 +105,8 @@ class ServiceOptions:
     keep_turns: int = 8
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
+    redact: Redactor | None = None
+    """Replaces secrets and personal data with labels before anything is stored."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 
@@ -159,6 +162,7 @@ def make_state(
         fold=options.fold,
         keep_turns=options.keep_turns,
         embedder=embedder or _named_embedder(options),
+        redact=options.redact,
     )
     return ServiceState(config, gate, limits)
 

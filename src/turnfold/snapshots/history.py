@@ -34,6 +34,7 @@ from turnfold.snapshots.storage import (
     pack,
     rebuild_snapshot,
 )
+from turnfold.stores import redaction_of
 
 __all__ = (
     "AsyncSnapshots",
@@ -86,6 +87,9 @@ class AsyncSnapshots:
 
         If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
+        storage = self._storage
+        if redaction := redaction_of(storage.store):
+            snapshot = await redaction.snapshot(storage.scope, storage.conversation, snapshot)
         for _ in range(_TRIES):
             before, items = await self._previous(snapshot.turn)
             turn = snapshot.turn or before + 1

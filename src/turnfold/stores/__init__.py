@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Written,
         check_name,
     )
+    from turnfold.stores.redaction import RedactingStore, Redaction, redaction_of
     from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
     from turnfold.stores.sqlite.status import SqliteStatus, sqlite_status
     from turnfold.stores.sqlite.store import SqliteStore
@@ -53,6 +54,8 @@ __all__ = (
     "MemoryStore",
     "Piece",
     "Progress",
+    "RedactingStore",
+    "Redaction",
     "Restored",
     "Scope",
     "SqliteStatus",
@@ -69,6 +72,7 @@ __all__ = (
     "log_mark",
     "may_hold_password",
     "open_store",
+    "redaction_of",
     "shown_address",
     "split_address",
     "sqlite_status",
@@ -83,6 +87,7 @@ _HOMES = {
     "turnfold.stores.memory": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "
     "Piece Restored Scope State Store View Written check_name",
+    "turnfold.stores.redaction": "RedactingStore Redaction redaction_of",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
     "turnfold.stores.sqlite.status": "SqliteStatus sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",

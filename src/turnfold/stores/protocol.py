@@ -175,6 +175,8 @@ class Appended:
     head: Head
     before: State = (0, 0)
     """State before the append; the head's own state if the batch was repeated. Older services do not send it."""
+    redacted: int = 0
+    """Secrets that were replaced with labels in the batch, in a memory with `redact`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,12 +17,18 @@ __all__ = (
     "ListenPort",
     "ModelOption",
     "NoSecretOption",
+    "RedactOption",
     "SemanticOption",
     "SessionArgument",
     "StoreOption",
     "TenantOption",
     "TokensFileOption",
+    "chosen_redactor",
 )
+
+
+if TYPE_CHECKING:
+    from turnfold.redaction import Redactor
 
 
 _OFFERED = 50
@@ -80,6 +87,13 @@ SemanticOption = Annotated[
     bool,
     typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
 ]
+RedactOption = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.",
+    ),
+]
 TokensFileOption = Annotated[
     Path | None,
     typer.Option(help="Token file; required unless listening on loopback.", metavar="PATH"),
@@ -91,3 +105,12 @@ AllowedHosts = Annotated[
 AllowedOrigins = Annotated[
     list[str] | None, typer.Option(help="Origin of web pages to accept.", metavar="ORIGIN")
 ]
+
+
+def chosen_redactor(*, wanted: bool) -> Redactor | None:
+    """Return the redactor of `--redact`, with the key of the environment; None if it is not wanted."""
+    if not wanted:
+        return None
+    from turnfold.redaction import Redactor
+
+    return Redactor(key=os.environ.get("TURNFOLD_REDACTION_KEY", "").encode())

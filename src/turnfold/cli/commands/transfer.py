@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
+from turnfold.cli.commands.options import (
+    JsonOption,
+    RedactOption,
+    StoreOption,
+    TenantOption,
+    chosen_redactor,
+)
 from turnfold.cli.exit_codes import ExitCode, report_errors
 
 __all__ = ("add",)
@@ -83,6 +89,7 @@ def import_command(
         bool, typer.Option("--dry-run", help="Read and check; write nothing.")
     ] = False,
     model: Annotated[str, typer.Option(help="Model to count tokens for.")] = "",
+    redact: RedactOption = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -104,6 +111,7 @@ def import_command(
             branches=branches,
             trial=dry_run,
             model=model,
+            redactor=chosen_redactor(wanted=redact),
         )
         show_imported(done, json=as_json)
     if done.bad_total:

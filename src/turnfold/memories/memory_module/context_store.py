@@ -47,7 +47,7 @@ from turnfold.snapshots import (
     parse_request,
     turn_key,
 )
-from turnfold.stores import Scope, Store
+from turnfold.stores import Scope, Store, redaction_of
 from turnfold.text import clip, clip_end
 from turnfold.window import shrink_text
 
@@ -241,6 +241,8 @@ class AsyncContextMemoryStore:
             links=tuple(dict.fromkeys((*given.links, *links))),
             created=given.created or self._clock(),
         )
+        if redaction := redaction_of(self._store):
+            wanted = await redaction.snapshot(self._scope, self._conversation, wanted)
         taken = await self._snapshots.take(wanted)
         if taken.repeated and (there := await self.context(taken.turn)) is not None:
             return there

@@ -1,0 +1,58 @@
+"""`--redact` of the service, of MCP and of imports: nothing that was found reaches the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("uvicorn", reason="the service needs the extra 'service'")
+pytest.importorskip("mcp", reason="needs the extra 'mcp'")
+
+from tests.redaction.test_stored import SECRETS, bytes_of, found_in, said
+from tests.service.running import running
+from turnfold.cli.app import app
+from turnfold.redaction import Redactor
+from turnfold.service import ServiceOptions, mcp_beside
+
+
+def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def test_the_service_and_mcp_store_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    options = ServiceOptions(store=f"sqlite:///{path}", redact=Redactor())
+    accept = {"accept": "application/json, text/event-stream"}
+    with running(options, besides=(mcp_beside,)) as service, service.client() as client:
+        for kind in SECRETS:
+            place, secret = f"/v1/sessions/{kind.replace(' ', '-')}", said(kind)
+            message = {"role": "user", "content": secret}
+            done = client.post(f"{place}/messages", json={"messages": [message]})
+            assert done.status_code in (200, 201), done.text
+            assert done.json()["redacted"] >= 1
+            for name, body in {"pins": {"content": secret}, "context": {"query": secret}}.items():
+                key = {"idempotency-key": f"key-{name}"}
+                assert client.post(f"{place}/{name}", json=body, headers=key).status_code < 300
+            told = client.post("/mcp", json=call("remember", {"text": secret}), headers=accept)
+            assert told.status_code == 200
+            assert '"isError":true' not in told.text.replace(" ", "")
+    assert found_in(path) == []
+    for kind in SECRETS:
+        assert bytes_of(path).count(f"[redacted: {kind}".encode()) >= 3
+
+
+def test_import_redact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, path = tmp_path / "talk.jsonl", tmp_path / "a.db"
+    source.write_text(json.dumps({"messages": [{"role": "user", "content": said("email")}]}))
+    command = ["import", str(source), "--session", "talk", "--store", str(path)]
+    monkeypatch.setenv("TURNFOLD_REDACTION_KEY", "short")
+    assert CliRunner().invoke(app, [*command, "--redact"]).exit_code != 0
+    monkeypatch.setenv("TURNFOLD_REDACTION_KEY", "long enough for a key")
+    done = CliRunner().invoke(app, [*command, "--redact"])
+    assert done.exit_code == 0, done.output
+    assert found_in(path) == []
