@@ -247,13 +247,13 @@ def judge_summary(dice: random.Random, counter: TokenCounter) -> None:
         passages = passages_of([some_message(dice) for _ in range(dice.randint(1, 4))])
         for passage in passages:
             heard = said.setdefault(_role(passage.speaker), [])
-            heard.append(_plain(passage.text))
+            heard.append(plain_words(passage.text))
         limit = dice.choice((dice.randint(1, 20), dice.randint(10, 200), ALL))
         made = extract_summary(passages, limit=limit, count=counter.count_text, previous=summary)
         assert counter.count_text(made) <= limit
         summary = made
         for line in summary.splitlines():
-            _judge_line(line, said)
+            judge_line(line, said)
 
 
 ROLES = {"用户": "user", "助手": "assistant", "工具": "tool", "系统": "system", "摘要": "summary"}
@@ -266,12 +266,12 @@ def _role(speaker: str) -> str:
     return first if first in ROLES.values() else speaker
 
 
-def _plain(text: str) -> str:
+def plain_words(text: str) -> str:
     """Without white space and the signs that open a line of a list or a heading, which an extract leaves out."""
     return re.sub(r"[\s*•·▪#>-]+", "", clean_text(text))
 
 
-def _judge_line(line: str, said: dict[str, list[str]]) -> None:
+def judge_line(line: str, said: dict[str, list[str]]) -> None:
     named = LINE.fullmatch(line)
     if named is None:
         # A name that was cut off, or words of nobody: whatever it is, it is under no name.
@@ -280,7 +280,7 @@ def _judge_line(line: str, said: dict[str, list[str]]) -> None:
     assert speaker in said, f"{speaker!r} said nothing: {line!r}"
     # Sentences of one speaker share a line, also if they were said at different times.
     for sentence in split_sentences(words):
-        assert any(_plain(sentence.text) in text for text in said[speaker]), (
+        assert any(plain_words(sentence.text) in text for text in said[speaker]), (
             f"{speaker!r} did not say it: {line!r}"
         )
 

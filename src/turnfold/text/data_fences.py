@@ -11,6 +11,7 @@ because a model may read any of them as one. Removing the space gives the text b
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -23,6 +24,7 @@ __all__ = (
     "fenced_blocks",
     "indented",
     "indented_whole",
+    "json_line",
     "one_line",
     "plain_name",
     "with_continuation_note",
@@ -36,6 +38,8 @@ _LINE_START = late_pattern(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
 """Matches the beginning of each line that is not empty and not the first."""
 _INDENTED_LINE = late_pattern(f"[{_BREAKS}]{_INDENT}")
 _BREAK_RUN = late_pattern(f"[{_BREAKS}]+")
+_RAW_BREAK = late_pattern("[\x85\u2028\u2029]")
+"""Matches line breaks that JSON does not escape."""
 _NOT_IN_NAMES = frozenset("():：（）[]<>")
 _LONGEST_NAME = 64
 _OPENING = late_pattern(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
@@ -109,6 +113,12 @@ def with_continuation_note(note: str, text: str) -> str:
 def one_line(text: str) -> str:
     """Return `text` with each run of line breaks made one space, to use in a heading."""
     return _BREAK_RUN.sub(" ", text)
+
+
+def json_line(value: object, *, sort_keys: bool = False) -> str:
+    """Return a value as JSON on one line, whatever a reader takes for a line break."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys)
+    return _RAW_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain_name(name: str) -> str:

@@ -9,7 +9,6 @@ at; each page ends with the address of the next.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,7 +23,7 @@ from turnfold.service.mcp.request_access import McpRequest, longest_prefix
 from turnfold.service.mcp.schemas import SessionItem
 from turnfold.service.mcp.tools import session_items
 from turnfold.stores import check_name
-from turnfold.text import fence, indented
+from turnfold.text import fence, indented, json_line
 
 __all__ = (
     "TEMPLATES",
@@ -346,4 +345,4 @@ def _paged(request: McpRequest, text: str, address: ResourceAddress) -> str:
 
 
 def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json_line(value)

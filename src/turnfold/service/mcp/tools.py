@@ -6,7 +6,6 @@ in `TOOLS` can be called. Titles, descriptions and result texts are read by mode
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -39,7 +38,7 @@ from turnfold.service.mcp.schemas import (
     SessionStanding,
 )
 from turnfold.stores import ConversationInfo
-from turnfold.text import fence, one_line
+from turnfold.text import fence, json_line, one_line
 
 __all__ = (
     "TOOLS",
@@ -220,7 +219,7 @@ def _found_text(items: Sequence[FoundItem], hint: str) -> str:
     if not items:
         return hint or "Nothing was found. 没有找到相关内容。"
     lines = [
-        f"{one_line(json.dumps(each.session, ensure_ascii=False))} seq {each.seq} turn {each.turn} "
+        f"{json_line(each.session)} seq {each.seq} turn {each.turn} "
         f"{each.role or each.kind}: {one_line(each.snippet)}"
         for each in items
     ]
@@ -276,13 +275,13 @@ def _list_text(items: Sequence[SessionItem], following: str) -> str:
     if not items:
         return "There are no sessions here. 没有会话。"
     lines = [
-        f"{one_line(json.dumps(each.session, ensure_ascii=False))}: {each.entries} entries, {each.turns} turns, "
+        f"{json_line(each.session)}: {each.entries} entries, {each.turns} turns, "
         f"{each.tokens:,} tokens, changed {each.updated}{', folded' if each.folded else ''}"
         for each in items
     ]
     text = fence("\n".join(lines), label="sessions", note=f"Sessions of this memory. {_DATA}")
-    rest = f"There are more: ask after={json.dumps(following, ensure_ascii=False)}."
-    return "\n".join([text, rest] if following else [text])
+    # Whoever begins a session chooses its id: outside the fence it would read as words of this server.
+    return f"{text}\nThere are more: ask with after, the last id above." if following else text
 
 
 @tool(
@@ -325,10 +324,9 @@ async def context_status(request: McpRequest, arguments: SessionArguments) -> Mc
 
 def _status_text(value: SessionStanding) -> str:
     parts = ", ".join(f"{name} {cost:,}" for name, cost in value.next_call.items() if cost)
-    named = json.dumps(value.session, ensure_ascii=False)
     call = f"The next call has {value.next_tokens:,} of {value.allowed:,} tokens ({parts})."
     return (
-        f"Session {named}: {value.entries:,} entries in {value.turns:,} turns, {value.tokens:,} tokens; "
+        f"The session has {value.entries:,} entries in {value.turns:,} turns, {value.tokens:,} tokens; "
         f"{value.mode}, folded up to entry {value.folded_upto:,} by {value.checkpoints:,} checkpoints; "
         f"{value.pins} pins. {value.problem or call}"
     )
@@ -360,10 +358,9 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
     value = RememberAnswer(
         session=session.id, seq=done.first, repeated=done.repeated, pinned=pinned
     )
-    named = json.dumps(session.id, ensure_ascii=False)
     known = "It was there already" if done.repeated else "Kept"
     also = " and pinned" if pinned else ""
-    return McpReply(value, f"{known}: entry {done.first} of session {named}{also}.")
+    return McpReply(value, f"{known}: entry {done.first} of the session{also}.")
 
 
 @tool(
