@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from turnfold.errors import Conflict, ConversationDeleted, IdReused
-from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry
 from turnfold.stores import (
     Appended,
     ConversationInfo,
@@ -29,6 +29,7 @@ from turnfold.stores.memory import _Conversation
 from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.statements import SqliteConversation
 from turnfold.testing import StoreConformance
+from turnfold.text import TERMS_MADE_BY
 from turnfold.tokens import TokenCounter
 
 
@@ -475,3 +476,80 @@ class TestRefusesARepeatedCheckpoint(Sabotaged):
             return await super().add_checkpoint(scope, conversation, checkpoint, **fences)
 
     bitten_by = ("test_a_repetition_returns_the_stored_one",)
+
+
+class TestKeepsTheSummaryOfAnErasedEntry(Sabotaged):
+    class Broken(MemoryStore):
+        async def erase(
+            self, scope: Scope, conversation: str, seq: int, message: Message, **changes: Any
+        ) -> Erasure:
+            record = self._find(scope, conversation)
+            kept, live = list(record.checkpoints), record.head.checkpoint
+            done = await super().erase(scope, conversation, seq, message, **changes)
+            record.checkpoints[:] = kept
+            record.head = replace(record.head, checkpoint=live)
+            return done
+
+    bitten_by = ("test_checkpoints_that_cover_it_go_and_earlier_ones_stay",)
+
+
+class TestKeepsTheEpochsOfAnErasedEntry(Sabotaged):
+    class Broken(MemoryStore):
+        async def erase(
+            self, scope: Scope, conversation: str, seq: int, message: Message, **changes: Any
+        ) -> Erasure:
+            record = self._find(scope, conversation)
+            epochs = [row.epoch for row in record.rows]
+            done = await super().erase(scope, conversation, seq, message, **changes)
+            record.rows[:] = [
+                row._replace(epoch=epoch) for row, epoch in zip(record.rows, epochs, strict=True)
+            ]
+            return done
+
+    bitten_by = (
+        "test_a_summary_of_the_old_text_is_refused[the entry]",
+        "test_a_summary_of_the_old_text_is_refused[a later entry]",
+        "test_every_reader_can_tell",
+    )
+
+
+class TestKeepsTheCostsOfAnErasedEntry(Sabotaged):
+    class Broken(MemoryStore):
+        def _replace_row(self, record: _Conversation, seq: int, body: bytes) -> None:
+            old = record.rows[seq - 1]
+            super()._replace_row(record, seq, body)
+            record.rows[seq - 1] = record.rows[seq - 1]._replace(tokens=old.tokens)
+
+    bitten_by = ("test_costs_are_those_of_the_new_message",)
+
+
+class TestErasesBeforeItLooksAtTheDocuments(Sabotaged):
+    class Broken(MemoryStore):
+        async def erase(
+            self, scope: Scope, conversation: str, seq: int, message: Message, **changes: Any
+        ) -> Erasure:
+            await super().erase(scope, conversation, seq, message)
+            return await super().erase(scope, conversation, seq, message, **changes)
+
+    bitten_by = ("test_documents_change_with_it_or_nothing_does",)
+
+
+class TestLeavesAnErasedEntryInTheIndex(Sabotaged):
+    class Broken(SqliteStore):
+        async def erase(
+            self, scope: Scope, conversation: str, seq: int, message: Message, **changes: Any
+        ) -> Erasure:
+            def unindexed(connection: Connection) -> int:
+                connection.execute("UPDATE conversation SET indexed_by = ''")
+                return 0
+
+            def indexed(connection: Connection) -> int:
+                connection.execute("UPDATE conversation SET indexed_by = ?", (TERMS_MADE_BY,))
+                return 0
+
+            await self._engine.write(unindexed)
+            done = await super().erase(scope, conversation, seq, message, **changes)
+            await self._engine.write(indexed)
+            return done
+
+    bitten_by = ("test_a_search_finds_the_new_message_only[indexed]",)

@@ -494,8 +494,8 @@ def _dropped(
     quota.dropped(tenant, conversation, kind, key)
 
 
-def _deleted(quota: Quota, tenant: str, _done: object, conversation: str) -> None:
-    quota.erased(tenant, conversation)
+def _erased(quota: Quota, tenant: str, _done: object, conversation: str, *_entry: object) -> None:
+    quota.erased(tenant, conversation)  # the next scan measures what is left of it
 
 
 _METERED: Final[dict[str, Callable[..., None]]] = {
@@ -504,7 +504,8 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "put_document": _put,
     "note": _put,
     "drop_document": _dropped,
-    "delete": _deleted,
+    "erase": _erased,
+    "delete": _erased,
 }
 """What records a call of each method: it gets the quota, the tenant, the result and the other positional arguments."""
 

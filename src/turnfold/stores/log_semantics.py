@@ -14,11 +14,12 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
-from turnfold.errors import Conflict, IdReused, InvalidOption
+from turnfold.errors import Conflict, IdReused, InvalidOption, NotFound
 from turnfold.records import (
     Checkpoint,
     Document,
     Entry,
+    Message,
     NewEntry,
     check_text,
     decode_message,
@@ -35,6 +36,7 @@ __all__ = (
     "Stored",
     "check_checkpoint",
     "check_document",
+    "check_erasure",
     "check_seen",
     "check_state",
     "check_succession",
@@ -280,6 +282,18 @@ def check_seen(seen: tuple[int, int], found: int) -> None:
             f"entry {seq} of the conversation is not the one that was read: the store was restored or failed over and "
             "lost later writes. Read the log again, then retry"
         )
+
+
+def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
+    """Return the body that replaces an entry's; raise an error without the entry, or if the role would change."""
+    if row is None:
+        raise NotFound(f"there is no entry {seq} to erase: history() lists the entries")
+    role = decode_message(row.body).role
+    if role != message.role:
+        raise InvalidOption(
+            f"entry {seq} has the role {role!r}; a message of role {message.role!r} cannot replace it"
+        )
+    return encode_message(message)
 
 
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from turnfold.errors import ConversationDeleted, StoreUnavailable
-from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, decode_message
 from turnfold.search import (
     ALL_ENTRIES,
     CHECKPOINT,
@@ -39,6 +39,7 @@ from turnfold.stores.log_semantics import (
     Stored,
     check_checkpoint,
     check_document,
+    check_erasure,
     check_seen,
     check_state,
     check_succession,
@@ -400,6 +401,54 @@ class MemoryStore:
             self._conversations[scope.tenant, conversation] = tombstone
             return erasure
 
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        check_range(seq, None, 0)
+        for document in replace:
+            check_document(document)
+        with self._change(scope, conversation) as record:
+            row = record.rows[seq - 1] if 0 < seq <= len(record.rows) else None
+            body = check_erasure(row, seq, message)
+            for each in (*replace, *drop):
+                known = record.documents.get((each.kind, each.key))
+                check_version(each.version, known.version if known else 0, each.kind, each.key)
+            self._recount(record)
+            already = record.rows[seq - 1].body == body
+            dropped = [] if already else [one for one in record.checkpoints if one.upto >= seq]
+            if not already:
+                self._replace_row(record, seq, body)
+                del record.checkpoints[len(record.checkpoints) - len(dropped) :]
+            for each in replace:
+                stored = _next_version(each, self._clock())
+                record.documents[each.kind, each.key] = stored
+            for each in drop:
+                del record.documents[each.kind, each.key]
+                record.dropped = max(record.dropped, each.version)
+            live = record.checkpoints[-1].id if record.checkpoints else ""
+            if not already or replace or drop:
+                self._touch(record, checkpoint=live)
+            changed = len(replace) + len(drop)
+            return Erasure(conversation, int(not already), len(dropped), changed, already)
+
+    def _replace_row(self, record: _Conversation, seq: int, body: bytes) -> None:
+        epoch, old = new_epoch(), record.rows[seq - 1]
+        cost = self._counter.count_message(decode_message(body))
+        record.rows[seq - 1] = old._replace(body=body, tokens=cost)
+        if old.client_id:
+            record.by_id[old.client_id] = Stored(seq, body)
+        for index in range(seq - 1, len(record.rows)):
+            row = record.rows[index]
+            record.rows[index] = row._replace(running=row.running + cost - old.tokens, epoch=epoch)
+        record.head = replace(record.head, tokens=record.rows[-1].running)
+
     async def health(self) -> Health:
         return Health(ok=not self._closed, backend="memory")
 
@@ -489,6 +538,10 @@ def _check_same(conversation: str, record: _Conversation, stream: Pieces) -> Non
         check_same(conversation, batch, known)
     counts = (len(record.rows), len(record.checkpoints), len(record.documents))
     check_same_whole(stream.order, created=record.created, counts=counts)
+
+
+def _next_version(document: Document, created: int) -> Document:
+    return replace(document, version=document.version + 1, created=created)
 
 
 def _check_seen(record: _Conversation, seen: tuple[int, int] | None) -> None:

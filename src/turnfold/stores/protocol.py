@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from turnfold.errors import InvalidOption
-from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry
 from turnfold.search import ALL_ENTRIES, Hit, Within
 
 __all__ = (
@@ -217,7 +217,10 @@ class Erasure:
     checkpoints: int
     documents: int
     already: bool
-    """True if the conversation was already deleted."""
+    """True if the conversation, or the entry, was already deleted."""
+    mentions: tuple[str, ...] = ()
+    """After the erasure of one entry: documents (`kind/key`) that the program itself wrote and that may still contain
+    its text; they are not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +440,27 @@ class Store(Protocol):
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         """Delete a conversation and everything derived from it; later writes to it are refused."""
+        ...
+
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        """Replace the message of one entry by `message` of the same role, and remove what was made from the old one.
+
+        Checkpoints that cover the entry are removed, the search index follows, token costs are counted again. Every
+        entry from this one on gets a new epoch: readers that cached them read them again, and a checkpoint or note made
+        from the old text is refused by its `seen`. If the entry has this message already, no entry and no checkpoint
+        changes (`already`). Documents in `replace` and `drop` are replaced and removed in the same transaction; if one
+        does not have the version it is given with, nothing is changed and `Conflict` is raised. Raises `NotFound`
+        without such an entry.
+        """
         ...
 
     async def health(self) -> Health:

@@ -23,6 +23,7 @@ from turnfold.stores.postgres.transactions import Rows, Statement
 
 __all__ = (
     "DOCUMENT_COLUMNS",
+    "drop_checkpoint",
     "drop_document",
     "find_checkpoints",
     "find_document",
@@ -82,6 +83,17 @@ def insert_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> Stateme
             record_checksum(record),
         ),
     )
+
+
+def drop_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> list[Statement]:
+    """Delete a checkpoint and its index row."""
+    return [
+        *(sql.unindex_text(place, CHECKPOINT, checkpoint.id) if checkpoint.text else ()),
+        Statement(
+            f"DELETE FROM turnfold_checkpoint WHERE {HERE} AND upto = $3",
+            (*place.keys, checkpoint.upto),
+        ),
+    ]
 
 
 def to_checkpoints(place: ConversationKey, found: Rows) -> list[Checkpoint]:

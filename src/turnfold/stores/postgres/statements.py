@@ -52,6 +52,7 @@ __all__ = (
     "newest_rows",
     "next_head",
     "of_conversation",
+    "replace_entry",
     "rows_between",
     "rows_by_id",
     "rows_of_tail",
@@ -493,6 +494,24 @@ def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]
         f"WHERE {HERE} AND entry.seq = new.seq",
         (*place.keys, seqs, tokens, running),
     )
+
+
+def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -> list[Statement]:
+    """Replace an entry and its index row; all entries from it on get its epoch, and running costs that fit."""
+    checksum = entry_checksum(new.seq, (new.client_id, new.created, new.turn, new.body))
+    return [
+        Statement(
+            f"UPDATE turnfold_entry SET body = $4, tokens = $5, checksum = $6 WHERE {HERE} AND seq = $3",
+            (*place.keys, new.seq, new.body, new.tokens, checksum),
+        ),
+        Statement(
+            f"UPDATE turnfold_entry SET running = running + $4, epoch = $5 WHERE {HERE} AND seq >= $3",
+            (*place.keys, new.seq, new.tokens - old.tokens, new.epoch),
+        ),
+        allow_conversation(place),
+        Statement(f"DELETE FROM turnfold_term WHERE {HERE} AND seq = $3", (*place.keys, new.seq)),
+        index_rows(place, [new], [found]),
+    ]
 
 
 def of_conversation(action: str, table: str, place: ConversationKey) -> Statement:

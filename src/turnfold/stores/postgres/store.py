@@ -12,12 +12,22 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from turnfold.errors import StoreUnavailable
-from turnfold.records import Checkpoint, Document, Entry, NewEntry
-from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, decode_message
+from turnfold.search import (
+    ALL_ENTRIES,
+    CALL_REACH,
+    Hit,
+    ToolNames,
+    Within,
+    findable,
+    query_terms,
+)
 from turnfold.stores.checksums import checked_columns
 from turnfold.stores.log_semantics import (
+    Row,
     check_checkpoint,
     check_document,
+    check_erasure,
     check_seen,
     check_state,
     check_succession,
@@ -467,6 +477,77 @@ class PostgresStore:
 
         return await self._write(place, work)
 
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        place = _place(scope, conversation)
+        check_range(seq, None, 0)
+        for document in replace:
+            check_document(document)
+
+        async def work(link: Link) -> Erasure:
+            link.allow_long()
+            # The tool name in the index row of a result is that of its call, a few entries before.
+            reach = sql.rows_between(place, max(seq - CALL_REACH - 1, 0), seq, CALL_REACH + 1)
+            head, found = await self._lock(link, place, reach)
+            rows = {row.seq: row for row in sql.to_rows(place, found)}
+            body = check_erasure(rows.get(seq), seq, message)
+            head = await recount(link, place, head, self._counter, clock=self._clock)
+            [found, known] = await link.ask(reach, doc_sql.find_checkpoints(place))
+            rows = {row.seq: row for row in sql.to_rows(place, found)}
+            statements = await self._document_changes(link, place, replace, drop)
+            after, already, dropped = sql.next_head(head), rows[seq].body == body, 0
+            if not already:
+                checkpoints = doc_sql.to_checkpoints(place, known)
+                covering = [each for each in checkpoints if each.upto >= seq]
+                kept = checkpoints[: len(checkpoints) - len(covering)]
+                dropped, live = len(covering), kept[-1].id if kept else ""
+                new = rows[seq]._replace(
+                    body=body, tokens=self._counter.count_message(message), epoch=after.epoch
+                )
+                after = _erased_head(after, rows[seq], new, live)
+                statements += _entry_changes(place, list(rows.values()), new)
+                statements += [
+                    one for each in covering for one in doc_sql.drop_checkpoint(place, each)
+                ]
+            if statements:
+                save = sql.save_head(place, after, before=head.state, now=self._clock())
+                await link.finish(*statements, save)
+            changed = len(replace) + len(drop)
+            return Erasure(conversation, int(not already), dropped, changed, already)
+
+        return await self._write(place, work)
+
+    async def _document_changes(
+        self,
+        link: Link,
+        place: ConversationKey,
+        replaced: Sequence[Document],
+        dropped: Sequence[Document],
+    ) -> list[Statement]:
+        """Return the statements that replace and delete documents; `Conflict` if one has another version."""
+        given = (*replaced, *dropped)
+        asked = [doc_sql.find_version(place, each.kind, each.key) for each in given]
+        answers = await link.ask(*asked) if asked else []
+        statements: list[Statement] = []
+        for at, (each, found) in enumerate(zip(given, answers, strict=True)):
+            version, _, searchable = doc_sql.to_version(found)
+            check_version(each.version, version, each.kind, each.key)
+            if at < len(replaced):
+                stored = replace(each, version=version + 1, created=self._clock())
+                statements += doc_sql.replace_document(place, stored, searchable=searchable)
+            else:
+                statements += sql.unindex_text(place, each.kind, each.key) if searchable else []
+                statements.append(doc_sql.drop_document(place, each.kind, each.key))
+        return statements
+
     async def health(self) -> Health:
         if self._engine.closed:
             return Health(ok=False, backend="postgres")
@@ -504,6 +585,20 @@ class PostgresStore:
         creation = [sql.make_conversation(place, now=self._clock())] if create else []
         *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
         return sql.to_conversation(found).for_writing(place.name), rows
+
+
+def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
+    """Return the head after the replacement of one entry."""
+    return replace(head, tokens=head.tokens + new.tokens - old.tokens, checkpoint=checkpoint)
+
+
+def _entry_changes(place: ConversationKey, rows: Sequence[Row], new: Row) -> list[Statement]:
+    """Return the statements that replace an entry; `rows` are the entries before it and its old row, in order."""
+    tools = ToolNames(after=rows[0].seq - 1)
+    for row in rows[:-1]:
+        tools.of(decode_message(row.body))
+    message = decode_message(new.body)
+    return sql.replace_entry(place, rows[-1], new, findable(message, tools.of(message)))
 
 
 async def _check_seen(link: Link, place: ConversationKey, seen: tuple[int, int] | None) -> None:

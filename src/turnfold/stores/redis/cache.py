@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from turnfold.errors import InvalidOption
-from turnfold.records import Checkpoint, Document, Entry, NewEntry
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry
 from turnfold.search import ALL_ENTRIES, Hit, Within
 from turnfold.stores.protocol import (
     Ability,
@@ -267,6 +267,22 @@ class CachedStore:
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         erasure = await self._inner.delete(scope, conversation)
+        await self._cache.erase(scope, conversation)
+        return erasure
+
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        erasure = await self._inner.erase(
+            scope, conversation, seq, message, replace=replace, drop=drop
+        )
         await self._cache.erase(scope, conversation)
         return erasure
 

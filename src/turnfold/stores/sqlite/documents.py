@@ -24,9 +24,11 @@ from turnfold.stores.sqlite.queue import Connection
 __all__ = (
     "add_checkpoint",
     "all_documents",
+    "change_documents",
     "counts",
     "documents_after",
     "documents_of",
+    "drop_checkpoints",
     "drop_document",
     "find_document",
     "insert_checkpoints",
@@ -164,15 +166,56 @@ def drop_document(
     check_version(expect, version, *place)
     if not version:
         return False
-    index.remove_text(connection, tenant, record.key, *place)
-    connection.execute(
-        "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?", (record.key, *place)
-    )
-    connection.execute(
-        "UPDATE conversation SET dropped = max(dropped, ?) WHERE key = ?", (version, record.key)
-    )
+    _delete_document(connection, tenant, record.key, place, version)
     sql.save_head(connection, tenant, conversation, record, now=clock())
     return True
+
+
+def _delete_document(
+    connection: Connection, tenant: str, key: int, place: tuple[str, str], version: int
+) -> None:
+    index.remove_text(connection, tenant, key, *place)
+    connection.execute(
+        "DELETE FROM document WHERE conversation = ? AND kind = ? AND key = ?", (key, *place)
+    )
+    connection.execute(
+        "UPDATE conversation SET dropped = max(dropped, ?) WHERE key = ?", (version, key)
+    )
+
+
+def change_documents(
+    connection: Connection,
+    tenant: str,
+    key: int,
+    *,
+    replaced: Sequence[Document],
+    dropped: Sequence[Document],
+    now: int,
+) -> None:
+    """Replace and delete documents, each of which must have the version it is given with."""
+    for each in (*replaced, *dropped):
+        version = sql.document_version(connection, key, each.kind, each.key)
+        check_version(each.version, version, each.kind, each.key)
+    for each in replaced:
+        index.remove_text(connection, tenant, key, each.kind, each.key)
+    insert_documents(
+        connection,
+        key,
+        [replace(each, version=each.version + 1, created=now) for each in replaced],
+    )
+    for each in dropped:
+        _delete_document(connection, tenant, key, (each.kind, each.key), each.version)
+
+
+def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:
+    """Delete the checkpoints that cover the entry `first`; return their number and the id of the live one."""
+    known = sql.checkpoints(connection, key)
+    for each in known:
+        if each.upto >= first:
+            index.remove_text(connection, tenant, key, CHECKPOINT, each.id)
+    connection.execute("DELETE FROM checkpoint WHERE conversation = ? AND upto >= ?", (key, first))
+    kept = [each.id for each in known if each.upto < first]
+    return len(known) - len(kept), kept[-1] if kept else ""
 
 
 def counts(connection: Connection, key: int) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Deletion of conversations from the SQLite store; long ones in steps, between which other writers can work.
+"""Deletion of single entries and of conversations from the SQLite store; long conversations in steps.
+
+Between two steps other writers can work.
 
 A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: its name is
 given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. Then its
@@ -14,8 +16,12 @@ index.) A long place is removed in parts, whose terms are made on a reader's sna
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, cast
 
+from turnfold.records import Document, Message
+from turnfold.stores.log_semantics import check_erasure
 from turnfold.stores.protocol import Erasure, Head
 from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import index
@@ -23,8 +29,10 @@ from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (
+    "EntryErasure",
     "continue_erasing",
     "delete",
+    "erase_entry",
     "erase_some",
     "erasing_keys",
     "erasure_warnings",
@@ -110,6 +118,47 @@ def _is_small(connection: Connection, key: int) -> bool:
 
 def _entry_ids(key: int) -> tuple[int, int]:
     return sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
+
+
+class EntryErasure(NamedTuple):
+    """An entry to erase, and the documents to change with it."""
+
+    conversation: str
+    seq: int
+    message: Message
+    replaced: Sequence[Document]
+    dropped: Sequence[Document]
+
+
+def erase_entry(
+    connection: Connection,
+    tenant: str,
+    wanted: EntryErasure,
+    record: sql.SqliteConversation,
+    *,
+    tokens: int,
+    now: int,
+) -> Erasure:
+    """Replace the message of an entry, which costs `tokens` then, and remove what was made from the old one."""
+    conversation, seq, message, replaced, dropped = wanted
+    key = record.key
+    old = next(sql.rows(connection, key, after=seq - 1, upto=seq), None) if seq and key else None
+    body = check_erasure(old, seq, message)
+    doc_sql.change_documents(connection, tenant, key, replaced=replaced, dropped=dropped, now=now)
+    already, checkpoints, epoch = old is None or old.body == body, 0, sql.new_epoch()
+    if old is not None and not already:
+        head = record.head
+
+        def change() -> None:
+            sql.replace_entry(connection, key, old, body, tokens=tokens, epoch=epoch)
+
+        index.replace_entry(connection, tenant, key, seq, change)
+        checkpoints, live = doc_sql.drop_checkpoints(connection, tenant, key, seq)
+        record.head = replace(head, tokens=head.tokens + tokens - old.tokens, checkpoint=live)
+    if not already or replaced or dropped:
+        sql.save_head(connection, tenant, conversation, record, now=now, epoch=epoch)
+    changed = len(replaced) + len(dropped)
+    return Erasure(conversation, int(not already), checkpoints, changed, already)
 
 
 def _choose_mode(connection: Connection, key: int) -> str:

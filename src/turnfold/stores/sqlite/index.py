@@ -70,6 +70,7 @@ __all__ = (
     "remove_retired",
     "remove_text",
     "remove_texts",
+    "replace_entry",
     "rows_to_add",
     "waiting_texts",
     "write_batch",
@@ -721,6 +722,30 @@ def remove_entries(
     """Remove the entries of `span` (first and last seq) from the index; they must still be stored."""
     found = list(_entries(connection, key, after=span[0] - 1, upto=span[1]))
     _remove(connection, tenant, key, found, merged=merged)
+
+
+def replace_entry(
+    connection: Connection, tenant: str, key: int, seq: int, change: Callable[[], None]
+) -> None:
+    """Apply a change of one entry's body to the entry and, if the entry is indexed, to the index."""
+    if not _is_indexed(connection, key, seq):
+        change()
+        return
+    remove_entries(connection, tenant, key, (seq, seq), merged=False)
+    change()
+    if _is_indexed(connection, key, seq):  # otherwise a new index was started, which searches fill
+        writer = _IndexWriter(connection, live_index(connection), tenant)
+        writer.add(_entries(connection, key, after=seq - 1, upto=seq))
+        writer.finish()
+
+
+def _is_indexed(connection: Connection, key: int, seq: int) -> bool:
+    found = sql.scalar(
+        connection,
+        "SELECT indexed >= ? AND indexed_by <> '' FROM conversation WHERE key = ?",
+        (seq, key),
+    )
+    return bool(found)
 
 
 def remove_texts(

@@ -44,6 +44,7 @@ __all__ = (
     "new_row",
     "newest_entries",
     "raw_rows",
+    "replace_entry",
     "row_id",
     "rows",
     "save_generation",
@@ -223,6 +224,22 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 def _insert_statement(many: int) -> str:
     """Return one statement for many rows: between separate ones, another thread could take the interpreter lock."""
     return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
+
+
+def replace_entry(
+    connection: Connection, key: int, old: Row, body: bytes, *, tokens: int, epoch: int
+) -> None:
+    """Replace the body of an entry; all entries from it on get the epoch, and running costs that fit."""
+    place = row_id(key, old.seq)
+    checksum = entry_checksum(place, (old.client_id, old.created, old.turn, body))
+    connection.execute(
+        "UPDATE entry SET body = ?, tokens = ?, checksum = ? WHERE id = ?",
+        (body, tokens, checksum, place),
+    )
+    connection.execute(
+        "UPDATE entry SET running = running + ?, revision = ? | revision & 4294967295 WHERE id >= ? AND id <= ?",
+        (tokens - old.tokens, revision(0, epoch), place, row_id(key, LAST_SEQ)),
+    )
 
 
 def entries(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from turnfold.errors import UnsafeStore
-from turnfold.records import Checkpoint, Document, Entry, NewEntry, decode_message
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, decode_message
 from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
 from turnfold.stores.log_semantics import (
     Columns,
@@ -52,8 +52,10 @@ from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.engine import SAFE_SQLITE, SqliteEngine, sqlite_version
 from turnfold.stores.sqlite.erasure import (
+    EntryErasure,
     continue_erasing,
     delete,
+    erase_entry,
     erase_some,
     erasure_warnings,
     is_erasing,
@@ -378,6 +380,34 @@ class SqliteStore:
             lambda connection: delete(connection, scope.tenant, conversation, now=self._clock())
         )
         await self._finish_erasing()
+        await self._index.remove_retired()
+        await self._engine.scrub()
+        return erasure
+
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        check_name(conversation, "conversation id")
+        check_range(seq, None, 0)
+        for document in replace:
+            check_document(document)
+        wanted = EntryErasure(conversation, seq, message, replace, drop)
+        tokens = self._counter.count_message(message)
+
+        def job(connection: Connection) -> Erasure:
+            tenant = scope.tenant
+            record = sql.find_conversation(connection, tenant, conversation, writing=True)
+            self._recount(connection, tenant, conversation, record)
+            return erase_entry(connection, tenant, wanted, record, tokens=tokens, now=self._clock())
+
+        erasure = await self._engine.write(job)
         await self._index.remove_retired()
         await self._engine.scrub()
         return erasure

@@ -29,7 +29,12 @@ from turnfold.testing.stores.concurrency import (
     RaceCases,
     SharedCases,
 )
-from turnfold.testing.stores.deletion import DeleteCases, ErasureCases, TombstoneCases
+from turnfold.testing.stores.deletion import (
+    DeleteCases,
+    EntryErasureCases,
+    ErasureCases,
+    TombstoneCases,
+)
 from turnfold.testing.stores.documents import DocumentCases, NoteCases, VersionCases, ViewCases
 from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.stores.listings import DocumentListCases, ListingCases
@@ -78,6 +83,7 @@ class StoreConformance(
     DeleteCases,
     TombstoneCases,
     ErasureCases,
+    EntryErasureCases,
     ConcurrencyCases,
     RaceCases,
     DeletionRaceCases,

@@ -120,6 +120,7 @@ class RandomOperation:
         "put_document",
         "note",
         "drop_document",
+        "erase",
         "delete",
         "head",
         "read",
@@ -162,6 +163,9 @@ class RandomOperation:
                 return note_now(store, scope, where, given)
             case "drop_document":
                 return store.drop_document(scope, where, "note", word, expect=expect)
+            case "erase":
+                speaker = user if self.with_ids else assistant
+                return store.erase(scope, where, self.number, speaker("".join(self.words)))
             case "delete":
                 return store.delete(scope, where)
             case _:
@@ -254,7 +258,7 @@ class _Twins(RuleBasedStateMachine):
 
     @rule(
         call=operations(
-            "put_document", "note", "drop_document", "add_checkpoint", "add_checkpoint"
+            "put_document", "note", "drop_document", "add_checkpoint", "add_checkpoint", "erase"
         ),
         who=st.integers(0, 1),
         aimed=st.booleans(),
@@ -311,6 +315,13 @@ class _Twins(RuleBasedStateMachine):
         if call.verb == "add_checkpoint":
             live = len(drive(store.checkpoints(scope, where)))
             return replace(call, number=drive(store.head(scope, where)).seq, other=live)
+        if call.verb == "erase":
+            entries = drive(store.read(scope, where))
+            if not entries:
+                return call
+            chosen = entries[call.number % len(entries)]
+            is_user = chosen.message.role == "user"
+            return replace(call, number=chosen.seq, with_ids=is_user)
         if call.verb == "append":
             return replace(call, expect=drive(store.head(scope, where)).seq)
         known = drive(store.get_document(scope, where, "note", call.word))
