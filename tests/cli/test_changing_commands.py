@@ -74,6 +74,44 @@ def test_a_fork_is_counted_like_its_original(store: str) -> None:
     assert invoke(["fork", "ware", "other", "--at", "9999", "--store", store]).exit_code == 2
 
 
+def test_an_entry_is_pinned_shown_and_unpinned(store: str) -> None:
+    with Memory(store, model=MODEL) as memory:
+        entry = memory.session(LONG).history(after=1, limit=1)[0]
+    made = invoke_json(["pin", "ware", "--entry", "2", "--store", store])
+    assert made["pins"]["entry-2"] == f"(entry 2, user) {entry.message.text}"
+    both = invoke(["pin", "ware", "a text", "--entry", "2", "--store", store])
+    assert both.exit_code == 2
+    text = invoke_json(["pin", "ware", "用中文回答", "--key", "zh", "--store", store])
+    assert text["pins"]["zh"] == "用中文回答"
+    for key in ("entry-2", "zh"):
+        left = invoke_json(["unpin", "ware", key, "--store", store])
+        assert key not in left["pins"]
+    assert invoke(["unpin", "ware", "zh", "--store", store]).exit_code == 3
+
+
+def test_one_entry_or_the_whole_session_is_deleted(store: str) -> None:
+    def at(words: str) -> list[str]:
+        return [*words.split(), "--store", store]
+
+    assert invoke_json(["fork", "ware", "gone", "--store", store])["session"] == "gone"
+    unasked = invoke(at("delete gone --entry 3"))
+    assert (unasked.exit_code, "--yes" in unasked.stderr) == (2, True)
+    assert invoke(at("delete gon --entry 3 --yes")).exit_code == 2  # no prefix of an id
+    assert invoke(at("delete gone --reason x --yes")).exit_code == 2
+    shown = invoke([*at("delete gone --entry 3 --yes"), "--reason", "asked 用户要求"])
+    assert shown.exit_code == 0
+    assert "deleted: 1 entries" in shown.stdout
+    assert "not reached" in shown.stdout
+    with Memory(store, model=MODEL) as memory:
+        log = [entry.message.text for entry in memory.session("gone").history()]
+        original = [entry.message.text for entry in memory.session(LONG).history()]
+    assert log == [*original[:2], "[erased: asked 用户要求]", *original[3:]]
+    assert invoke(at("delete gone --entry 99999 --yes")).exit_code == 3
+    assert invoke_json(at("delete gone --yes"))["entries"] > 3
+    assert invoke_json(at("delete gone --yes"))["already"] is True
+    assert invoke_json(["sessions", "--store", store])
+
+
 def test_our_own_export_comes_back_the_same(store: str, tmp_path: Path) -> None:
     file, other = tmp_path / "all.jsonl", str(tmp_path / "other.db")
     done = invoke(["export", "--all", "-o", str(file), "--store", store])

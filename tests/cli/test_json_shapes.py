@@ -51,6 +51,12 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("db migrate", "store added"),
     ("fold ware --keep-turns 1", "session checkpoint"),
     ("fork ware copy", "session forked_from entries"),
+    ("pin ware --entry 2 --key k", "session pins"),
+    ("unpin ware k", "session pins"),
+    (
+        "delete weather-1 --entry 1 --yes",
+        "conversation entries checkpoints documents already mentions",
+    ),
 )
 
 

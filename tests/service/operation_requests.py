@@ -46,6 +46,7 @@ NAMES = {
     "number": "1",
     "name": "a",
     "key": "p",
+    "seq": "1",
     "rule": "0123456789abcdef",
 }
 

@@ -189,6 +189,13 @@ def kept(session: Any) -> list[object]:
     see = seen.append
     see((session.pin("Never promise a date.", key="p/1"), session.pins(), session.unpin("none")))
     see((session.unpin("p/1"), session.pins(), session.unpin("")))
+    entry = session.history(after=1, limit=1)[0]
+    see((session.pin(entry), session.pins(), session.pin(seq=2, key="k"), session.pins()))
+    see((session.unpin("entry-2"), session.unpin("k")))
+    see(raised(lambda: session.pin("text", seq=2)))
+    see(raised(lambda: session.pin(entry, seq=3)))
+    see(raised(lambda: session.pin(seq=9_999)))
+    see(raised(session.pin))
     rule = session.add_rule("Answer in French. 用法语回答。", kind="preference")
     see((rule, session.rules(), session.drop_rule(rule.id), session.rules()))
     see(raised(lambda: session.drop_rule(rule.id)))
@@ -222,6 +229,9 @@ def an_end(memory: Any, session: Any) -> list[object]:
     see(raised(lambda: memory.search("Lyon", within=Within(turns=(1, 2)), limit=0)))
     twin = session.fork(5, conversation="..")
     see((twin.id, [each.message for each in twin.history()]))
+    see((twin.erase(2, reason="asked 用户要求"), [each.message for each in twin.history()]))
+    see((twin.erase(2).already, raised(lambda: twin.erase(99)), raised(lambda: twin.erase(0))))
+    see(raised(lambda: twin.erase(1, reason="x" * 201)))
     see(raised(lambda: session.fork(conversation="..")))
     see(raised(lambda: session.fork(99_999, conversation="far")))
     see(session.clear())

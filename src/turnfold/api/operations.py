@@ -205,7 +205,7 @@ FOLD = declare(
 PIN = declare(
     "pin",
     f"POST {_SESSION}/pins",
-    "Show a text verbatim in every call from the next user turn on.",
+    "Show a text, or the words of the entry `seq`, verbatim in every call from the next user turn on.",
     right=_WRITE,
     body=requests.PinBody,
     answer=responses.PinAnswer,
@@ -286,6 +286,16 @@ FORK = declare(
     answer=responses.ForkedAnswer,
     grows=True,
     keyed=True,
+)
+ERASE = declare(
+    "erase",
+    f"DELETE {_SESSION}/messages/{{seq}}",
+    "Erase one message and everything made from it, permanently; a placeholder with the reason stays. `mentions` names "
+    "documents of the program that may contain its text and are kept.",
+    right=_WRITE,
+    frees=True,
+    query=requests.EraseQuery,
+    answer=Erasure,
 )
 DELETE = declare(
     "delete",

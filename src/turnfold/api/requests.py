@@ -42,6 +42,7 @@ __all__ = (
     "DiffQuery",
     "DropFindingsBody",
     "EntryForm",
+    "EraseQuery",
     "EventsQuery",
     "FileQuery",
     "FindingsTextBody",
@@ -301,10 +302,12 @@ class ClientIdsBody(Body):
 
 
 class PinBody(Body):
-    """A text to include in every call."""
+    """A text to include in every call, or an entry whose words to include."""
 
-    content: str
+    content: str = ""
     key: _Key = ""
+    seq: Count = 0
+    """Entry to pin, instead of `content`; 0 for none."""
 
 
 class AddRuleBody(Body):
@@ -419,6 +422,13 @@ class NamePageQuery(Body):
 
     after: _Key = ""
     limit: Limit = 100
+
+
+class EraseQuery(Body):
+    """Why an entry is erased."""
+
+    reason: str = ""
+    """Stored with the placeholder that stays, and shown to models; at most 200 characters."""
 
 
 class RulesQuery(Body):

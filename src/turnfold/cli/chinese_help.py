@@ -72,6 +72,13 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Fold (compact) everything before the newest turns into a summary; the log is kept.": (
         "把最新几轮之前的内容折叠到摘要之后；日志保持完整。"
     ),
+    "Show a text or an entry word for word in every call from the next user turn on.": (
+        "从下一个用户轮次起，在每次调用中原文显示一段文字或一条记录。"
+    ),
+    "Remove a pin from the next user turn on.": "从下一个用户轮次起取消一条置顶。",
+    "Delete a session, or one entry of it, and everything made from it. Cannot be undone.": (
+        "删除一个会话或其中一条记录，以及由它得出的一切。不可撤销。"
+    ),
     "Copy a session up to an entry, to continue it differently.": (
         "把会话复制到某条记录为止，以便换一种方式继续。"
     ),
@@ -230,6 +237,13 @@ OPTIONS: Final[Mapping[str, str]] = {
     "The file; .gz, and ChatGPT's .zip, are read as they are.": (
         "文件；.gz 与 ChatGPT 的 .zip 可直接读取。"
     ),
+    "Text to show in every call.": "要在每次调用中显示的文字。",
+    "Entry whose words to show, instead of a text.": "要显示其原文的记录，代替文字。",
+    "Name of the pin. Default: made from the text.": "置顶的名称。默认由文字得出。",
+    "Name of the pin to remove.": "要取消的置顶的名称。",
+    "Erase only this entry, and everything made from it.": "只清除这条记录，以及由它得出的一切。",
+    "Reason kept in the placeholder of an erased entry.": "留在被清除记录的占位中的原因。",
+    "Do not ask.": "不再询问。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
     "The model a provider's format is written for.": "服务商格式所针对的模型。",
     "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (

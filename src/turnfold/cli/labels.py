@@ -160,6 +160,18 @@ _SENTENCES: Final = (
         "{session}: {entries:,} entries of {source}",
         "{session}：来自 {source} 的 {entries:,} 条记录",
     ),
+    ("{session}: {pins:,} pins", "{session}：{pins:,} 条置顶"),
+    ("delete from {session} for good? [y/N] ", "永久删除 {session} 中的内容？[y/N] "),
+    (
+        "deleted: {entries:,} entries, {checkpoints:,} checkpoints, {documents:,} documents",
+        "已删除：{entries:,} 条记录，{checkpoints:,} 个检查点，{documents:,} 份文档",
+    ),
+    ("it was deleted before", "此前已删除"),
+    ("kept, and may contain the text: {name}", "保留，可能含有原文：{name}"),
+    (
+        "backups, exports and forks made before are not reached",
+        "此前的备份、导出和分叉不受影响",
+    ),
     (
         "{sessions:,} sessions, {entries:,} entries as {format} to {output}",
         "{sessions:,} 个会话，{entries:,} 条记录，格式 {format}，写入 {output}",

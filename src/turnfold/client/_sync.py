@@ -293,9 +293,13 @@ class RemoteSession:
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 
-    def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with."""
-        return drive(self._awaiting.pin(content, key=key))
+    def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
+        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with.
+
+        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
+        goes when the entry is erased.
+        """
+        return drive(self._awaiting.pin(content, seq=seq, key=key))
 
     def unpin(self, key: str) -> bool:
         """Remove a pin from the next user turn on; returns False if it was not pinned."""
@@ -360,6 +364,14 @@ class RemoteSession:
     def clear(self) -> int:
         """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
         return drive(self._awaiting.clear())
+
+    def erase(self, seq: int, *, reason: str = "") -> Erasure:
+        """Erase one message and everything that was made from it, permanently.
+
+        A placeholder with its seq and the `reason` stays. What the program wrote itself stays too: `mentions` of the
+        result names what may contain the text. Backups, exports and forks made before are not reached.
+        """
+        return drive(self._awaiting.erase(seq, reason=reason))
 
     def delete(self) -> Erasure:
         """Delete the conversation and everything derived from it, permanently."""

@@ -28,6 +28,7 @@ from turnfold.api import (
     CountAnswer,
     DiffQuery,
     DropFindingsBody,
+    EraseQuery,
     FindingsTextBody,
     FoldBody,
     ForkBody,
@@ -436,9 +437,17 @@ class AsyncRemoteSession:
         found = await self._sender.call(api.operations.RECALL, self.id, body=body, query=_RECORD)
         return [to_recalled(each) for each in found.recalled]
 
-    async def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with."""
-        body = PinBody(content=content, key=key)
+    async def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
+        """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with.
+
+        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
+        goes when the entry is erased.
+        """
+        if isinstance(content, Entry):
+            if seq not in (0, content.seq):
+                raise InvalidOption(f"seq={seq} is not the entry given, which is {content.seq}")
+            content, seq = "", content.seq
+        body = PinBody(content=content, key=key, seq=seq)
         return (await self._sender.call(api.operations.PIN, self.id, body=body)).key
 
     async def unpin(self, key: str) -> bool:
@@ -535,6 +544,15 @@ class AsyncRemoteSession:
     async def clear(self) -> int:
         """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
         return (await self._sender.call(api.operations.CLEAR, self.id)).upto
+
+    async def erase(self, seq: int, *, reason: str = "") -> Erasure:
+        """Erase one message and everything that was made from it, permanently.
+
+        A placeholder with its seq and the `reason` stays. What the program wrote itself stays too: `mentions` of the
+        result names what may contain the text. Backups, exports and forks made before are not reached.
+        """
+        query = EraseQuery(reason=reason)
+        return await self._sender.call(api.operations.ERASE, self.id, str(seq), query=query)
 
     async def delete(self) -> Erasure:
         """Delete the conversation and everything derived from it, permanently."""

@@ -273,9 +273,13 @@ class Session:
         """
         return drive(self._awaiting.index_meaning(on_progress))
 
-    def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`."""
-        return drive(self._awaiting.pin(content, key=key))
+    def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
+        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`.
+
+        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
+        goes when the entry is erased.
+        """
+        return drive(self._awaiting.pin(content, seq=seq, key=key))
 
     def unpin(self, key: str) -> bool:
         """Remove a pin from the next user turn on; return True if it was pinned."""
@@ -344,6 +348,16 @@ class Session:
     def delete(self) -> Erasure:
         """Erase the conversation and everything derived from it, permanently."""
         return drive(self._awaiting.delete())
+
+    def erase(self, seq: int, *, reason: str = "") -> Erasure:
+        """Erase one message and everything that was made from it, permanently.
+
+        A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
+        Checkpoints that cover it are dropped, and folded again when the next context needs it. What the program wrote
+        itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the text. Copies
+        made before (backups, exports, forks) are not reached. The same call finishes an erasure that was interrupted.
+        """
+        return drive(self._awaiting.erase(seq, reason=reason))
 
     def fork(self, at: int | None = None, *, conversation: str) -> Session:
         """Copy everything up to `at` (by default everything) into a new conversation; this one is unchanged."""

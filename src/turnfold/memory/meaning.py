@@ -22,6 +22,8 @@ from turnfold.stores import log_mark
 __all__ = (
     "MeaningStatus",
     "Meanings",
+    "in_block",
+    "is_meaning_kind",
 )
 
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+_KIND = "meaning:"
 BLOCK = 64
 """Entries per stored block of vectors."""
 _PAGE = 32
@@ -41,6 +44,16 @@ _MAX_CHARACTERS = 1_000
 """Number of characters of a text that are embedded; sentence encoders ignore the rest."""
 _TIMEOUT = 120.0
 """Seconds that the embedder may take for a block or a query."""
+
+
+def is_meaning_kind(kind: str) -> bool:
+    """Return True for documents that hold vectors."""
+    return kind.startswith(_KIND)
+
+
+def in_block(key: str, seq: int) -> bool:
+    """Return True if the block with this key has the vector of an entry."""
+    return 0 <= seq - int(key) < BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,14 @@ class Meanings:
     """The last query and its vector: the calls of a turn repeat the same query."""
     _newest_rows: dict[int, Rows] = field(default_factory=dict[int, "Rows"])
     """Vectors by seq of the newest entries, which do not fill a block yet."""
+    _history: int = 0
+    """The history (`ConversationCache.history`) that the loaded vectors belong to."""
+
+    def follow(self, history: int) -> None:
+        """Drop the loaded vectors if they belong to another history: an entry was erased, or the store restored."""
+        if history != self._history:
+            self._history, self._vectors, self._newest_rows = history, None, {}
+            self._offset, self._last_key = 0, ""
 
     @property
     def held_bytes(self) -> int:
@@ -110,7 +131,8 @@ class Meanings:
         for first in range(status.indexed + 1, whole + 1, BLOCK):
             if self.config.runtime.stopping:
                 break
-            await self._build_block(first)
+            if not await self._is_stored(first):  # only one block is missing after an erasure
+                await self._build_block(first)
             if on_progress is not None:
                 on_progress(first + BLOCK - 1, whole)
         return await self.status()
@@ -130,6 +152,13 @@ class Meanings:
         except Exception as error:  # retried with the next recall
             self._log_failure(error)
 
+    async def _is_stored(self, first: int) -> bool:
+        config = self.config
+        found = await config.store.get_document(
+            config.scope, self.conversation, self._kind, _block_key(first)
+        )
+        return found is not None
+
     async def _build_block(self, first: int) -> None:
         config = self.config
         entries = await config.store.read(
@@ -138,11 +167,14 @@ class Meanings:
         rows = await self._embed([entry.message.text for entry in entries])
         from turnfold.memory.vectors import pack
 
-        block = Document(self._kind, f"{first:012d}", pack(rows), 0)
+        block = Document(self._kind, _block_key(first), pack(rows), 0)
+        seen = (entries[-1].seq, entries[-1].epoch)
         try:
-            await config.store.put_document(config.scope, self.conversation, block, expect=0)
+            await config.store.put_document(
+                config.scope, self.conversation, block, expect=0, seen=seen
+            )
         except Conflict:
-            return  # another process was faster
+            return  # another process was faster, or an entry was erased meanwhile
         config.meter.add("meaning_entries", len(entries))
 
     async def _load(self) -> Vectors:
@@ -211,7 +243,7 @@ class Meanings:
 
     @property
     def _kind(self) -> str:
-        return f"meaning:{self.embedder.name}"
+        return f"{_KIND}{self.embedder.name}"
 
     def _log_failure(self, error: Exception) -> None:
         self.config.meter.add("meaning_failures")
@@ -219,3 +251,7 @@ class Meanings:
         detail = f": {error}" if isinstance(error, TurnfoldError) else ""
         fields = {"event": "meaning_failed", "conversation": self._log_id, "error": kind}
         _log.warning("recall by meaning failed: %s%s", kind, detail, extra=fields)
+
+
+def _block_key(first: int) -> str:
+    return f"{first:012d}"

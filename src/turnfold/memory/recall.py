@@ -190,6 +190,7 @@ class Recaller:
         hits = await self._hits(search_terms(query), _MAX_HITS, ALL_ENTRIES)
         own: dict[int, tuple[float, float | None]] = {seq: (score, None) for seq, score in hits}
         if self.meanings is not None:
+            self.meanings.follow(self.cache.history)
             near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MAX_RANKED)
             own.update(fused_parts(hits[:_MAX_RANKED], near) if near else {})
         sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
@@ -211,6 +212,7 @@ class Recaller:
             return hits
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else before
+        self.meanings.follow(self.cache.history)
         near = await self.meanings.near(query, after=after, before=stop, most=_MAX_RANKED)
         self.meanings.begin(head.seq)
         return fuse(hits[:_MAX_RANKED], near) if near else hits

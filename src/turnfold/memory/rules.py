@@ -33,7 +33,7 @@ from turnfold.rules import (
 )
 from turnfold.text import fence
 
-__all__ = ("RuleLedger", "rules_as_of")
+__all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
 
 _PAGE = 512
@@ -255,6 +255,15 @@ def rules_as_of(document: Document, upto: int) -> bytes:
         for rule in said
     ]
     return msgspec.json.encode(RulesNote(upto=min(note.upto, upto), rules=tuple(kept)))
+
+
+def rules_without(document: Document, seq: int) -> bytes | None:
+    """Return a stored ledger without the rules of one entry; None if there are none of it."""
+    note = _decode(document)
+    kept = tuple(rule for rule in note.rules if rule.seq != seq)
+    if len(kept) == len(note.rules):
+        return None
+    return msgspec.json.encode(msgspec.structs.replace(note, rules=kept))
 
 
 def _decode(document: Document | None) -> RulesNote:

@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from turnfold.budget import Budget
-from turnfold.errors import Conflict, InvalidOption
+from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.findings import AsyncFindings
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
 from turnfold.memory.config import MemoryConfig, RecallMode
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
+from turnfold.memory.erasure import erase_entry
 from turnfold.memory.folding import FoldCall, Folder, FoldManager, FoldMode, MemoryMode
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
-from turnfold.memory.prompt_tail import check_pins
+from turnfold.memory.prompt_tail import check_pins, entry_pin_text
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
 from turnfold.records import (
@@ -50,6 +51,7 @@ from turnfold.records import (
     encode_message,
     entries_of,
     freeze_object,
+    is_erased,
     plain_text,
     read_note,
     system,
@@ -191,17 +193,43 @@ class Pins:
         """Pin a text under a key, or under a key derived from the text."""
         text = check_text(plain_text(content, path="content"), path="content")
         if not text.strip():
-            raise InvalidOption("cannot pin an empty text: give content=")
-        cache = self.cache
-        if redaction := redaction_of(cache.store):
-            text = await redaction.text(cache.scope, cache.conversation, text)
+            raise InvalidOption("cannot pin an empty text: give content=, or seq= for an entry")
+        if redaction := redaction_of(self.cache.store):
+            text = await redaction.text(self.cache.scope, self.cache.conversation, text)
         name = key or blake2b(text.encode(), digest_size=6).hexdigest()
+        return await self._pin(name, text)
+
+    async def pin_entry(self, seq: int, key: str, expected: Message | None = None) -> str:
+        """Pin the words of an entry under a key, by default `entry-` and its seq; `expected` is its known message."""
+        cache = self.cache
+        found = await cache.store.read(
+            cache.scope, cache.conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1
+        )
+        if not found:
+            raise NotFound(
+                f"there is no entry {seq} in {cache.conversation!r}: history() lists the entries"
+            )
+        message = found[0].message
+        if expected is not None and message != expected:
+            raise InvalidOption(
+                f"entry {seq} of {cache.conversation!r} has another message: it was erased, or the given entry is of "
+                "another conversation"
+            )
+        if is_erased(message) or not message.text.strip():
+            why = "was erased" if is_erased(message) else "has no text"
+            raise InvalidOption(f"cannot pin entry {seq}: it {why}")
+        return await self._pin(key or f"entry-{seq}", entry_pin_text(found[0]), found[0])
+
+    async def _pin(self, name: str, text: str, entry: Entry | None = None) -> str:
+        cache = self.cache
         async with self.lock:
             await cache.refresh()
             others = [pin.text for each, pin in cache.pins if each != name and not pin.until]
             check_pins(others, self.budget, cache.counter, new=text)
-            head = cache.head
-            await self._put(name, PinNote(text=text, since=head.seq, order=head.generation))
+            head, seq = cache.head, entry.seq if entry else 0
+            note = PinNote(text=text, since=head.seq, order=head.generation, seq=seq)
+            # If the entry is erased meanwhile, the store refuses its words.
+            await self._put(name, note, seen=(entry.seq, entry.epoch) if entry else None)
         return name
 
     async def unpin(self, key: str) -> bool:
@@ -225,10 +253,10 @@ class Pins:
             await self.cache.refresh()
             return {key: pin.text for key, pin in self.cache.pins if not pin.until}
 
-    async def _put(self, key: str, note: PinNote) -> None:
+    async def _put(self, key: str, note: PinNote, *, seen: tuple[int, int] | None = None) -> None:
         cache = self.cache
         document = write_note(PIN, key, note)
-        await cache.store.put_document(cache.scope, cache.conversation, document)
+        await cache.store.put_document(cache.scope, cache.conversation, document, seen=seen)
 
 
 class AsyncSession:
@@ -528,11 +556,24 @@ class AsyncSession:
             raise InvalidOption(
                 "this memory has no embedder: create it with Memory(..., embedder=LocalEmbedder())"
             )
+        self._meanings.follow(self._cache.history)
         return await self._meanings.build(on_progress)
 
-    async def pin(self, content: str, *, key: str = "") -> str:
-        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`."""
-        return await self._pins.pin(content, key)
+    async def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
+        """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`.
+
+        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
+        goes when the entry is erased.
+        """
+        if isinstance(content, Entry):
+            if seq not in (0, content.seq):
+                raise InvalidOption(f"seq={seq} is not the entry given, which is {content.seq}")
+            return await self._pins.pin_entry(content.seq, key, content.message)
+        if not seq:
+            return await self._pins.pin(content, key)
+        if content:
+            raise InvalidOption(f"give a text or seq={seq} to pin, not both")
+        return await self._pins.pin_entry(seq, key)
 
     async def unpin(self, key: str) -> bool:
         """Remove a pin from the next user turn on; return True if it was pinned."""
@@ -633,6 +674,31 @@ class AsyncSession:
         """Erase the conversation and everything derived from it, permanently."""
         async with self._lock:
             return await self._store.delete(self._scope, self.id)
+
+    async def erase(self, seq: int, *, reason: str = "") -> Erasure:
+        """Erase one message and everything that was made from it, permanently.
+
+        A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
+        Checkpoints that cover it are dropped, and folded again when the next context needs it. What the program wrote
+        itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the text. Copies
+        made before (backups, exports, forks) are not reached. The same call finishes an erasure that was interrupted.
+        """
+        async with self._lock:
+            try:
+                erasure, placeholder = await erase_entry(
+                    self._store, self._scope, self.id, seq, reason=reason
+                )
+            finally:
+                self._reset()
+            while placeholder.role == "system":
+                await self._cache.refresh()
+                shown = [entry.seq for entry in self._cache.system if entry.seq != seq]
+                note = SystemNote(seqs=tuple(shown))
+                if len(shown) == len(self._cache.system) or await self._note(
+                    SYSTEM, note, self._cache.newest
+                ):
+                    break
+            return erasure
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncSession:
         """Copy everything up to `at` (by default everything) into a new conversation; this one is unchanged."""

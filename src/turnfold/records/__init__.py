@@ -42,7 +42,18 @@ from turnfold.records.frozen_json import (
     thaw_object,
 )
 from turnfold.records.message_groups import Grouper, Misplaced, Placement, Span, group_spans
-from turnfold.records.messages import ROLES, Message, Origin, Role, assistant, system, tool, user
+from turnfold.records.messages import (
+    ROLES,
+    Message,
+    Origin,
+    Role,
+    assistant,
+    erased_message,
+    is_erased,
+    system,
+    tool,
+    user,
+)
 from turnfold.records.parts import (
     AudioPart,
     ContentPart,
@@ -166,11 +177,13 @@ __all__ = (
     "encode_finding",
     "encode_message",
     "entries_of",
+    "erased_message",
     "finding_key",
     "freeze",
     "freeze_object",
     "get_field",
     "group_spans",
+    "is_erased",
     "plain_text",
     "read_note",
     "snapshot_id",

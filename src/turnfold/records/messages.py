@@ -57,6 +57,8 @@ __all__ = (
     "Origin",
     "Role",
     "assistant",
+    "erased_message",
+    "is_erased",
     "system",
     "tool",
     "user",
@@ -187,6 +189,34 @@ def assistant(
 def tool(content: object, *, tool_call_id: str, name: str | None = None) -> Message:
     """Make a tool message: the result of the call `tool_call_id`."""
     return Message("tool", content, tool_call_id=tool_call_id, name=name)
+
+
+_ERASED = "erased"
+"""Label of an erased message; its value is the reason."""
+
+
+def erased_message(message: Message, reason: str = "") -> Message:
+    """Return the placeholder of an erased message: its role, ids and tool names, and the reason; nothing else of it.
+
+    Ids and names of tool calls stay, because a provider refuses a call without a result and a result without a call.
+    """
+    reason = check_text(plain_text(reason, path="reason"), path="reason").strip()
+    text = TextPart(f"[{_ERASED}: {reason}]" if reason else f"[{_ERASED}]")
+    parts: list[Part] = [] if message.results else [text]
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            parts.append(ToolCall(part.id, part.name))
+        elif isinstance(part, ToolResult):
+            parts.append(ToolResult(part.call_id, (text,), is_error=part.is_error))
+    name = message.name if message.role == "tool" else None
+    labels = freeze_object({_ERASED: reason}, path="metadata")
+    return Message.of(message.role, parts, name=name, labels=labels)
+
+
+def is_erased(message: Message) -> bool:
+    """Return True if a message is the placeholder of an erased one."""
+    reason = message.metadata.get(_ERASED) if message.labels else None
+    return isinstance(reason, str) and message == erased_message(message, reason)
 
 
 def _fill(

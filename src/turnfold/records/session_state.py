@@ -124,6 +124,8 @@ class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
     """The newest seq when it was unpinned: it is shown until the next user turn; 0 while it is pinned."""
     order: int = 0
     """Number by which pins are sorted: the order in which they were made."""
+    seq: int = 0
+    """The entry whose words are pinned; 0 for a text of the program."""
 
 
 class StateNote(_Note, frozen=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from turnfold.records import (
     check_text,
     decode_message,
     encode_message,
+    is_erased,
 )
 from turnfold.search import CHECKPOINT
 from turnfold.stores.protocol import Head, State, check_document_name, check_name
@@ -190,6 +191,10 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
                 "repeat the batch as it was, or use new ids"
             )
         if stored.body != body:
+            if is_erased(decode_message(stored.body)):
+                raise IdReused(
+                    f"client id {entry.client_id!r} names entry {stored.seq}, which was erased: it is not stored again"
+                )
             raise IdReused(
                 f"client id {entry.client_id!r} already names entry {stored.seq} with another body: use a new id"
             )

@@ -354,7 +354,8 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
     done = await session.add(note, client_id=f"remembered:{digest}")
     pinned = ""
     if arguments.pin:
-        pinned = await session.pin(arguments.text, key=f"{_PINNED}{digest[:12]}")
+        # As an entry: shown as a model's words, and gone when the note is erased.
+        pinned = await session.pin(seq=done.first, key=f"{_PINNED}{digest[:12]}")
     value = RememberAnswer(
         session=session.id, seq=done.first, repeated=done.repeated, pinned=pinned
     )

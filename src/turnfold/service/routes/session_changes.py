@@ -7,6 +7,7 @@ from turnfold.api import (
     AddRuleBody,
     ClearedAnswer,
     DoneAnswer,
+    EraseQuery,
     ForkBody,
     ForkedAnswer,
     NoQuery,
@@ -31,7 +32,8 @@ TABLE = OperationTable()
 
 @TABLE.bind(api.operations.PIN)
 async def pin(request: OperationRequest[PinBody, NoQuery]) -> PinAnswer:
-    return PinAnswer(key=await request.session.pin(request.body.content, key=request.body.key))
+    body = request.body
+    return PinAnswer(key=await request.session.pin(body.content, seq=body.seq, key=body.key))
 
 
 @TABLE.bind(api.operations.UNPIN)
@@ -84,6 +86,11 @@ async def fork(request: OperationRequest[ForkBody, NoQuery]) -> ForkedAnswer:
     body = request.body
     made = await request.session.fork(body.at, conversation=body.conversation)
     return ForkedAnswer(conversation=made.id)
+
+
+@TABLE.bind(api.operations.ERASE)
+async def erase(request: OperationRequest[Nothing, EraseQuery]) -> Erasure:
+    return await request.session.erase(request.number("seq"), reason=request.query.reason)
 
 
 @TABLE.bind(api.operations.DELETE)

@@ -727,16 +727,19 @@ def remove_entries(
 def replace_entry(
     connection: Connection, tenant: str, key: int, seq: int, change: Callable[[], None]
 ) -> None:
-    """Apply a change of one entry's body to the entry and, if the entry is indexed, to the index."""
-    if not _is_indexed(connection, key, seq):
-        change()
-        return
-    remove_entries(connection, tenant, key, (seq, seq), merged=False)
+    """Apply a change of one entry's body to the entry and, as far as the entry is indexed, to the index."""
+    place = sql.row_id(key, seq)
+    indexed = _is_indexed(connection, key, seq)
+    if indexed or place in _partly_indexed(connection, live_index(connection), key):
+        remove_entries(connection, tenant, key, (seq, seq), merged=False)
     change()
-    if _is_indexed(connection, key, seq):  # otherwise a new index was started, which searches fill
-        writer = _IndexWriter(connection, live_index(connection), tenant)
-        writer.add(_entries(connection, key, after=seq - 1, upto=seq))
-        writer.finish()
+    if indexed and _is_indexed(
+        connection, key, seq
+    ):  # not if a new index was started: searches fill it
+        digests = TermDigests(tenant)
+        found = _entries(connection, key, after=seq - 1, upto=seq)
+        parts = [part for place, each in found for part in _parts(place, each, digests)]
+        _add(connection, live_index(connection), _rows(parts, tenant, 1))
 
 
 def _is_indexed(connection: Connection, key: int, seq: int) -> bool:
