@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
-from turnfold import Memory, user
+from turnfold import Budget, Memory, user
 from turnfold.cli import audit as auditing_run
 from turnfold.importers import FORMATS
 from turnfold.inspect import auditor as auditing
@@ -339,3 +339,17 @@ def test_a_store_that_is_none(tmp_path: Path) -> None:
         assert result.exit_code == 4
         assert "Traceback" not in result.output
     assert invoke(["sessions", "--store", "mysql://x"]).exit_code == 2
+
+
+def test_explain_says_that_a_stable_beginning_was_not_cached(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'cold.db'}"
+    with Memory(store, budget=Budget(max_tokens=20_000)) as memory:
+        session = memory.session("one")
+        session.user("parcel 包裹 " * 1_500)
+        session.context()
+        session.assistant("on its way")
+        session.context()
+        session.record_usage({"input_tokens": 6_000, "cache_read_input_tokens": 0})
+    shown = " ".join(invoke(["explain", "one", "--store", store]).stdout.split())
+    assert "nothing was cached, although" in shown
+    assert invoke_json(["explain", "one", "--store", store])["point"]["cache_missed"] is True

@@ -178,6 +178,7 @@ def point(tokens: int, checkpoint: str = "") -> CallPoint:
         call="c", seq=1, created=0, tokens=tokens, allowed=100, certainty="exact", counter="x", sections={},
         tools=0, messages=1, kept_prefix=1.0, shared=0, moved=False, checkpoint=checkpoint, folded=0,
         dropped=0, shrunk=0, reported_input=None, reported_cached=None,
+        cache_missed=False,
     )  # fmt: skip
 
 

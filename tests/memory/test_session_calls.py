@@ -10,6 +10,8 @@ import pytest
 from tests.memory.talking import SMALL, talk
 from turnfold import Budget, Memory, Message, assistant, system, user
 from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.inspect import call_point
+from turnfold.memory import Session
 from turnfold.records import Usage
 from turnfold.runtime import drive
 from turnfold.stores import Scope
@@ -218,3 +220,53 @@ def test_usage_is_noted_with_its_call(memory: Memory) -> None:
     assert memory.meter.values["count_ratio"].count == 2
     with pytest.raises(InvalidOption, match="has no prompt tokens"):
         session.record_usage({"total": 3})
+
+
+LONG = Budget(max_tokens=20_000)
+
+
+class Clock:
+    now = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def two_calls(memory: Memory, *, words: int = 1_500, pause: int = 0, clock: Clock) -> Session:
+    """Two calls of a turn, the second of which begins as the first."""
+    session = memory.session("one")
+    session.user("parcel 包裹 " * words)
+    session.context()
+    call = {"id": "c", "function": {"name": "track", "arguments": "{}"}}
+    session.assistant(tool_calls=[call])
+    session.tool("on its way", tool_call_id="c")
+    clock.now += pause
+    session.context()
+    return session
+
+
+@pytest.mark.parametrize(
+    ("usage", "options", "missed"),
+    [
+        ({"cached_tokens": 0}, {}, True),
+        ({"cached_tokens": 2_048}, {}, False),
+        ({"cached_tokens": 0}, {"words": 100}, False),  # too short for a provider's cache
+        ({"cached_tokens": 0}, {"pause": 301_000_000}, False),  # it has expired
+    ],
+)
+def test_a_stable_beginning_that_was_not_cached_is_told(
+    usage: dict[str, int], options: dict[str, int], *, missed: bool
+) -> None:
+    clock = Clock()
+    with Memory(budget=LONG, clock=clock) as memory:
+        session = two_calls(memory, clock=clock, **options)
+        first, second = session.calls()
+        details = {"prompt_tokens": second.tokens, "prompt_tokens_details": usage}
+        told = session.record_usage(details)
+        assert told.cache_missed is missed
+        assert session.calls()[1].cache_missed is missed
+        assert session.explain().manifest.cache_missed is missed
+        assert call_point(told).cache_missed is missed
+        # The first call of a conversation has nothing that could be cached.
+        assert session.record_usage(details, call=first.call).cache_missed is False
+        assert memory.meter.counts["cache_misses"] == missed

@@ -373,6 +373,19 @@ def test_a_served_short_memory_answers_what_an_embedded_one_does(
         assert ours == theirs, number
 
 
+@pytest.mark.parametrize(("body", "shown"), [({}, 0), ({"restart": False}, 1)])
+def test_a_plain_request_creates_as_the_library_does(
+    service: Running, body: dict[str, bool], shown: int
+) -> None:
+    path = f"/v1/short-memories/plain-{shown}"
+    with service.client() as client:
+        client.post(path, json={"user_id": "u"})
+        client.post(f"{path}/turns", json={"user_query": "头疼?", "agent_response": "休息。"})
+        assert client.post(path, json={"user_id": "u", **body}).status_code == 200
+        context = client.post(f"{path}/context", json={}).json()
+    assert context["full_history"].count("休息。") == shown
+
+
 def test_the_awaiting_client_is_the_same(service: Running) -> None:
     async def life() -> tuple[object, ...]:
         async with AsyncRemoteMemory(service.url) as memory:

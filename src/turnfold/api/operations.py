@@ -561,7 +561,7 @@ HEALTH = declare(
 CREATE_SHORT_MEMORY = declare(
     "create_short_memory",
     f"POST {_SHORT}",
-    "Create a conversation. An existing one is continued, unless `restart` is set.",
+    "Create a conversation. An existing one starts over, or goes on if `restart` is false.",
     right=_WRITE,
     body=short_memory.CreateBody,
     answer=short_memory.SessionForm,

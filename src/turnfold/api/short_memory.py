@@ -58,7 +58,7 @@ class CreateBody(Body):
     user_id: str = ""
     enterprise_id: str = ""
     patient_id: str = ""
-    restart: bool = False
+    restart: bool = True
 
 
 class QueryBody(Body):

@@ -132,6 +132,11 @@ def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
         text = label("the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off")
         cached = point.reported_cached or 0
         yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
+    if point.cache_missed:
+        text = label(
+            "nothing was cached, although {shared:,} tokens at the beginning were those of the call before"
+        )
+        yield Text(text.format(shared=point.shared), "yellow", overflow="fold")
     yield Text()
     yield _items(console, view.items)
     for left in view.left_out:

@@ -113,6 +113,10 @@ _SENTENCES: Final = (
         "服务商计为 {counted:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}",
     ),
     (
+        "nothing was cached, although {shared:,} tokens at the beginning were those of the call before",
+        "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同",
+    ),
+    (
         "prefix unchanged for {calls} calls ({tokens:,} tokens)",
         "前缀已稳定 {calls} 次调用（{tokens:,} token）",
     ),

@@ -264,6 +264,8 @@ class CallPoint:
     reported_input: int | None
     """Input tokens reported by the provider; None if not recorded."""
     reported_cached: int | None
+    cache_missed: bool
+    """True if the provider reported no cached tokens although the beginning of the prompt was stable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +307,7 @@ def call_point(manifest: Manifest) -> CallPoint:
         shrunk=manifest.count(Outcome.SHRUNK),
         reported_input=usage.input if usage else None,
         reported_cached=usage.cached if usage else None,
+        cache_missed=manifest.cache_missed,
     )
 
 

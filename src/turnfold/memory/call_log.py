@@ -48,6 +48,13 @@ _PAGE = 512
 _SPARE_DIGESTS = 32
 _DIGEST_SIZE = 16
 """Bytes of the digest of one message."""
+_LEAST_CACHED = 1024
+"""Tokens from which on OpenAI and Anthropic cache the beginning of a prompt."""
+_STABLE_SHARE = 0.5
+"""Share of the previous prompt that must be repeated for its beginning to count as stable."""
+_CACHE_MICROSECONDS = 300_000_000
+"""How long OpenAI and Anthropic keep the beginning of a prompt, at least."""
+_PAUSES = 64
 CALL: Final = "call"
 """Kind of the documents that hold manifests, one per call."""
 
@@ -95,6 +102,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     stand_in: str = ""
     """Key of the extract shown instead of the checkpoint's summary while a fold was not finished; empty for none."""
+    cache_missed: bool = False
+    """True if the provider reported no cached tokens, although this prompt began as the one shortly before it."""
 
     @property
     def prefix_share(self) -> float:
@@ -302,6 +311,10 @@ class CallLog:
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
     """The newest seq, and the number of the next call made at it."""
     _digests: MessageDigests = field(default_factory=MessageDigests)
+    _made: int = 0
+    """When the last call was made."""
+    _pauses: dict[str, int] = field(default_factory=dict[str, int])
+    """Microseconds between each of the newest calls of this handle and the call before it."""
 
     def reset(self) -> None:
         """Drop the caches that save work between two calls."""
@@ -325,11 +338,19 @@ class CallLog:
             self._numbers = {seq: number + 1}
             if await cache.add_document(write_manifest(manifest), fenced=fenced):
                 self.last = call
+                self._note_time(call, manifest.created)
                 return True
             if not cache.confirmed or not await self._is_taken(seq, number):
                 return False
             # Another process, or another handle of this one, made a call at the same place.
             number = await self._next_free(seq, number)
+
+    def _note_time(self, call: str, created: int) -> None:
+        if self._made:
+            self._pauses[call] = created - self._made
+            if len(self._pauses) > _PAUSES:
+                del self._pauses[next(iter(self._pauses))]
+        self._made = created
 
     async def _next_free(self, seq: int, taken: int) -> int:
         """Return the first free number after `taken`; by doubling and bisection, because thousands may be taken."""
@@ -364,7 +385,9 @@ class CallLog:
         """Store the usage that the provider reported for a call."""
         cache = self.cache
         manifest, version = await self._read(call)
-        manifest = msgspec.structs.replace(manifest, usage=usage)
+        pause = self._pauses.get(call)
+        missed = pause is not None and pause < _CACHE_MICROSECONDS and _has_missed(manifest, usage)
+        manifest = msgspec.structs.replace(manifest, usage=usage, cache_missed=missed)
         written = await cache.store.put_document(
             cache.scope, cache.conversation, write_manifest(manifest), expect=version
         )
@@ -420,6 +443,12 @@ class CallLog:
             return None
         found = await self.cache.store.checkpoints(self.cache.scope, self.cache.conversation)
         return next((each for each in found if each.id == name), None)
+
+
+def _has_missed(manifest: Manifest, usage: Usage) -> bool:
+    """Return True if a provider's cache could have served the beginning of a prompt, and served none of it."""
+    stable = manifest.shared >= _LEAST_CACHED and manifest.prefix_share >= _STABLE_SHARE
+    return stable and usage.input >= _LEAST_CACHED and usage.cached == 0
 
 
 def _keep_all(view: SpanView, room: Room) -> Choice:  # noqa: ARG001 (it fitted when the call was made)

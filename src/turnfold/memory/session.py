@@ -638,6 +638,7 @@ class AsyncSession:
         self.config.calibrating.observe(counted=manifest.tokens, reported=reported.input)
         if manifest.tokens:
             self.config.meter.observe("count_ratio", reported.input / manifest.tokens)
+        self.config.meter.add("cache_misses", int(manifest.cache_missed))
         return manifest
 
     async def status(self) -> SessionStatus:

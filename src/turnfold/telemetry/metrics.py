@@ -56,6 +56,12 @@ METRICS: Final = (
     Metric("fold_requests", "count", "{request}", "Requests to a model that writes summaries"),
     Metric("meaning_entries", "count", "{entry}", "Entries whose vectors were computed"),
     Metric("meaning_failures", "count", "{attempt}", "Recalls by meaning whose embedder failed"),
+    Metric(
+        "cache_misses",
+        "count",
+        "{call}",
+        "Calls for which a provider reported no cached tokens although the prompt began as the one shortly before it",
+    ),
     Metric("database_errors", "count", "{call}", "Calls of the durable store that failed"),
     Metric("redis_failures", "count", "{call}", "Redis requests that failed"),
     Metric(

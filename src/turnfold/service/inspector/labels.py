@@ -202,6 +202,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off": (
         "服务商计为 {reported:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}"
     ),
+    "nothing was cached, although {shared:,} tokens at the beginning were those of the call before": (
+        "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
+    ),
     "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached": (
         "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token没有缓存可用"
     ),

@@ -122,6 +122,9 @@ def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Ele
     if seen.recalled:
         scores = ", ".join(f"#{seq} ({score:.2f})" for seq, score in seen.recalled)
         rows.append((words("recalled"), scores))
+    if point.cache_missed:
+        note = "nothing was cached, although {shared:,} tokens at the beginning were those of the call before"
+        rows.append((words("warnings"), words(note, shared=point.shared)))
     if not view.known_counter:
         note = "counted differently than when recorded: the counter {counter} is unknown here"
         rows.append((words("warnings"), words(note, counter=view.head.counter)))
