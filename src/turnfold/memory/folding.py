@@ -58,12 +58,15 @@ from turnfold.fold import (
 )
 from turnfold.memory.conversation_cache import erased
 from turnfold.memory.summary_writers import (
+    CALLER,
     ChatWriter,
     ExtractiveWriter,
     SentPrompt,
     SummaryRequest,
     SummaryTask,
     SummaryWriter,
+    heading_tokens,
+    without_headings,
 )
 from turnfold.records import (
     FOLDING,
@@ -111,7 +114,6 @@ FOLD_CALL: Final = "fold-call"
 """Kind of the documents that tell what the requests of a fold cost, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
 """Share of a summary's limit that is used to list facts the model's text lost."""
-_CALLER = "caller"
 _LONGEST_PAUSE = 300.0
 _MICRO = 1_000_000
 _MAX_SEEN = 8
@@ -142,7 +144,7 @@ class FoldRange:
     @property
     def by_caller(self) -> bool:
         """True if the caller wrote the previous summary, which may contain text that looks like an annex."""
-        return self.previous is not None and self.previous.model == _CALLER
+        return self.previous is not None and self.previous.model == CALLER
 
     @property
     def previous_text(self) -> str:
@@ -290,7 +292,7 @@ class Folder:
         if not entries or entries[-1].seq < fold.upto:
             raise erased(self.conversation)
         fidelity = check_fidelity([*_summary_passages(fold), *_passages(entries)], text).score
-        landed = await self.commit(fold, entries, text, fidelity=fidelity, model=_CALLER)
+        landed = await self.commit(fold, entries, text, fidelity=fidelity, model=CALLER)
         if landed is None and not await self._read_page(fold.after, fold.upto):
             raise erased(self.conversation)
         return landed
@@ -347,7 +349,10 @@ class Folder:
         extractive = isinstance(writer, ExtractiveWriter)
         text = (await self._ask_writer(task, writer)).strip()
         if not extractive:  # no line of a foreign text may look like the structure around it
-            text = as_summary(text, {passage.speaker for passage in task.passages}).strip()
+            limit = max(limit - heading_tokens(count), limit // 2)
+            text = as_summary(
+                without_headings(text), {one.speaker for one in task.passages}
+            ).strip()
         if not extractive or count(text) > limit:
             text = clip(text, limit, count)
         if not text:

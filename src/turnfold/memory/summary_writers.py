@@ -43,12 +43,13 @@ from turnfold.fold import (
     split_to_fit,
 )
 from turnfold.models import Answer, ChatModel, SummaryModel, model_name, prompt_function
-from turnfold.records import Entry, Usage, user
+from turnfold.records import Checkpoint, Entry, Usage, user
 from turnfold.runtime import Runtime
-from turnfold.text import clip
+from turnfold.text import clip, is_chinese
 from turnfold.window import Context
 
 __all__ = (
+    "CALLER",
     "ChatWriter",
     "ExtractiveWriter",
     "ModelWriter",
@@ -57,6 +58,9 @@ __all__ = (
     "SummaryRequest",
     "SummaryTask",
     "SummaryWriter",
+    "heading_tokens",
+    "shown_summary",
+    "without_headings",
     "writer_for",
 )
 
@@ -65,6 +69,10 @@ if TYPE_CHECKING:
     from turnfold.wire import WireFormat
 
 
+CALLER = "caller"
+"""Model of a checkpoint whose summary the program gave."""
+_LANGUAGE_SAMPLE = 400
+"""Characters of the first line of a summary that decide about the language of its heading."""
 _FRAMING = 64
 """Tokens reserved for the fences and separators of a prompt."""
 _MIN_PIECE = 256
@@ -77,6 +85,47 @@ _REFUSALS = frozenset({"refusal", "content_filter", "safety", "prohibited_conten
 """Reasons to stop that mean that the model did not write a summary, in lower case."""
 _FEW_FACTS = 8
 """Hard facts from which on a summary that states none of them is taken for a refusal in words."""
+
+
+_ORIGINS = {
+    "tool": (
+        "(Written by a model from words of users, tools and models; what tools and models said is not verified.)",
+        "（由模型根据用户、工具和模型的话写成；工具和模型的话未经核实。）",
+    ),
+    "user": (
+        "(Written by a model from words of users and models; what models said is not verified.)",
+        "（由模型根据用户和模型的话写成；模型的话未经核实。）",
+    ),
+    "assistant": (
+        "(Written by a model from words of models; not verified.)",
+        "（由模型根据模型的话写成；未经核实。）",
+    ),
+}
+"""Heading of a summary that a model wrote, by the least trusted of those it repeats: English, Chinese.
+
+A model's text does not tell whose words it repeats, and a line that names a speaker is only the model's claim. The
+heading is made from the roles of what was folded."""
+_HEADINGS = tuple(heading for both in _ORIGINS.values() for heading in both)
+
+
+def shown_summary(checkpoint: Checkpoint) -> str:
+    """Return the summary of a checkpoint as contexts show it: one that a model wrote says so, and from whose words."""
+    text, model = checkpoint.text, checkpoint.model
+    if not text or model in ("", CALLER):
+        return text
+    both = _ORIGINS.get(checkpoint.trust, _ORIGINS["tool"])
+    first, _, _ = text[:_LANGUAGE_SAMPLE].partition("\n")
+    return f"{both[is_chinese(first)]}\n{text}"
+
+
+def heading_tokens(count: Callable[[str], int]) -> int:
+    """Return the most tokens that the heading of a model's summary takes."""
+    return max(count(f"{heading}\n") for heading in _HEADINGS)
+
+
+def without_headings(text: str) -> str:
+    """Return a model's text without lines that read as such a heading: only this library writes them."""
+    return "\n".join(line for line in text.splitlines() if line.strip() not in _HEADINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +316,8 @@ class ChatWriter(ModelWriter):
         """
         if not 0 <= sent.seconds_old < self._cache_seconds:
             return None
-        if not prefix_shows(sent.context, entries, summary=previous):
+        shown = [previous, *(f"{heading}\n{previous}" for heading in _HEADINGS if previous)]
+        if not any(prefix_shows(sent.context, entries, summary=each) for each in shown):
             return None
         if not _is_same_model(sent, self._model):
             return None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
 from turnfold.fold import fold_span
+from turnfold.memory.summary_writers import shown_summary
 from turnfold.records import Checkpoint, Message, StandIn, WindowNote
 from turnfold.search import telling_part
 from turnfold.tokens import TokenCounter
@@ -80,7 +81,7 @@ class PromptParts:
         """The text shown in place of the folded entries."""
         if self.stand_in is not None:
             return self.stand_in.text
-        return self.checkpoint.text if self.checkpoint else ""
+        return shown_summary(self.checkpoint) if self.checkpoint else ""
 
     @property
     def folded(self) -> int:
