@@ -50,10 +50,17 @@ def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_no_command_shows_the_help() -> None:
-    result = CliRunner().invoke(app, [])
+@pytest.mark.parametrize(("lang", "heading"), [("en", "Where to start:"), ("zh", "从这里开始：")])
+def test_no_command_says_what_to_run_first(lang: str, heading: str) -> None:
+    result = CliRunner().invoke(app, [], env={"TURNFOLD_LANG": lang})
     assert result.exit_code == 0
-    assert "demo" in result.output
+    version, _, first, *steps, _, more = result.output.splitlines()
+    assert (version, first) == (f"turnfold {turnfold.__version__}", heading)
+    named = [step.split()[1] for step in steps]
+    assert named == ["demo", "chat", "import", "sessions", "ui", "doctor"]
+    for name in named:  # each is a command, and works with --help
+        assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+    assert more.endswith("turnfold --help")
 
 
 def test_the_version_is_the_version_of_the_package() -> None:

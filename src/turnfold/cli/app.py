@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 import turnfold
 from turnfold.cli.commands import add_commands
+from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
@@ -50,6 +52,45 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - the shape typer calls
         raise typer.Exit
 
 
+_FIRST_STEPS = {
+    "en": (
+        "Where to start:",
+        (
+            (
+                "turnfold demo",
+                "watch a long conversation stay within a token budget; no key, no network",
+            ),
+            ("turnfold chat", "take notes that can be searched, or chat: --model gpt-4o"),
+            ("turnfold import FILE", "bring in the conversations of another program"),
+            ("turnfold sessions", "list what is stored"),
+            ("turnfold ui", "see what the model saw, call by call, in a browser"),
+            ("turnfold doctor", "check the installation"),
+        ),
+        "All commands: turnfold --help",
+    ),
+    "zh": (
+        "从这里开始：",
+        (
+            ("turnfold demo", "看一段长对话如何装进 token 预算；不需要密钥和网络"),
+            ("turnfold chat", "记下可以搜索的笔记；或与模型交谈：--model gpt-4o"),
+            ("turnfold import FILE", "导入其他程序的对话"),
+            ("turnfold sessions", "列出已保存的会话"),
+            ("turnfold ui", "在浏览器中逐次查看模型看到了什么"),
+            ("turnfold doctor", "检查安装"),
+        ),
+        "全部命令：turnfold --help",
+    ),
+}
+"""What `turnfold` prints without a command: heading, commands with their use, last line."""
+
+
+def _first_steps() -> str:
+    """Return which commands a newcomer runs first, in the reader's language."""
+    heading, steps, more = _FIRST_STEPS[language_of(os.environ)]
+    lines = [f"  {command:<22}{use}" for command, use in steps]
+    return "\n".join((f"turnfold {turnfold.__version__}", "", heading, *lines, "", more))
+
+
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
@@ -61,7 +102,7 @@ def _start(
 ) -> None:
     del version  # handled by its callback, before anything else
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        typer.echo(_first_steps())
 
 
 @app.command()

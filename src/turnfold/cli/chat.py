@@ -19,10 +19,10 @@ from rich.text import Text
 
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
-from turnfold.cli.store import default_store
+from turnfold.cli.store import address_of, default_store
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory
-from turnfold.models import Anthropic, ChatModel, OpenAIChat
+from turnfold.models import ChatModel
 from turnfold.stores import shown_address
 from turnfold.window import Receipt
 
@@ -48,7 +48,11 @@ def pick_model(
             raise InvalidOption("--base-url needs --model, because it names only the server")
         return None
     if chosen.startswith("claude") and base_url is None:
+        from turnfold.models import Anthropic
+
         return Anthropic(chosen)
+    from turnfold.models import OpenAIChat
+
     # Local servers need no key, but the SDK refuses to start without one.
     key = environment.get("OPENAI_API_KEY") or ("none" if base_url else None)
     return OpenAIChat(chosen, base_url=base_url, api_key=key)
@@ -202,7 +206,7 @@ def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
 def _memory(store: str | None, model: ChatModel | None, tokens: int | None) -> Memory:
     budget = Budget(max_tokens=tokens) if tokens else None
     name = model.name if model and _is_known(model.name) else ""
-    return Memory(store or default_store(), model=name, budget=budget)
+    return Memory(address_of(store) if store else default_store(), model=name, budget=budget)
 
 
 def _is_known(name: str) -> bool:

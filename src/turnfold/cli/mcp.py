@@ -71,7 +71,10 @@ def mcp(
             raise InvalidOption(
                 "--tokens-file, --allow-host and --allow-origin apply to HTTP: add --http, or leave them out"
             )
-        from turnfold.service import LocalAccess, McpOptions, ServiceOptions, run_http, run_stdio
+        from turnfold.service import McpOptions, run_http, run_stdio
+
+        options = McpOptions(session=session, max_tokens=max_tokens, allow=tuple(allow or ()))
+        from turnfold.service import LocalAccess, ServiceOptions  # second: the extra `mcp` has all
 
         local = LocalAccess(tenant) if http and not (tokens_file or no_secret) else None
         if local is not None:
@@ -89,5 +92,4 @@ def mcp(
             semantic=semantic,
             redact=chosen_redactor(wanted=redact),
         )
-        options = McpOptions(session=session, max_tokens=max_tokens, allow=tuple(allow or ()))
         (run_http if http else run_stdio)(service, options)

@@ -54,4 +54,17 @@ _HOMES = {
     "turnfold.service.state": "ServiceState",
 }
 
-__getattr__, __dir__ = late_names(__name__, _HOMES)
+_get, __dir__ = late_names(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _get(name)
+    except ModuleNotFoundError as missing:
+        from turnfold.errors import MissingExtra
+
+        if missing.name not in {"starlette", "uvicorn"}:
+            raise
+        raise MissingExtra(
+            package=missing.name, extra="service", purpose=f"{__name__}.{name}"
+        ) from missing

@@ -27,13 +27,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import uvicorn
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
 from turnfold.api import AnyOperation
 from turnfold.budget import Budget
-from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.errors import InvalidOption
 from turnfold.memory import Summaries, make_config
 from turnfold.models import Embedder
 from turnfold.redaction import Redactor
 from turnfold.runtime import AsyncRuntime
+from turnfold.service.app import make_app
 from turnfold.service.auth import (
     LOOPBACK,
     LocalAccess,
@@ -45,6 +51,8 @@ from turnfold.service.auth import (
 from turnfold.service.concurrency import with_counted_texts
 from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
+from turnfold.service.routes import TABLE
+from turnfold.service.state import ServiceState
 from turnfold.tokens import cautious_counter, counter_for
 
 __all__ = (
@@ -58,21 +66,6 @@ __all__ = (
     "serve",
     "server_config",
 )
-
-
-try:
-    import uvicorn
-    from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-    from turnfold.service.app import make_app
-    from turnfold.service.routes import TABLE
-    from turnfold.service.state import ServiceState
-except ImportError as missing:
-    raise MissingExtra(
-        package="starlette and uvicorn", extra="service", purpose="turnfold serve"
-    ) from missing
 
 
 _log = logging.getLogger("turnfold.service")

@@ -1,33 +1,20 @@
 """Tools for your tests: a store conformance suite, a scripted chat model, an auditor of conversations.
 
-These are the tools of turnfold's own tests. They need pytest and Hypothesis; nothing else in the library imports this
-package. Its modules are registered with pytest before they are imported, so that a failed assertion shows its values.
+These are the tools of turnfold's own tests. The scripted model and the auditor need nothing else; the conformance suite
+needs pytest and Hypothesis (the extra `testing`), and is loaded on first use. Nothing else in the library imports this
+package.
 """
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
+from turnfold._late_names import late_names
 
-from turnfold.errors import MissingExtra
-
-try:
-    import_module("hypothesis")  # needed by the cases; reported here if it is missing
-    import pytest
-except ImportError as missing:
-    raise MissingExtra(
-        package=missing.name or "pytest", extra="testing", purpose="turnfold.testing"
-    ) from missing
-
-pytest.register_assert_rewrite(
-    "turnfold.testing.stores",
-    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)),
-)
-
-from turnfold.testing.audit import AuditFault, AuditRule, audit  # noqa: E402 (after the registration)
-from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest  # noqa: E402 (likewise)
-from turnfold.testing.stores import StoreConformance  # noqa: E402 (likewise)
-from turnfold.testing.stores.trial import Trial, case, drive  # noqa: E402 (likewise)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.inspect import AuditFault, AuditRule, audit
+    from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest
+    from turnfold.testing.stores import StoreConformance
+    from turnfold.testing.stores.trial import Trial, case, drive
 
 __all__ = (
     "AuditFault",
@@ -40,3 +27,12 @@ __all__ = (
     "case",
     "drive",
 )
+
+_HOMES = {
+    "turnfold.inspect": "AuditFault AuditRule audit",
+    "turnfold.testing.scripted_model": "ScriptedModel ScriptedRequest",
+    "turnfold.testing.stores": "StoreConformance",
+    "turnfold.testing.stores.trial": "Trial case drive",
+}
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -5,9 +5,14 @@ Requests pass the same authorization as those of the API, and every tool is a ca
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from turnfold._late_names import late_names
+from turnfold.errors import MissingExtra
+
+if find_spec("mcp") is None:  # before Starlette is imported, which the extra `mcp` installs too
+    raise MissingExtra(package="mcp", extra="mcp", purpose="turnfold mcp")
 
 if TYPE_CHECKING:
     from turnfold.service.mcp.request_access import McpOptions, McpPermission

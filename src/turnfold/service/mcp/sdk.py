@@ -13,9 +13,15 @@ from importlib import import_module
 from importlib.metadata import version as package_version
 from typing import Any, Final, cast
 
+from mcp import types as _sdk_types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared import exceptions as _sdk_exceptions
 from starlette.types import ASGIApp
 
-from turnfold.errors import AccessDenied, MissingExtra
+from turnfold.errors import AccessDenied
 from turnfold.service.auth import Caller
 from turnfold.service.endpoint import CALLER
 from turnfold.service.mcp.protocol import INSTRUCTIONS, METHODS, McpError, McpProtocol
@@ -25,17 +31,6 @@ __all__ = (
     "make_server",
     "serve_streams",
 )
-
-
-try:
-    from mcp import types as _sdk_types
-    from mcp.server.lowlevel import Server
-    from mcp.server.stdio import stdio_server
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-    from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.shared import exceptions as _sdk_exceptions
-except ImportError as missing:
-    raise MissingExtra(package="mcp", extra="mcp", purpose="turnfold mcp") from missing
 
 
 _VERSION_1: Final = int(package_version("mcp").partition(".")[0]) < 2

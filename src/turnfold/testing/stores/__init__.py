@@ -14,6 +14,23 @@ and with threads.
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
+from turnfold.errors import MissingExtra
+
+try:
+    import_module("hypothesis")  # needed by the cases; reported here if it is missing
+    import pytest
+except ImportError as missing:
+    raise MissingExtra(
+        package=missing.name or "pytest", extra="testing", purpose="the store conformance suite"
+    ) from missing
+
+pytest.register_assert_rewrite(  # before they are imported: a failed assertion shows its values
+    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__))
+)
+
 from turnfold.testing.stores.append import (
     AppendCases,
     ExpectCases,
