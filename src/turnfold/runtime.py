@@ -28,6 +28,7 @@ from turnfold.errors import InvalidOption, WrongProcess
 
 __all__ = (
     "AsyncRuntime",
+    "LoopThread",
     "Runtime",
     "SyncRuntime",
     "drive",
@@ -116,7 +117,7 @@ class SyncRuntime:
         self._running: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
         self._closed = False
 
     @property
@@ -304,7 +305,7 @@ class AsyncRuntime:
 class _Question:
     """A call of a function in a thread; the caller may stop waiting for it."""
 
-    def __init__(self, question: Callable[[], object], loop: _LoopThread) -> None:
+    def __init__(self, question: Callable[[], object], loop: LoopThread) -> None:
         self._question = question
         self._loop = loop
         self._given_up = threading.Event()
@@ -338,7 +339,7 @@ class _Question:
             self._future.cancel()
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread, started when it is first needed."""
 
     def __init__(self) -> None:

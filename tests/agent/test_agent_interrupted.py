@@ -14,6 +14,7 @@ import pytest
 from tests.agent.scripts import add, calling, loops, taken_everywhere
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.agent import Agent, AsyncAgent, TextCame
+from turnfold.models import AnswerStream
 from turnfold.testing import ScriptedModel
 from turnfold.window import check
 
@@ -76,17 +77,21 @@ def test_ctrl_c_while_the_model_speaks_silences_it(tmp_path: Path) -> None:
     spoke = threading.Event()
 
     class Slow(ScriptedModel):
-        async def stream(self, prompt, *, tools=(), on_text):  # noqa: ANN001, ANN202
+        def stream(self, prompt, *, tools=(), on_text=None):  # noqa: ANN001, ANN202
             if self.asked:
-                return await super().stream(prompt, tools=tools, on_text=on_text)
-            on_text("Well, ")
-            _thread.interrupt_main()
-            try:
-                await asyncio.sleep(30)
-            finally:
-                spoke.set()
-            on_text("never said")
-            return await super().stream(prompt, tools=tools, on_text=on_text)
+                return super().stream(prompt, tools=tools, on_text=on_text)
+
+            async def start(take):  # noqa: ANN001, ANN202
+                take("Well, ")
+                _thread.interrupt_main()
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    spoke.set()
+                take("never said")
+                return await self.complete(prompt, tools=tools)
+
+            return AnswerStream(start, on_text)
 
     model = Slow(["first", "second"])
 

@@ -144,7 +144,7 @@ def test_no_content_is_not_empty_content() -> None:
     assert assistant().content is None
     assert assistant("").content == ""
     assert as_message({"role": "user", "content": []}).content is None
-    assert as_message({"role": "user"}) == user(None)
+    assert as_message({"role": "user"}) == Message("user")
 
 
 def test_several_results_and_errors_are_written_as_blocks() -> None:

@@ -178,6 +178,10 @@ def calls_made(session: Any) -> list[object]:
     see(session.explain(calls[0].call))
     see(session.diff(calls[0].call, calls[1].call))
     see(session.record_usage({"prompt_tokens": 9, "completion_tokens": 2}).usage)
+    choice = {"message": {"role": "assistant", "content": "里昂"}, "finish_reason": "stop"}
+    whole = {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    see(session.add(whole, client_id="whole"))
+    see((session.history()[-1].message, [each.usage for each in session.calls()]))
     see(session.record_usage(Usage(input=8), call=calls[0].call).usage)
     see(raised(lambda: session.explain("nothing")))
     see(raised(lambda: session.context(budget=Budget(max_tokens=3))))

@@ -213,6 +213,9 @@ class RemoteSession:
     def add(self, messages: object, *, client_id: str = "", expect: int | None = None) -> Appended:
         """Append one message, or several atomically. Durable on return.
 
+        Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
+        responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
+
         With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
         has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
         """
@@ -325,8 +328,8 @@ class RemoteSession:
         """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
         return drive(self._awaiting.drop_rule(rule))
 
-    def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
         return drive(self._awaiting.history(after=after, limit=limit))
 
     def turn(self, number: int) -> list[Entry]:

@@ -11,7 +11,7 @@ from turnfold.client.session import AsyncRemoteSession
 from turnfold.client.transport import RequestSender, check_positive, open_sender, read_pages
 from turnfold.memory import SearchResult
 from turnfold.search import ALL_ENTRIES, Within
-from turnfold.stores import ConversationInfo, Erasure, Health
+from turnfold.stores import ConversationInfo, Erasure, Health, check_name
 
 __all__ = ("AsyncRemoteMemory",)
 
@@ -41,6 +41,7 @@ class AsyncRemoteMemory:
 
     def session(self, conversation: str) -> AsyncRemoteSession:
         """Return the session of a conversation, new or existing."""
+        check_name(conversation, "the id of a session")
         return AsyncRemoteSession(conversation, self._sender)
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:

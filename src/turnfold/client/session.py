@@ -96,7 +96,7 @@ from turnfold.records import (
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, Erasure
-from turnfold.wire import WireFormat
+from turnfold.wire import WireFormat, read_sdk_objects
 
 __all__ = (
     "AsyncRemoteFindings",
@@ -328,10 +328,19 @@ class AsyncRemoteSession:
     ) -> Appended:
         """Append one message, or several atomically. Durable on return.
 
+        Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
+        responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
+
         With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
         has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
         """
+        usage: Usage | None = None
+        if not isinstance(messages, Message):
+            read = read_sdk_objects(messages)
+            messages, usage = read.messages, read.usage
         given, client_ids = _messages_and_ids(messages)
+        if usage is not None and self._last:
+            await self.record_usage(usage)
         body = AddBody(
             messages=[message_json(message, "record") for message in given],
             expect=expect,
@@ -478,8 +487,8 @@ class AsyncRemoteSession:
             raise NotFound("no active rule ''; rules() lists them")
         return await self._sender.call(api.operations.DROP_RULE, self.id, rule)
 
-    async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
+    async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
 
         async def page(after: int, limit: int) -> tuple[list[Entry], int | None]:
             query = HistoryQuery(form="record", after=after, limit=limit)

@@ -14,6 +14,7 @@ import asyncio
 import random
 import re
 import secrets
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -303,9 +304,10 @@ def open_sender(
 async def read_pages(
     page: Callable[[_Place, int], Awaitable[tuple[list[_Item], _Place | None]]],
     after: _Place,
-    limit: int,
+    limit: int | None,
 ) -> list[_Item]:
     """Read pages after `after` until there are `limit` items or no more; `page` returns items and the next `after`."""
+    limit = sys.maxsize if limit is None else limit
     found: list[_Item] = []
     following: _Place | None = after
     while following is not None and len(found) < limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -20,11 +20,26 @@ from turnfold.window import Strategy
 __all__ = (
     "MemoryConfig",
     "RecallMode",
+    "check_budget",
+    "check_type",
     "choice",
 )
 
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -> None:
+    """Raise `InvalidOption` for an option of the wrong type; `right` is an example of how it is written."""
+    if not isinstance(value, kinds):
+        raise InvalidOption(f"{option}={value!r} is {type(value).__name__}: write {right}")
+
+
+def check_budget(budget: object) -> None:
+    """Raise `InvalidOption` for a budget that is no `Budget`, such as a number of tokens."""
+    number = isinstance(budget, int) and not isinstance(budget, bool)
+    tokens = budget if number else 8_000
+    check_type("budget", budget, (Budget, type(None)), f"budget=Budget(max_tokens={tokens})")
 
 
 def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:

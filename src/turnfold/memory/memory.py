@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self, cast
+from collections.abc import Callable, Mapping
+from types import NoneType, TracebackType
+from typing import Any, Final, Self, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
-from turnfold.memory.config import MemoryConfig, RecallMode, choice
+from turnfold.memory.config import MemoryConfig, RecallMode, check_budget, check_type, choice
 from turnfold.memory.folding import FoldMode, FoldPolicy
 from turnfold.memory.memory_search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
@@ -33,6 +33,7 @@ from turnfold.stores import (
     RedactingStore,
     Scope,
     Store,
+    check_name,
     open_store,
     redaction_of,
     shown_address,
@@ -159,6 +160,8 @@ def make_config(
     """Make the configuration of a memory from the options of its constructor; opens the store."""
     # Invalid options are refused before anything is opened.
     redactor = None if redact is None else Redactor.of(redact)
+    given = (model, scope, cache, counter, meter, threshold, keep_turns, rules, strategy, clock)
+    _check_options(store, budget, embedder, given)
     writer = writer_for(summarizer)
     policy = FoldPolicy(
         mode=_fold_mode(fold, writer),
@@ -190,6 +193,39 @@ def make_config(
         cache=None if cache is None else shown_address(cache),
         store=_open(store, cache, counter, meter, clock, redactor=redactor, blocking=blocking),
     )
+
+
+_TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
+    "model": ((str,), 'model="gpt-4o"'),
+    "scope": ((str, Scope), 'scope="tenant-1"'),
+    "cache": ((str, NoneType), 'cache="redis://localhost"'),
+    "counter": ((TokenCounter, NoneType), 'counter=counter_for("gpt-4o")'),
+    "meter": ((Meter, NoneType), "meter=Meter()"),
+    "threshold": ((int, float), "threshold=0.75"),
+    "keep_turns": ((int,), "keep_turns=8"),
+    "rules": ((bool,), "rules=True or rules=False"),
+    "strategy": ((Callable,), "strategy=oldest_first, from turnfold.window"),
+    "clock": ((Callable, NoneType), "clock=a function that returns microseconds since 1970"),
+}
+"""Option of a memory -> its types, and how it is written."""
+
+
+def _check_options(
+    store: object, budget: object, embedder: object, given: tuple[object, ...]
+) -> None:
+    """Raise `InvalidOption` for an option of the wrong type; `given` has the values of the options in `_TYPES`."""
+    check_budget(budget)
+    for (name, (kinds, right)), value in zip(_TYPES.items(), given, strict=True):
+        check_type(name, value, kinds, right)
+    if not isinstance(store, str) and not hasattr(store, "append"):
+        raise InvalidOption(
+            f"store={store!r} is {type(store).__name__}, neither an address nor an open store: write "
+            'Memory("sqlite:///chat.db")'
+        )
+    if embedder is not None and not hasattr(embedder, "embed"):
+        raise InvalidOption(
+            f"embedder={embedder!r} cannot embed texts: write embedder=LocalEmbedder(), from turnfold.models"
+        )
 
 
 def _open(
@@ -417,6 +453,7 @@ class AsyncMemory:
 
     def session(self, conversation: str) -> AsyncSession:
         """Return the handle on a conversation, new or existing."""
+        check_name(conversation, "the id of a session")
         return self._handles.get(conversation, self._config)
 
     async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:

@@ -21,7 +21,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.findings import AsyncFindings
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
-from turnfold.memory.config import MemoryConfig, RecallMode
+from turnfold.memory.config import MemoryConfig, RecallMode, check_budget, check_type
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
 from turnfold.memory.erasure import erase_entry
@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from turnfold.wire import WireFormat
 
 
+_PAGE = 1_000
+"""Entries read at once by `history()`."""
 _MAX_TRIES = 64
 """Attempts to store one change of the state; an attempt fails if another writer was first."""
 
@@ -296,6 +298,11 @@ class AsyncSession:
         self._findings = AsyncFindings(self._cache, self._lock, config.clock)
         self._snapshots: AsyncSnapshots | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"AsyncSession({self.id!r}, store={self.config.address}, scope={self._scope.tenant!r})"
+        )
+
     @property
     def counter(self) -> TokenCounter:
         """The token counter of this session."""
@@ -395,11 +402,22 @@ class AsyncSession:
     ) -> Appended:
         """Append one message, or several atomically. Durable on return.
 
+        Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
+        responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
+
         With `client_id`, a retry stores nothing twice. Several messages get this id with a number appended; a
         `NewEntry` has an id of its own. `expect` is the newest seq the caller has seen; raises `Conflict` if the log
         ends with another seq.
         """
+        usage: Usage | None = None
+        if not isinstance(messages, Message):
+            from turnfold.wire import read_sdk_objects  # not needed by a program that adds messages
+
+            read = read_sdk_objects(messages)
+            messages, usage = read.messages, read.usage
         entries = entries_of(messages, client_id)
+        if usage is not None and self._calls.last:
+            await self.record_usage(usage)
         if any(one.message.role == "system" for one in entries):
             return await self._add_system(entries, expect)
         if self._in_order:  # without the lock, so that concurrent appends can share a commit
@@ -450,6 +468,10 @@ class AsyncSession:
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
         limit below the budget, for example after a provider refused a prompt as too long.
         """
+        if budget is not None:
+            check_budget(budget)
+        if query:
+            check_type("query", query, (str,), 'context("what to recall")')
         if self._redaction is not None:  # the tail and its query are stored with the call
             place = self._scope, self.id
             shown = await self._redaction.value(*place, [query or "", dict(notes or {}), workspace])
@@ -543,6 +565,7 @@ class AsyncSession:
         the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
         to a role, tool, turn, path or time.
         """
+        check_type("query", query, (str,), 'recall("what to find")')
         return await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
 
     async def index_meaning(
@@ -603,9 +626,15 @@ class AsyncSession:
         async with self._lock:
             return await self._rules.drop(rule)
 
-    async def history(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """Return a page of the log: entries with seq > `after`, oldest first, folded or not."""
-        return await self._store.read(self._scope, self.id, after=after, limit=limit)
+    async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
+        if limit is not None:
+            return await self._store.read(self._scope, self.id, after=after, limit=limit)
+        entries: list[Entry] = []
+        while page := await self._store.read(self._scope, self.id, after=after, limit=_PAGE):
+            entries += page
+            after = page[-1].seq
+        return entries
 
     async def turn(self, number: int) -> list[Entry]:
         """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import (
         Answer,
+        AnswerStream,
         ChatModel,
         CompletionModel,
         Prompt,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Answer",
+    "AnswerStream",
     "Anthropic",
     "ChatModel",
     "CompletionModel",
@@ -45,7 +47,7 @@ _HOMES = {
     "turnfold.models.client": "LoopClients",
     "turnfold.models.embedder": "Embedder LocalEmbedder",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
-    "turnfold.models.protocol": "Answer ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
+    "turnfold.models.protocol": "Answer AnswerStream ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
     "as_chat_model model_name prompt_function",
 }
 

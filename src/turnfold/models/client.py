@@ -28,7 +28,7 @@ from turnfold.models.failures import (
     call_with_retries,
     failure_of,
 )
-from turnfold.models.protocol import Answer, Prompt, ToolSchemas
+from turnfold.models.protocol import Answer, AnswerStream, Prompt, ToolSchemas
 from turnfold.records import Message, Usage
 from turnfold.wire import JsonObject, Request, object_at, require_size
 
@@ -202,10 +202,23 @@ class SdkModel(ABC):
 
         return self._answer(await self._call.result(send), request)
 
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        tools: ToolSchemas = (),
+        on_text: Callable[[str], None] | None = None,
+    ) -> AnswerStream:
+        """Return the answer to a context as it arrives: iterate over its text, or await it with `on_text`."""
+
+        async def start(take: Callable[[str], None]) -> Answer:
+            return await self._streamed(prompt, tools, take)
+
+        return AnswerStream(start, on_text)
+
+    async def _streamed(
+        self, prompt: Prompt, tools: ToolSchemas, on_text: Callable[[str], None]
     ) -> Answer:
-        """Return the answer to a context, and pass each piece of its text to `on_text` as it arrives."""
         interface = self._interface
         request, arguments = self._arguments(prompt, tools)
         sent = {**arguments, **interface.streaming}

@@ -1,25 +1,37 @@
 """The protocols of chat models, which answer contexts.
 
 There are only three methods, so that any client can be wrapped in a few lines. A model gets the context as records and
-returns the answer as one; `turnfold.wire` converts both for a provider. Streaming uses a callback, not a generator: the
-answer is complete when the call returns, and a caller that is cancelled half way leaves no generator open.
+returns the answer as one; `turnfold.wire` converts both for a provider. The protocol streams to a callback: the answer
+is complete when the call returns, and a caller that is cancelled half way leaves no generator open. The clients of this
+package return an `AnswerStream`, which can also be iterated, with or without an event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import queue
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from turnfold.errors import InvalidOption
 from turnfold.fold import completion_text
 from turnfold.records import Message, Usage, assistant, user
+from turnfold.runtime import LoopThread
 from turnfold.window import Context
 
 __all__ = (
     "Answer",
+    "AnswerStream",
     "ChatModel",
     "CompletionModel",
     "Prompt",
@@ -49,6 +61,78 @@ class Answer:
     """A sentence for each part of the context that was converted or left out for this provider."""
 
 
+class AnswerStream:
+    """A streamed answer: iterate over its text, with or without an event loop, or await the whole.
+
+    `async for text in model.stream(context)`, `for text in model.stream(context)` or `await model.stream(context,
+    on_text=...)`. The request is sent when one of these begins, and once. After the last piece `answer` has the whole
+    message and its usage; leaving the loop early cancels the request.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Callable[[str], None]], Coroutine[Any, Any, Answer]],
+        on_text: Callable[[str], None] | None = None,
+    ) -> None:
+        self._start = start
+        self._on_text = on_text
+        self._begun = False
+        self._answer: Answer | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer; raises `InvalidOption` before the stream was read to its end."""
+        if self._answer is None:
+            raise InvalidOption(
+                "the answer is not complete: read the stream to its end before .answer"
+            )
+        return self._answer
+
+    async def _whole(self, on_text: Callable[[str], None]) -> Answer:
+        if self._begun:
+            raise InvalidOption(
+                "this stream was begun before: call stream() again for a new request"
+            )
+        self._begun = True
+
+        def take(text: str) -> None:
+            on_text(text)
+            if self._on_text is not None:
+                self._on_text(text)
+
+        self._answer = await self._start(take)
+        return self._answer
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._whole(lambda _: None).__await__()
+
+    async def __aiter__(self) -> AsyncGenerator[str]:
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        task = asyncio.ensure_future(self._whole(pieces.put_nowait))
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            await task  # raises its error
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    def __iter__(self) -> Generator[str]:
+        pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        loop = LoopThread()
+        future = loop.start(self._whole(pieces.put))
+        future.add_done_callback(lambda _: pieces.put(None))
+        try:
+            while (piece := pieces.get()) is not None:
+                yield piece
+            future.result()  # raises its error
+        finally:
+            future.cancel()
+            loop.stop()
+
+
 @runtime_checkable
 class ChatModel(Protocol):
     """A chat model: returns an answer to a context."""
@@ -62,9 +146,9 @@ class ChatModel(Protocol):
         """Return the answer to a context; raises `ContextOverflow` if the provider refuses the prompt as too long."""
         ...
 
-    async def stream(
+    def stream(
         self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         """Return the answer to a context, and pass each piece of its text to `on_text` as it arrives."""
         ...
 
@@ -152,13 +236,21 @@ class _AdaptedModel:
             return found
         return Answer(message=assistant(completion_text(found)))
 
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        tools: ToolSchemas = (),
+        on_text: Callable[[str], None] | None = None,
+    ) -> AnswerStream:
         """Return the same, its text in one piece."""
-        answer = await self.complete(prompt, tools=tools)
-        on_text(answer.message.text)
-        return answer
+
+        async def start(take: Callable[[str], None]) -> Answer:
+            answer = await self.complete(prompt, tools=tools)
+            take(answer.message.text)
+            return answer
+
+        return AnswerStream(start, on_text)
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
         """Return None: such a client does not count."""

@@ -168,12 +168,21 @@ class Message:
 
 def system(content: object, *, name: str | None = None) -> Message:
     """Make a system message: instructions to the model."""
+    _check_given(content, 'system("...")')
     return Message("system", content, name=name)
 
 
 def user(content: object, *, name: str | None = None) -> Message:
     """Make a user message; it starts a turn."""
+    _check_given(content, 'user("...")')
     return Message("user", content, name=name)
+
+
+def _check_given(content: object, right: str) -> None:
+    if content is None:
+        raise InvalidRecord(
+            "content is None", path="content", remedy=f"Give text or blocks: {right}"
+        )
 
 
 def assistant(

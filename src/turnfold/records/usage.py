@@ -15,9 +15,11 @@ from turnfold.records.content_blocks import get_field
 __all__ = ("Usage",)
 
 
-_INPUT = ("input_tokens", "prompt_tokens", "prompt_token_count")
-_OUTPUT = ("output_tokens", "completion_tokens", "candidates_token_count")
+_INPUT = ("input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount")
+_OUTPUT = ("output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount")
+_WITHIN = ("usage", "usage_metadata", "usageMetadata")
 _DETAILS = ("input_tokens_details", "prompt_tokens_details")
+_GEMINI_CACHED = ("cached_content_token_count", "cachedContentTokenCount")
 _CACHE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -35,8 +37,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """Read the usage of an SDK's response, of its `usage`, or of a dictionary of either."""
         if isinstance(reported, Usage):
             return reported
-        inner = get_field(reported, "usage") or get_field(reported, "usage_metadata")
-        source = reported if inner is None else inner
+        source = next(filter(None, (get_field(reported, name) for name in _WITHIN)), reported)
         prompt = _first(source, _INPUT)
         if prompt is None:
             raise InvalidOption(
@@ -45,7 +46,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             )
         read, created = (_number(get_field(source, name)) or 0 for name in _CACHE_INPUT)
         within = [_number(get_field(get_field(source, name), "cached_tokens")) for name in _DETAILS]
-        within.append(_number(get_field(source, "cached_content_token_count")))
+        within += [_number(get_field(source, name)) for name in _GEMINI_CACHED]
         cached = read or next((number for number in within if number), 0)
         output = _first(source, _OUTPUT) or 0
         return cls(input=prompt + read + created, output=output, cached=cached)

@@ -146,7 +146,9 @@ def open_store(
             f"{scheme}:// cannot be the store: Redis may lose data. Use it as cache=, in front of one of {_KNOWN}"
         )
     else:
-        raise InvalidOption(f"unknown store {shown_address(url)!r}; known: {_KNOWN}")
+        shown = shown_address(url)
+        file = "" if scheme else f' For a file write "sqlite:///{shown}".'
+        raise InvalidOption(f"unknown store {shown!r}; known: {_KNOWN}.{file}")
     return store if cache is None else with_cache(store, cache, blocking=blocking)
 
 

@@ -50,6 +50,8 @@ _LARGEST_COUNT = (1 << 63) - 1
 
 def check_name(value: str, what: str) -> None:
     """Raise `InvalidOption` for a name that some backend could not store exactly."""
+    if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
+        raise InvalidOption(f"{what} must be text, got {value!r}: write {str(value)!r}")
     if not value or len(value) > _LONGEST_NAME or "\x00" in value:
         raise InvalidOption(
             f"{what} must be 1 to {_LONGEST_NAME} characters without NUL, got {len(value)} characters"

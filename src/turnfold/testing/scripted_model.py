@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from turnfold.errors import ModelFailed
-from turnfold.models import Answer, Prompt, ToolSchemas
+from turnfold.models import Answer, AnswerStream, Prompt, ToolSchemas
 from turnfold.records import Message, Usage, as_message, assistant
 from turnfold.window import Context
 
@@ -60,15 +60,23 @@ class ScriptedModel:
         tokens = sum(len(one.text) for one in messages) // 4 + 1
         return Answer(message=message, usage=Usage(input=tokens, output=len(message.text) // 4))
 
-    async def stream(
-        self, prompt: Prompt, *, tools: ToolSchemas = (), on_text: Callable[[str], None]
-    ) -> Answer:
-        """Return the next item, after passing its text to `on_text` in pieces."""
-        answer = await self.complete(prompt, tools=tools)
-        text = answer.message.text
-        for start in range(0, len(text), 8):
-            on_text(text[start : start + 8])
-        return answer
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        tools: ToolSchemas = (),
+        on_text: Callable[[str], None] | None = None,
+    ) -> AnswerStream:
+        """Return the next item with its text in pieces: iterate over them, or await it with `on_text`."""
+
+        async def start(take: Callable[[str], None]) -> Answer:
+            answer = await self.complete(prompt, tools=tools)
+            text = answer.message.text
+            for begin in range(0, len(text), 8):
+                take(text[begin : begin + 8])
+            return answer
+
+        return AnswerStream(start, on_text)
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
         """Return None: a scripted model has no tokenizer."""

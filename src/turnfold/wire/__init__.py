@@ -25,6 +25,7 @@ from turnfold.wire.request import (
     fitted,
     require_size,
 )
+from turnfold.wire.sdk_objects import SdkMessages, read_sdk_objects
 from turnfold.wire.tool_output import ENDING, ToolOutcome, described, encodable, outcome_of
 from turnfold.wire.values import (
     JsonObject,
@@ -51,6 +52,7 @@ __all__ = (
     "JsonObject",
     "Repaired",
     "Request",
+    "SdkMessages",
     "ToolOutcome",
     "WireFormat",
     "anthropic",
@@ -77,6 +79,7 @@ __all__ = (
     "outcome_of",
     "packed",
     "plain_object",
+    "read_sdk_objects",
     "repair",
     "require_size",
     "restored",

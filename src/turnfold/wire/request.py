@@ -19,13 +19,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord
 from turnfold.records import MAX_DEPTH, Message
 from turnfold.window import Changed, Context, Wired, message_bytes
-from turnfold.wire.values import JsonObject
 
 __all__ = (
     "Action",
@@ -77,7 +76,7 @@ class Request:
     """The arguments of one call to a provider's SDK."""
 
     provider: str
-    kwargs: JsonObject
+    kwargs: dict[str, Any]
     """Keyword arguments of the official SDK's call, as plain JSON values."""
     changes: tuple[Change, ...]
     """Every change that was made for this provider and model."""
