@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.source_tree import ROOT
+from tests.house.source_tree import ROOT, shown
+from tests.house.test_docs import DOCUMENTS
+from tools.docs_pages import fences
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +149,30 @@ def test_without_a_store_a_command_says_how_to_make_one(
     assert done.returncode == 3
     [line] = done.stderr.splitlines()
     assert "`turnfold chat` and `turnfold import` create one" in line
+
+
+NEEDS = {"README.md": "openai", "docs/en/concepts/adapters.md": "pydantic_ai"}
+"""Pages whose blocks use a package that turnfold does not install, which they say: page -> the first of these."""
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_the_blocks_of_a_page_run_on_a_bare_install(path: Path, bare: Path, tmp_path: Path) -> None:
+    blocks = [each.text for each in fences(path.read_text("utf-8")) if each.language == "python"]
+    if not blocks:
+        pytest.skip("it has no Python")
+    if path == ROOT / "README.md":  # the last needs no key and nothing of those before it
+        assert run_code(bare, blocks[-1], tmp_path).stderr == ""
+    done = run_code(bare, "\n".join(blocks), tmp_path)
+    package = NEEDS.get(shown(path))
+    if package is None:
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert done.stderr.splitlines()[-1] == (f"ModuleNotFoundError: No module named '{package}'")
+
+
+def run_code(bare: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "page.py").write_text(code, encoding="utf-8")
+    return run(bare / "python", "page.py", home=folder)
 
 
 def test_every_help_is_shown(with_cli: Path, tmp_path: Path) -> None:
