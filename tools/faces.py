@@ -60,6 +60,7 @@ from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
 from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
+from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.memory.folding import FoldCall, FoldMode
 from turnfold.memory.meaning import MeaningStatus
@@ -255,6 +256,8 @@ from turnfold.client.transport import open_sender
 from turnfold.findings import FindingRule
 from turnfold.memory import (
     Difference,
+    ErasureCheck,
+    ErasureReceipt,
     Explanation,
     Manifest,
     RecallMode,

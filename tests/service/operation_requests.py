@@ -28,6 +28,18 @@ BODIES: dict[str, dict[str, object]] = {
     "recall": {"query": "parcel"},
     "by_client_id": {"client_ids": ["k"]},
     "search": {"query": "parcel Dana"},
+    "erase": {"kind": "session", "id": "nobody's"},
+    "verify_erasure": {
+        "receipt": {
+            "kind": "session",
+            "subject": "",
+            "salt": "0" * 32,
+            "at": 0,
+            "conversations": [],
+            "forks": [],
+            "digest": "",
+        }
+    },
     "set_short_memory": {"session": {}},
     "note_finding": {"call": {"id": "c", "name": "look", "arguments": "{}"}, "result": "x"},
     "tool_ran": {"tool": "look"},

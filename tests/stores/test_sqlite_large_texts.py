@@ -218,8 +218,12 @@ def test_what_another_process_has_indexed_is_not_indexed_again(
 ) -> None:
     path, whole = tmp_path / "chat.db", tmp_path / "whole.db"
     store, other = filled(path, text), SqliteStore(path, blocking=True)
+
+    def search_elsewhere() -> None:
+        settled(other.search(ALICE, ["small"]))
+
     with monkeypatch.context() as during:
-        meanwhile(during, lambda: settled(other.search(ALICE, ["small"])) and None)
+        meanwhile(during, search_elsewhere)
         settled(store.search(ALICE, ["small"]))
     alone = filled(whole, text)
     settled(alone.search(ALICE, ["small"]))

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from turnfold.api import requests, responses, short_memory, snapshots
 from turnfold.memories import MemoryWriteResult
-from turnfold.memory import Manifest, SessionStatus
+from turnfold.memory import ErasureCheck, ErasureReceipt, Manifest, SessionStatus
 from turnfold.records import Checkpoint
 from turnfold.rules import StandingRule
 from turnfold.snapshots import RecalledContext, TakenSnapshot
@@ -287,8 +287,8 @@ FORK = declare(
     grows=True,
     keyed=True,
 )
-ERASE = declare(
-    "erase",
+ERASE_ENTRY = declare(
+    "erase_entry",
     f"DELETE {_SESSION}/messages/{{seq}}",
     "Erase one message and everything made from it, permanently; a placeholder with the reason stays. `mentions` names "
     "documents of the program that may contain its text and are kept.",
@@ -548,6 +548,23 @@ SEARCH = declare(
     right=_READ,
     body=requests.SearchBody,
     answer=responses.FoundAnswer,
+)
+ERASE = declare(
+    "erase",
+    "POST /v1/erasures",
+    "Erase a session, all sessions of a user or the whole tenant, permanently; the receipt has no ids and no content.",
+    right=_WRITE,
+    frees=True,
+    body=requests.EraseBody,
+    answer=ErasureReceipt,
+)
+VERIFY_ERASURE = declare(
+    "verify_erasure",
+    "POST /v1/erasures/verify",
+    "Read the store again and check that nothing of what a receipt names is there.",
+    right=_READ,
+    body=requests.VerifyErasureBody,
+    answer=ErasureCheck,
 )
 HEALTH = declare(
     "health",

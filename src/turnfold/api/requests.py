@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.memory import RecallMode
+from turnfold.memory import ErasureReceipt, RecallMode
 from turnfold.records import (
     RESULT,
     Entry,
@@ -42,6 +42,7 @@ __all__ = (
     "DiffQuery",
     "DropFindingsBody",
     "EntryForm",
+    "EraseBody",
     "EraseQuery",
     "EventsQuery",
     "FileQuery",
@@ -73,6 +74,7 @@ __all__ = (
     "UsageBody",
     "UserBody",
     "ValueBody",
+    "VerifyErasureBody",
     "WithinBody",
     "entry_form",
     "message_json",
@@ -340,6 +342,19 @@ class ForkBody(Body):
 
     conversation: _Name
     at: Count | None = None
+
+
+class EraseBody(Body):
+    """What to erase: a session, all sessions of a user, or the whole tenant, whose own name must be given."""
+
+    kind: Literal["session", "user", "tenant"]
+    id: _Name
+
+
+class VerifyErasureBody(Body):
+    """Receipt of an erasure, as it was returned."""
+
+    receipt: ErasureReceipt
 
 
 class RuleForm(Body):

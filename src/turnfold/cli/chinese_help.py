@@ -76,8 +76,8 @@ COMMANDS: Final[Mapping[str, str]] = {
         "从下一个用户轮次起，在每次调用中原文显示一段文字或一条记录。"
     ),
     "Remove a pin from the next user turn on.": "从下一个用户轮次起取消一条置顶。",
-    "Delete a session, or one entry of it, and everything made from it. Cannot be undone.": (
-        "删除一个会话或其中一条记录，以及由它得出的一切。不可撤销。"
+    "Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone.": (
+        "彻底删除一个会话、其中一条记录、一个用户的所有会话或整个租户。不可撤销。"
     ),
     "Copy a session up to an entry, to continue it differently.": (
         "把会话复制到某条记录为止，以便换一种方式继续。"
@@ -244,6 +244,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Erase only this entry, and everything made from it.": "只清除这条记录，以及由它得出的一切。",
     "Reason kept in the placeholder of an erased entry.": "留在被清除记录的占位中的原因。",
     "Do not ask.": "不再询问。",
+    "Whole id of the session to erase.": "要删除的会话的完整标识。",
+    "Erase all sessions of this user.": "删除此用户的所有会话。",
+    "Erase all sessions of the tenant.": "删除租户的所有会话。",
+    "Check the receipt in this file instead.": "改为核对此文件中的回执。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
     "The model a provider's format is written for.": "服务商格式所针对的模型。",
     "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (

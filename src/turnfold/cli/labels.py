@@ -153,6 +153,20 @@ _SENTENCES: Final = (
         "{total:,} 个中的 {shown} 个；用 -n 显示更多",
     ),
     (
+        "sessions erased: {sessions:,} (entries: {entries:,}, documents: {documents:,})",
+        "已彻底删除 {sessions:,} 个会话：{entries:,} 条记录，{documents:,} 个文档",
+    ),
+    (
+        "not erased, begins with the same messages: {name}",
+        "未删除，开头的消息相同：{name}",
+    ),
+    (
+        "nothing of it is in the store; sessions searched: {searched:,}",
+        "存储中已没有这些内容：查看了 {searched:,} 个会话",
+    ),
+    ("the receipt was altered", "回执被改动过"),
+    ("still in the store: {name}", "仍在存储中：{name}"),
+    (
         "nothing to fold: there are only the turns to keep (see --keep-turns)",
         "没有可折叠的内容：只有需要保留的轮次（见 --keep-turns）",
     ),

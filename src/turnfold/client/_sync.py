@@ -16,6 +16,8 @@ from turnfold.client.transport import open_sender
 from turnfold.findings import FindingRule
 from turnfold.memory import (
     Difference,
+    ErasureCheck,
+    ErasureReceipt,
     Explanation,
     Manifest,
     RecallMode,
@@ -431,6 +433,22 @@ class RemoteMemory:
     def delete(self, conversation: str) -> Erasure:
         """Delete a conversation and everything derived from it, permanently."""
         return drive(self._awaiting.delete(conversation))
+
+    def erase_session(self, conversation: str) -> ErasureReceipt:
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        return drive(self._awaiting.erase_session(conversation))
+
+    def erase_user(self, user: str) -> ErasureReceipt:
+        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        return drive(self._awaiting.erase_user(user))
+
+    def erase_tenant(self, tenant: str) -> ErasureReceipt:
+        """Erase all conversations of the token's tenant, whose name must be given."""
+        return drive(self._awaiting.erase_tenant(tenant))
+
+    def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
+        """Let the service read its store again, and check that nothing of what a receipt names is there."""
+        return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
         """Check the store; details need the right `admin`."""

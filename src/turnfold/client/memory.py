@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from turnfold import api
-from turnfold.api import NamePageQuery, SearchBody, WithinBody
+from turnfold.api import EraseBody, NamePageQuery, SearchBody, VerifyErasureBody, WithinBody
 from turnfold.client.session import AsyncRemoteSession
 from turnfold.client.transport import RequestSender, check_positive, open_sender, read_pages
-from turnfold.memory import SearchResult
+from turnfold.memory import ErasureCheck, ErasureReceipt, SearchResult
 from turnfold.search import ALL_ENTRIES, Within
 from turnfold.stores import ConversationInfo, Erasure, Health, check_name
 
@@ -72,6 +72,26 @@ class AsyncRemoteMemory:
     async def delete(self, conversation: str) -> Erasure:
         """Delete a conversation and everything derived from it, permanently."""
         return await self.session(conversation).delete()
+
+    async def erase_session(self, conversation: str) -> ErasureReceipt:
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        return await self._erase("session", conversation)
+
+    async def erase_user(self, user: str) -> ErasureReceipt:
+        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        return await self._erase("user", user)
+
+    async def erase_tenant(self, tenant: str) -> ErasureReceipt:
+        """Erase all conversations of the token's tenant, whose name must be given."""
+        return await self._erase("tenant", tenant)
+
+    async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
+        """Let the service read its store again, and check that nothing of what a receipt names is there."""
+        body = VerifyErasureBody(receipt=receipt)
+        return await self._sender.call(api.operations.VERIFY_ERASURE, body=body)
+
+    async def _erase(self, kind: Literal["session", "user", "tenant"], name: str) -> ErasureReceipt:
+        return await self._sender.call(api.operations.ERASE, body=EraseBody(kind=kind, id=name))
 
     async def health(self) -> Health:
         """Check the store; details need the right `admin`."""

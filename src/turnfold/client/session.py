@@ -561,7 +561,7 @@ class AsyncRemoteSession:
         result names what may contain the text. Backups, exports and forks made before are not reached.
         """
         query = EraseQuery(reason=reason)
-        return await self._sender.call(api.operations.ERASE, self.id, str(seq), query=query)
+        return await self._sender.call(api.operations.ERASE_ENTRY, self.id, str(seq), query=query)
 
     async def delete(self) -> Erasure:
         """Delete the conversation and everything derived from it, permanently."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from turnfold.memory.config import MemoryConfig, RecallMode
     from turnfold.memory.conversation_cache import ConversationCache
+    from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
     from turnfold.memory.folding import FoldCall, Folder, FoldMode, FoldRange, MemoryMode
     from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
@@ -47,6 +48,9 @@ __all__ = (
     "ChatWriter",
     "ConversationCache",
     "Difference",
+    "ErasedConversation",
+    "ErasureCheck",
+    "ErasureReceipt",
     "Explanation",
     "ExtractiveWriter",
     "FoldCall",
@@ -93,6 +97,7 @@ _HOMES = {
     "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
     "turnfold.memory.config": "MemoryConfig RecallMode",
     "turnfold.memory.conversation_cache": "ConversationCache",
+    "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
     "turnfold.memory.folding": "FoldCall FoldMode FoldRange Folder MemoryMode",
     "turnfold.memory.meaning": "MeaningStatus Meanings",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",

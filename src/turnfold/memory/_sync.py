@@ -11,6 +11,7 @@ from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
 from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
+from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.folding import FoldCall, FoldMode
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
@@ -534,6 +535,22 @@ class Memory:
     def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, permanently."""
         return drive(self._awaiting.delete(conversation))
+
+    def erase_session(self, conversation: str) -> ErasureReceipt:
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        return drive(self._awaiting.erase_session(conversation))
+
+    def erase_user(self, user: str) -> ErasureReceipt:
+        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        return drive(self._awaiting.erase_user(user))
+
+    def erase_tenant(self, tenant: str) -> ErasureReceipt:
+        """Erase all conversations of this memory's scope, whose name must be given."""
+        return drive(self._awaiting.erase_tenant(tenant))
+
+    def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
+        """Read the store again, and check that nothing of what a receipt names is there."""
+        return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
         """Check if the store can serve requests."""

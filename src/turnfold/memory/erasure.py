@@ -1,178 +1,290 @@
-"""Erasure of a single message: replaces it by a placeholder, and removes everything that was made from it.
+"""Erasure of a conversation, of all conversations of a user, or of a whole tenant, with a receipt that can be checked.
 
-The store replaces the entry, drops the checkpoints that cover it and corrects its index; from then on no process can
-store anything made from the old text. Then the documents that were made from it are replaced or dropped. A crash in
-between leaves documents behind, and the same call finishes the work.
+A conversation belongs to a user if one of its messages, or the owner note of a `ShortMemory`, has the label `user_id`
+with the user's id. Forks are copies: those of a user or tenant are erased with the rest, because they have the same
+labels and tenant; the receipt of a single conversation names the forks that remain.
 
-Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts that cover
-it, the windows' stored tails, and the tails in the manifests (stored context reports) of later calls, which quote
-recalled entries, rules and findings. Kept: the figures of these manifests, and everything the program wrote itself: its
-state, snapshots, pins of texts and documents of adapters. Those that may contain the text are named in the result.
+A receipt holds no id and no text of what was erased: ids are digests with a salt of the receipt, so that only those who
+know an id can find it there. The digest of a conversation is made of its log, checkpoints and documents; a copy (an
+export, a backup) has the same one.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from turnfold.errors import Conflict, InvalidOption, NotFound
-from turnfold.memory.call_log import CALL, read_manifest, write_manifest
-from turnfold.memory.meaning import in_block, is_meaning_kind
-from turnfold.memory.rules import rules_without
-from turnfold.records import (
-    FINDING,
-    PIN,
-    RULES,
-    SESSION,
-    STAND_IN,
-    WINDOW,
-    Document,
-    Entry,
-    Message,
-    PinNote,
-    StandIn,
-    StandInNote,
-    ThinkingPart,
-    decode_finding,
-    erased_message,
-    is_erased,
-    read_note,
+from turnfold._late_names import late_pattern
+from turnfold.errors import Conflict, InvalidRecord
+from turnfold.records import Document, encode_message
+from turnfold.stores import ConversationInfo, Scope, Store, check_name
+
+__all__ = (
+    "ErasedConversation",
+    "ErasureCheck",
+    "ErasureReceipt",
+    "erase_session",
+    "erase_tenant",
+    "erase_user",
+    "verify_erasure",
 )
-from turnfold.snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
-from turnfold.stores import Erasure, Scope, Store
 
-__all__ = ("erase_entry",)
-
-
-_ERASED_TAIL = "[erased]"
-_BATCH = 500
-"""Documents changed in one transaction."""
-_MAX_TRIES = 64
-_LONGEST_REASON = 200
-_LEAST_CHARACTERS = 6
-"""A line that is shorter than this is looked for in other documents only if the whole message is."""
-_MAX_LINES = 50
+ErasureKind: TypeAlias = Literal["session", "user", "tenant"]
+_USER: Final = "user_id"
+_OWNER: Final = "short-memory"
+"""Kind of the documents in which a `ShortMemory` notes the owner of a conversation."""
+_PAGE: Final = 500
+_SALT: Final = late_pattern("[0-9a-f]{32}")
+_PASSES: Final = 10
 
 
-@dataclass(slots=True)
-class _Derived:
-    """The documents of a conversation that were made from one entry."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedConversation:
+    """One erased conversation in a receipt."""
 
-    entry: Entry
-    replaced: list[Document] = field(default_factory=list[Document])
-    dropped: list[Document] = field(default_factory=list[Document])
-    mentions: list[str] = field(default_factory=list[str])
-
-    def take(self, document: Document) -> None:
-        """Decide what happens with a document."""
-        new = _without(document, self.entry)
-        if new is None:
-            self.dropped.append(document)
-        elif new is not document:
-            self.replaced.append(new)
-        elif _may_contain(document, self.entry):
-            self.mentions.append(f"{document.kind}/{document.key}")
+    id_digest: str
+    entries: int
+    checkpoints: int
+    documents: dict[str, int]
+    """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on)."""
+    content_digest: str
+    """Digest of everything that was erased; empty if it was written to meanwhile."""
+    already: bool
+    """True if it had been erased before."""
 
 
-async def erase_entry(
-    store: Store, scope: Scope, conversation: str, seq: int, *, reason: str
-) -> tuple[Erasure, Message]:
-    """Erase one entry and everything made from it; return what was removed, and the placeholder that stays."""
-    if len(reason) > _LONGEST_REASON:
-        raise InvalidOption(
-            f"the reason has {len(reason)} characters; it is stored in the log and sent to models, so give at most "
-            f"{_LONGEST_REASON}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureReceipt:
+    """What was erased: counts and digests, without ids and texts."""
+
+    kind: ErasureKind
+    subject: str
+    """Digest of the id of the conversation, user or tenant."""
+    salt: str
+    at: int
+    """Microseconds since 1970."""
+    conversations: tuple[ErasedConversation, ...]
+    forks: tuple[str, ...]
+    """Ids of conversations that begin with the same messages and were not erased."""
+    digest: str
+    """Digest of the other fields."""
+
+    @property
+    def is_intact(self) -> bool:
+        """True if the receipt is as it was made."""
+        return secrets.compare_digest(self.digest, _receipt_digest(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureCheck:
+    """Result of checking a receipt against the store."""
+
+    ok: bool
+    """True if the receipt is intact and nothing of what it names is in the store."""
+    intact: bool
+    searched: int
+    """Number of conversations that were looked at."""
+    found: tuple[str, ...]
+    """Ids of conversations that should not be there."""
+
+
+async def erase_session(
+    store: Store, scope: Scope, conversation: str, *, now: int
+) -> ErasureReceipt:
+    """Erase a conversation and everything derived from it."""
+    forks = await _forks_of(store, scope, conversation)
+    return await _erase(store, scope, ("session", conversation), [conversation], forks, now=now)
+
+
+async def erase_user(store: Store, scope: Scope, user: str, *, now: int) -> ErasureReceipt:
+    """Erase all conversations of a user."""
+    check_name(user, "user id")
+    names = [
+        info.conversation
+        for info in await _all_conversations(store, scope)
+        if user in await _users_of(store, scope, info.conversation)
+    ]
+    return await _erase(store, scope, ("user", user), names, (), now=now)
+
+
+async def erase_tenant(store: Store, scope: Scope, *, now: int) -> ErasureReceipt:
+    """Erase all conversations of a tenant; raises `Conflict` if others keep writing new ones."""
+    salt, erased = secrets.token_hex(16), list[ErasedConversation]()
+    for _ in range(_PASSES):
+        names = [info.conversation for info in await _all_conversations(store, scope)]
+        if not names:
+            return _receipt(("tenant", scope.tenant), salt, erased, (), now=now)
+        erased += [await _erase_one(store, scope, name, salt) for name in names]
+    raise Conflict(
+        f"{len(erased)} conversations of the tenant were erased, and new ones are still being written: stop the "
+        "writers, then erase again"
+    )
+
+
+async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) -> ErasureCheck:
+    """Read the store again and check that nothing of what a receipt names is there."""
+    erased = {each.id_digest for each in receipt.conversations}
+    found: list[str] = []
+    searched = 0
+    for info in await _all_conversations(store, scope):
+        searched += 1
+        name = info.conversation
+        users = await _users_of(store, scope, name) if receipt.kind == "user" else frozenset[str]()
+        if (
+            (receipt.kind == "tenant" and receipt.subject == _salted(receipt.salt, scope.tenant))
+            or _conversation_digest(receipt.salt, scope, name) in erased
+            or receipt.subject in {_salted(receipt.salt, user) for user in users}
+        ):
+            found.append(name)
+    intact = receipt.is_intact
+    return ErasureCheck(
+        ok=intact and not found, intact=intact, searched=searched, found=tuple(found)
+    )
+
+
+async def _erase(
+    store: Store,
+    scope: Scope,
+    subject: tuple[ErasureKind, str],
+    names: Iterable[str],
+    forks: Iterable[str],
+    *,
+    now: int,
+) -> ErasureReceipt:
+    salt = secrets.token_hex(16)
+    erased = [await _erase_one(store, scope, name, salt) for name in names]
+    return _receipt(subject, salt, erased, forks, now=now)
+
+
+def _receipt(
+    subject: tuple[ErasureKind, str],
+    salt: str,
+    erased: Iterable[ErasedConversation],
+    forks: Iterable[str],
+    *,
+    now: int,
+) -> ErasureReceipt:
+    kind, name = subject
+    made = ErasureReceipt(
+        kind=kind,
+        subject=_salted(salt, name),
+        salt=salt,
+        at=now,
+        conversations=tuple(erased),
+        forks=tuple(forks),
+        digest="",
+    )
+    return replace(made, digest=_receipt_digest(made))
+
+
+async def _erase_one(store: Store, scope: Scope, name: str, salt: str) -> ErasedConversation:
+    digest, entries, documents = await _contents(store, scope, name)
+    if not (
+        await store.head(scope, name)
+    ).generation:  # to delete it would only leave a mark in the store
+        return ErasedConversation(
+            id_digest=_conversation_digest(salt, scope, name),
+            entries=0,
+            checkpoints=0,
+            documents={},
+            content_digest="",
+            already=False,
         )
-    found = await store.read(scope, conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1)
-    if not found:
-        raise NotFound(f"there is no entry {seq} in {conversation!r}: history() lists the entries")
-    entry = found[0]
-    already = is_erased(entry.message)
-    message = entry.message if already else erased_message(entry.message, reason)
-    log = await store.erase(scope, conversation, seq, message)
-    documents, mentions = 0, tuple[str, ...]()
-    for attempt in range(1, _MAX_TRIES + 1):
-        derived = _Derived(entry)
-        await store.capture(scope, conversation, derived.take)
-        mentions = tuple(derived.mentions)
-        try:
-            for drop, new in _batches(derived):
-                done = await store.erase(scope, conversation, seq, message, replace=new, drop=drop)
-                documents += done.documents
-            break
-        except Conflict:  # a document was written meanwhile
-            if attempt == _MAX_TRIES:
-                raise
-    return replace(log, documents=documents, mentions=mentions), message
-
-
-def _batches(derived: _Derived) -> Iterable[tuple[Sequence[Document], Sequence[Document]]]:
-    dropped, replaced = derived.dropped, derived.replaced
-    for start in range(0, len(dropped), _BATCH):
-        yield dropped[start : start + _BATCH], ()
-    for start in range(0, len(replaced), _BATCH):
-        yield (), replaced[start : start + _BATCH]
-
-
-def _without(document: Document, entry: Entry) -> Document | None:
-    """Return a document without what was made from an entry: itself, a changed one, or None if nothing is left."""
-    kind, place = document.kind, (document.kind, document.key)
-    seq = entry.seq
-    if kind == CALL:
-        return _without_tail(document, seq)
-    if place == (SESSION, RULES):
-        body = rules_without(document, seq)
-        return document if body is None else replace(document, body=body)
-    gone = (
-        kind == WINDOW
-        or (kind == FINDING and _is_finding_of(document, entry.message, seq))
-        or (kind == PIN and read_note(document, PinNote).seq == seq)
-        or (kind == STAND_IN and StandIn.read(document).upto >= seq)
-        or (place == (SESSION, STAND_IN) and read_note(document, StandInNote).upto >= seq)
-        or (is_meaning_kind(kind) and in_block(document.key, seq))
-    )
-    return None if gone else document
-
-
-def _without_tail(document: Document, seq: int) -> Document:
-    manifest = read_manifest(document)
-    if manifest.seq < seq or manifest.tail in ("", _ERASED_TAIL):
-        return document
-    new = write_manifest(msgspec.structs.replace(manifest, tail=_ERASED_TAIL))
-    return replace(document, body=new.body)
-
-
-def _is_finding_of(document: Document, message: Message, seq: int) -> bool:
-    finding = decode_finding(document.body, path=document.key)
-    ids = {call.id for call in message.calls} | {result.call_id for result in message.results}
-    text = message.text.strip()
-    same = bool(text) and not is_erased(message) and finding.content.strip() == text
-    return finding.seq == seq or finding.call in ids or same
-
-
-def _may_contain(document: Document, entry: Entry) -> bool:
-    """Return True if a document that is kept may contain the text of an entry."""
-    if document.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):  # compressed
-        return turn_of(document.key) >= entry.turn
-    if is_erased(entry.message):  # the text is not known any more
-        return False
-    return any(
-        line in document.body or (document.text and line in document.text.encode())
-        for line in _lines(entry.message)
+    done = await store.delete(scope, name)
+    same = (entries, documents.total()) == (done.entries, done.documents)
+    return ErasedConversation(
+        id_digest=_conversation_digest(salt, scope, name),
+        entries=done.entries,
+        checkpoints=done.checkpoints,
+        documents=dict(sorted(documents.items())),
+        content_digest=digest if same and not done.already else "",
+        already=done.already,
     )
 
 
-def _lines(message: Message) -> set[bytes]:
-    """Return the lines of a message as other documents may contain them: as text, or inside JSON."""
-    texts = [message.text, *(call.arguments for call in message.calls)]
-    texts += [part.text for part in message.parts if isinstance(part, ThinkingPart)]
-    lines = {line.strip() for text in texts for line in text.splitlines()}
-    long = sorted((line for line in lines if len(line) >= _LEAST_CHARACTERS), key=len)[-_MAX_LINES:]
-    return {
-        form.encode()
-        for line in long or [text.strip() for text in texts if text.strip()]
-        for form in (line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1])
-    }
+async def _contents(store: Store, scope: Scope, name: str) -> tuple[str, int, Counter[str]]:
+    """Return the digest of a conversation, the number of its entries, and its documents by kind."""
+    digest, documents, entries = blake2b(digest_size=32), Counter[str](), 0
+
+    def take(document: Document) -> None:
+        documents[document.kind] += 1
+        for each in (document.kind.encode(), document.key.encode(), document.body):
+            _add(digest, each)
+
+    captured = await store.capture(scope, name, take)
+    for checkpoint in captured.checkpoints if captured is not None else ():
+        _add(digest, checkpoint.text.encode("utf-8", "surrogatepass"))
+    while page := await store.read(scope, name, after=entries, limit=_PAGE):
+        for entry in page:
+            _add(digest, encode_message(entry.message))
+        entries = page[-1].seq
+    return digest.hexdigest(), entries, documents
+
+
+def _add(digest: blake2b, part: bytes) -> None:
+    digest.update(len(part).to_bytes(8, "big"))
+    digest.update(part)
+
+
+async def _users_of(store: Store, scope: Scope, name: str) -> frozenset[str]:
+    """Return the ids of the users that a conversation belongs to."""
+    users: set[str] = set()
+    after = 0
+    while page := await store.read(scope, name, after=after, limit=_PAGE):
+        users.update(str(entry.message.metadata.get(_USER, "")) for entry in page)
+        after = page[-1].seq
+    for document in await store.documents(scope, name, _OWNER):
+        users.add(msgspec.json.decode(document.body, type=_OwnerNote).user_id)
+    return frozenset(users - {""})
+
+
+class _OwnerNote(msgspec.Struct):
+    user_id: str = ""
+
+
+async def _forks_of(store: Store, scope: Scope, name: str) -> list[str]:
+    """Return the conversations that begin with the same entry, written at the same time."""
+    first = await store.read(scope, name, limit=1)
+    if not first:
+        return []
+    forks: list[str] = []
+    for info in await _all_conversations(store, scope):
+        if info.conversation == name or not info.head.seq:
+            continue
+        other = await store.read(scope, info.conversation, limit=1)
+        if other and (other[0].created, other[0].message) == (first[0].created, first[0].message):
+            forks.append(info.conversation)
+    return forks
+
+
+async def _all_conversations(store: Store, scope: Scope) -> list[ConversationInfo]:
+    found: list[ConversationInfo] = []
+    while page := await store.conversations(
+        scope, after=found[-1].conversation if found else "", limit=_PAGE
+    ):
+        found += page
+    return found
+
+
+def _conversation_digest(salt: str, scope: Scope, name: str) -> str:
+    return _salted(salt, f"{len(scope.tenant)}:{scope.tenant}{name}")
+
+
+def _salted(salt: str, name: str) -> str:
+    if not _SALT.fullmatch(salt):
+        raise InvalidRecord(
+            f"the salt must be 32 hexadecimal digits, got {salt[:40]!r}", path="salt"
+        )
+    key = bytes.fromhex(salt)
+    return blake2b(name.encode("utf-8", "surrogatepass"), key=key, digest_size=16).hexdigest()
+
+
+def _receipt_digest(receipt: ErasureReceipt) -> str:
+    values = [getattr(receipt, each.name) for each in fields(receipt) if each.name != "digest"]
+    return blake2b(msgspec.json.encode(values, order="sorted"), digest_size=32).hexdigest()

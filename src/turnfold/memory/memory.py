@@ -17,7 +17,9 @@ from typing import Any, Final, Self, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
+from turnfold.memory import erasure
 from turnfold.memory.config import MemoryConfig, RecallMode, check_budget, check_type, choice
+from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.folding import FoldMode, FoldPolicy
 from turnfold.memory.memory_search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
@@ -478,6 +480,35 @@ class AsyncMemory:
         """Erase a conversation and everything derived from it, permanently."""
         self._handles.drop(conversation, self._config)
         return await self._config.store.delete(self._config.scope, conversation)
+
+    async def erase_session(self, conversation: str) -> ErasureReceipt:
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        self._handles.drop(conversation, self._config)
+        config = self._config
+        return await erasure.erase_session(
+            config.store, config.scope, conversation, now=time.time_ns() // 1000
+        )
+
+    async def erase_user(self, user: str) -> ErasureReceipt:
+        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        config = self._config
+        return await erasure.erase_user(
+            config.store, config.scope, user, now=time.time_ns() // 1000
+        )
+
+    async def erase_tenant(self, tenant: str) -> ErasureReceipt:
+        """Erase all conversations of this memory's scope, whose name must be given."""
+        config = self._config
+        if tenant != config.scope.tenant:
+            raise InvalidOption(
+                f"{tenant!r} is not the tenant of this memory: to erase all of it, give its own name"
+            )
+        return await erasure.erase_tenant(config.store, config.scope, now=_now())
+
+    async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
+        """Read the store again, and check that nothing of what a receipt names is there."""
+        config = self._config
+        return await erasure.verify_erasure(config.store, config.scope, receipt)
 
     async def health(self) -> Health:
         """Check if the store can serve requests."""

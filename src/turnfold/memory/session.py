@@ -24,7 +24,7 @@ from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest,
 from turnfold.memory.config import MemoryConfig, RecallMode, check_budget, check_type
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
-from turnfold.memory.erasure import erase_entry
+from turnfold.memory.entry_erasure import erase_entry
 from turnfold.memory.folding import FoldCall, Folder, FoldManager, FoldMode, MemoryMode
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus

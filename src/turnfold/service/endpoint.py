@@ -53,7 +53,7 @@ _LARGE: Final = 64 * 1024
 """Bytes of a body that is decoded off the event loop."""
 _HEAVY: Final = frozenset(
     "fold recall search rules explain diff findings_text note_finding search_snapshots recall_snapshots "
-    "diff_snapshots take_snapshot fork checkpoint_short_memory".split()
+    "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure".split()
 )
 """Operations that search, rank, count or fold."""
 _LONG_QUERY: Final = 2_000

@@ -1,4 +1,4 @@
-"""Commands that change a conversation or add one: fold, fork."""
+"""Commands that change a conversation or add one: fold and fork."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""Commands that pin texts and entries of a session, and delete it or an entry: pin, unpin, delete."""
+"""Commands that pin texts and entries of a session, and erase sessions or entries: pin, unpin, delete."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from turnfold.cli.commands.options import JsonOption, SessionArgument, StoreOption, TenantOption
 from turnfold.cli.exit_codes import report_errors
+from turnfold.errors import InvalidOption
 
 __all__ = ("add",)
 
@@ -37,7 +39,7 @@ def pin(
     从下一个用户轮次起，在每次调用中原文显示一段文字或一条记录。
     """
     with report_errors():
-        from turnfold.cli.session_changes import change_pins, show_pins
+        from turnfold.cli.pins import change_pins, show_pins
 
         changed = change_pins(store, tenant, session, content=content, entry=entry, key=key)
         show_pins(changed, json=as_json)
@@ -56,13 +58,15 @@ def unpin(
     从下一个用户轮次起取消一条置顶。
     """
     with report_errors():
-        from turnfold.cli.session_changes import drop_pin, show_pins
+        from turnfold.cli.pins import drop_pin, show_pins
 
         show_pins(drop_pin(store, tenant, session, key=key), json=as_json)
 
 
 def delete(
-    session: SessionArgument,
+    session: Annotated[
+        str | None, typer.Argument(help="Whole id of the session to erase.", metavar="SESSION")
+    ] = None,
     *,
     entry: Annotated[
         int | None,
@@ -71,17 +75,39 @@ def delete(
     reason: Annotated[
         str, typer.Option(help="Reason kept in the placeholder of an erased entry.")
     ] = "",
+    user: Annotated[
+        str | None, typer.Option(help="Erase all sessions of this user.", metavar="ID")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Erase all sessions of the tenant.")] = False,
+    verify: Annotated[
+        Path | None,
+        typer.Option(help="Check the receipt in this file instead.", metavar="PATH"),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a session, or one entry of it, and everything made from it. Cannot be undone.
+    """Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone.
 
-    删除一个会话或其中一条记录，以及由它得出的一切。不可撤销。
+    彻底删除一个会话、其中一条记录、一个用户的所有会话或整个租户。不可撤销。
     """
     with report_errors():
-        from turnfold.cli.session_changes import delete_session, show_erasure
+        from turnfold.cli import delete as erasing
 
-        erasure = delete_session(store, tenant, session, entry=entry, reason=reason, asked=yes)
-        show_erasure(erasure, entry=entry, json=as_json)
+        if verify is not None:
+            if session is not None or user is not None or every:
+                raise InvalidOption("give one of: a session, --user, --all, --verify")
+            found = erasing.check_receipt(store, tenant, verify)
+            erasing.show_check(found, json=as_json)
+            raise typer.Exit(0 if found.ok else 1)
+        if entry is not None or reason:
+            if session is None or entry is None:
+                raise InvalidOption("--entry and --reason are for one entry of a session")
+            erased = erasing.erase_entry(
+                store, tenant, session, entry=entry, reason=reason, asked=yes
+            )
+            erasing.show_erased_entry(erased, json=as_json)
+            return
+        receipt = erasing.erase(store, tenant, session=session, user=user, every=every, asked=yes)
+        erasing.show_receipt(receipt, json=as_json)

@@ -88,8 +88,8 @@ async def fork(request: OperationRequest[ForkBody, NoQuery]) -> ForkedAnswer:
     return ForkedAnswer(conversation=made.id)
 
 
-@TABLE.bind(api.operations.ERASE)
-async def erase(request: OperationRequest[Nothing, EraseQuery]) -> Erasure:
+@TABLE.bind(api.operations.ERASE_ENTRY)
+async def erase_entry(request: OperationRequest[Nothing, EraseQuery]) -> Erasure:
     return await request.session.erase(request.number("seq"), reason=request.query.reason)
 
 

@@ -7,13 +7,16 @@ from dataclasses import replace
 from turnfold import api
 from turnfold.api import (
     ConversationsPage,
+    EraseBody,
     FoundAnswer,
     NamePageQuery,
     NoQuery,
     Nothing,
     Right,
     SearchBody,
+    VerifyErasureBody,
 )
+from turnfold.memory import ErasureCheck, ErasureReceipt
 from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.state import ServiceState
 from turnfold.stores import Health
@@ -41,6 +44,21 @@ async def search(request: OperationRequest[SearchBody, NoQuery]) -> FoundAnswer:
         limit=body.limit,
     )
     return FoundAnswer(found=found)
+
+
+@TABLE.bind(api.operations.ERASE)
+async def erase(request: OperationRequest[EraseBody, NoQuery]) -> ErasureReceipt:
+    memory, body = request.memory, request.body
+    if body.kind == "session":
+        return await memory.erase_session(body.id)
+    if body.kind == "user":
+        return await memory.erase_user(body.id)
+    return await memory.erase_tenant(body.id)
+
+
+@TABLE.bind(api.operations.VERIFY_ERASURE)
+async def verify_erasure(request: OperationRequest[VerifyErasureBody, NoQuery]) -> ErasureCheck:
+    return await request.memory.verify_erasure(request.body.receipt)
 
 
 @TABLE.bind(api.operations.HEALTH)

@@ -3,7 +3,8 @@
 Between two steps other writers can work.
 
 A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: its name is
-given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. Then its
+given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. (The row that
+remains of a deletion has a digest instead of the name and tenant, by which a late writer is refused.) Then its
 entries (newest first), documents and checkpoints are deleted in bounded steps, each a transaction, and last the row
 under the tenant "". While there is such a row, a deletion is unfinished, and the next process that finds it continues.
 
@@ -97,7 +98,12 @@ def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasu
             (_DELETED_TENANT, tenant, _choose_mode(connection, record.key), record.key),
         )
         record = sql.SqliteConversation(0, empty, deleted=record.deleted)
-    sql.save_head(connection, tenant, name, record, now=now, deleted=True)
+    known = record.key
+    sql.save_head(
+        connection, *sql.erased_name(connection, tenant, name), record, now=now, deleted=True
+    )
+    if known and not record.deleted:
+        sql.hide_name(connection, known, tenant, name)
     return Erasure(name, entries, *counts, already=record.deleted)
 
 

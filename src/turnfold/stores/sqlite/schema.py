@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite.file import FIRST_STEP, MARK, check_owner
 from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.statements import hide_erased_names
 
 __all__ = (
     "MIGRATIONS",
@@ -21,9 +22,11 @@ __all__ = (
 
 _MIGRATION = "CREATE TABLE IF NOT EXISTS migration (name TEXT PRIMARY KEY) STRICT"
 _STRICT = (
-    "beside", "checkpoint", "conversation", "document", "entry", "migration", "search_index",
+    "beside", "checkpoint", "conversation", "document", "entry", "migration", "name_salt",
+    "search_index",
 )  # fmt: skip
 
+NAMES_STEP = "0010_erased_names"
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
         FIRST_STEP,
@@ -257,6 +260,15 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         );
         """,
     ),
+    (
+        # The row that remains of a deleted conversation has a digest instead of its tenant and name (see
+        # `erased_name`), made with a salt of this file. `migrate` replaces the names of earlier deletions.
+        NAMES_STEP,
+        """
+        CREATE TABLE name_salt (salt BLOB NOT NULL) STRICT;
+        INSERT INTO name_salt (salt) VALUES (randomblob(32));
+        """,
+    ),
 )
 
 
@@ -272,6 +284,8 @@ def migrate(connection: Connection) -> None:
         _check_known(applied)
         for name, script in MIGRATIONS[len(applied) :]:
             connection.execute(script)
+            if name == NAMES_STEP:
+                hide_erased_names(connection)
             connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
         _check_unaltered(connection)
         connection.execute(f"PRAGMA application_id={MARK:d}")

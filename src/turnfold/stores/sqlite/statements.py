@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, cast
 
@@ -35,8 +36,11 @@ __all__ = (
     "document_version",
     "entries",
     "entry_epoch",
+    "erased_name",
     "find_conversation",
     "first_of_turn",
+    "hide_erased_names",
+    "hide_name",
     "insert_entries",
     "known_ids",
     "live_checkpoint",
@@ -77,6 +81,8 @@ CONVERSATIONS_WITH_HEAD = (
 )
 """Conversations joined with their newest entry; the columns of both make the head."""
 
+_ERASED_TENANT = "\0"
+"""Tenant of the rows that remain of deleted conversations; no caller can have it."""
 LAST_SEQ = 0xFFFFFFFF
 _LAST_GENERATION = 0xFFFFFFFF
 _INSERT_ENTRY = "INSERT OR FAIL INTO entry (id, revision, client_id, created, turn, tokens, running, body, checksum)"
@@ -113,6 +119,12 @@ def find_conversation(
         (tenant, name),
     ).fetchone()
     if found is None:
+        found = connection.execute(
+            f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {CONVERSATIONS_WITH_HEAD} "  # noqa: S608 (constants)
+            "WHERE tenant = ? AND name = ?",
+            erased_name(connection, tenant, name),
+        ).fetchone()
+    if found is None:
         return SqliteConversation(0, Head())
     key, deleted, unindexed, dropped = cast("tuple[int, int, int, int]", found[:4])
     head = _head(found[4:], partial(log_mark, tenant, name))
@@ -120,6 +132,31 @@ def find_conversation(
     if record.deleted and writing:
         raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
     return record
+
+
+def erased_name(connection: Connection, tenant: str, name: str) -> tuple[str, str]:
+    """Return the tenant and name under which a deleted conversation is kept: a digest of both, salted for this file."""
+    salt: bytes = scalar(connection, "SELECT salt FROM name_salt")
+    text = f"{len(tenant)}:{tenant}{name}".encode()
+    return _ERASED_TENANT, blake2b(text, key=salt, digest_size=16).hexdigest()
+
+
+def hide_erased_names(connection: Connection) -> None:
+    """Replace the names of all deleted conversations by digests; for files of an earlier release."""
+    found = connection.execute(
+        "SELECT key, tenant, name FROM conversation WHERE deleted AND tenant NOT IN ('', ?)",
+        (_ERASED_TENANT,),
+    ).fetchall()
+    for key, tenant, name in cast("list[tuple[int, str, str]]", found):
+        hide_name(connection, key, tenant, name)
+
+
+def hide_name(connection: Connection, key: int, tenant: str, name: str) -> None:
+    """Replace the tenant and name of a deleted conversation's row by their digest."""
+    connection.execute(
+        "UPDATE conversation SET tenant = ?, name = ? WHERE key = ?",
+        (*erased_name(connection, tenant, name), key),
+    )
 
 
 def save_head(

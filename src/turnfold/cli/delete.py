@@ -1,0 +1,145 @@
+"""`turnfold delete`: erases a session, an entry, all sessions of a user or a tenant, and checks a receipt of that."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.text import Text
+
+from turnfold.cli.labels import label
+from turnfold.cli.output import as_json, make_console, printable
+from turnfold.cli.store import open_at, open_session
+from turnfold.errors import InvalidOption, NotFound
+from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
+from turnfold.runtime import drive
+from turnfold.stores import Erasure
+
+__all__ = (
+    "check_receipt",
+    "erase",
+    "erase_entry",
+    "show_check",
+    "show_erased_entry",
+    "show_receipt",
+)
+
+
+def erase(
+    store: str | None,
+    tenant: str,
+    *,
+    session: str | None,
+    user: str | None,
+    every: bool,
+    asked: bool,
+) -> ErasureReceipt:
+    """Erase one of: a session, the sessions of a user, every session of the tenant; asks first, unless `asked`."""
+    if sum((session is not None, user is not None, every)) != 1:
+        raise InvalidOption("give one of: a session, --user, --all, --verify")
+    _confirm(session or user or tenant, asked=asked)
+    with open_at(store, tenant) as opened:
+        memory = Memory(opened.store, scope=opened.scope)
+        if session is not None:
+            # The whole id: a prefix could name another session than the one meant.
+            if not drive(opened.store.head(opened.scope, session)).generation:
+                raise NotFound(f"no session {session!r}: give its whole id")
+            return memory.erase_session(session)
+        return memory.erase_user(user) if user is not None else memory.erase_tenant(tenant)
+
+
+def erase_entry(
+    store: str | None, tenant: str, session: str, *, entry: int, reason: str, asked: bool
+) -> Erasure:
+    """Erase one entry of a session and everything made from it; asks first, unless `asked`."""
+    with open_session(store, tenant, session, calls=1) as at:
+        named = printable(at.session.id)
+        if at.session.id != session:
+            raise InvalidOption(f"to delete, give the whole id of the session: {named}")
+        _confirm(session, asked=asked)
+        return at.session.erase(entry, reason=reason)
+
+
+def _confirm(name: str, *, asked: bool) -> None:
+    """Ask on a terminal whether to erase; elsewhere `--yes` is needed."""
+    if asked:
+        return
+    named = printable(name)
+    if not sys.stdin.isatty():
+        raise InvalidOption(f"this deletes from {named!r} for good: add --yes")
+    question = label("delete from {session} for good? [y/N] ").format(session=named)
+    if input(question).strip().lower() not in ("y", "yes", "是"):
+        raise InvalidOption("nothing was deleted")
+
+
+def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
+    """Check the receipt in a file against the store."""
+    try:
+        receipt = msgspec.json.decode(path.read_bytes(), type=ErasureReceipt)
+    except OSError as error:
+        raise NotFound(f"cannot read the receipt {path}: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidOption(f"{path} is not a receipt of an erasure: {error}") from None
+    with open_at(store, tenant) as opened:
+        return Memory(opened.store, scope=opened.scope).verify_erasure(receipt)
+
+
+def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
+    """Print what was erased."""
+    if json:
+        print(as_json(receipt))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    text = label(
+        "sessions erased: {sessions:,} (entries: {entries:,}, documents: {documents:,})"
+    ).format(
+        sessions=len(receipt.conversations),
+        entries=sum(each.entries for each in receipt.conversations),
+        documents=sum(sum(each.documents.values()) for each in receipt.conversations),
+    )
+    console.print(Text(text, "bold"))
+    for name in receipt.forks:
+        console.print(
+            Text(
+                label("not erased, begins with the same messages: {name}").format(
+                    name=printable(name)
+                )
+            )
+        )
+
+
+def show_check(check: ErasureCheck, *, json: bool) -> None:
+    """Print whether a receipt holds."""
+    if json:
+        print(as_json(check))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    if check.ok:
+        text = label("nothing of it is in the store; sessions searched: {searched:,}")
+        console.print(Text(text.format(searched=check.searched)))
+    if not check.intact:
+        console.print(Text(label("the receipt was altered"), "bold"))
+    for name in check.found:
+        console.print(Text(label("still in the store: {name}").format(name=printable(name))))
+
+
+def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
+    """Print what was erased with an entry, and what was not reached."""
+    if json:
+        print(as_json(erasure))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    text = label(
+        "deleted: {entries:,} entries, {checkpoints:,} checkpoints, {documents:,} documents"
+    )
+    counts = text.format(
+        entries=erasure.entries, checkpoints=erasure.checkpoints, documents=erasure.documents
+    )
+    console.print(Text(counts, "bold"))
+    if erasure.already:
+        console.print(Text(label("it was deleted before")))
+    for name in erasure.mentions:
+        line = label("kept, and may contain the text: {name}").format(name=printable(name))
+        console.print(Text(line, "yellow"))
+    console.print(Text(label("backups, exports and forks made before are not reached"), "dim"))

@@ -1,0 +1,183 @@
+"""Erasing a session, a user and a tenant: what the receipt says, that it can be checked, and that nothing is left."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.stores.redis_server import shared_url
+from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord
+from turnfold.memory import Memory
+from turnfold.memory import erasure as erasure_module
+from turnfold.records import Message
+from turnfold.stores import MemoryStore, Scope
+
+USER = "patient-8841"
+WORDS = "diagnosis 诊断"
+
+
+def said(text: str, user: str = "") -> Message:
+    return Message("user", text, metadata={"user_id": user} if user else None)
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    store = f"sqlite:///{tmp_path / 'chat.db'}" if request.param == "sqlite" else MemoryStore()
+    with Memory(store, scope=Scope("clinic-17")) as memory:
+        yield memory
+
+
+def filled(memory: Memory) -> None:
+    """Two conversations of a user, one of them forked, and one of somebody else."""
+    for name in ("visit-1", "visit-2"):
+        session = memory.session(name)
+        session.add(said(f"{WORDS} {name}", USER))
+        session.assistant("noted 记下了")
+        session.pin(f"pin {WORDS}")
+        session.context()
+    memory.session("visit-1").fork(conversation="visit-1 copy")
+    memory.session("other").add(said("hello 你好", "somebody"))
+
+
+def names(memory: Memory) -> list[str]:
+    return [info.conversation for info in memory.conversations()]
+
+
+def test_the_receipt_of_a_session_counts_what_was_erased_and_names_its_forks(
+    memory: Memory,
+) -> None:
+    filled(memory)
+    receipt = memory.erase_session("visit-1")
+    [erased] = receipt.conversations
+    assert (receipt.kind, erased.entries, erased.already) == ("session", 2, False)
+    assert erased.documents["pin"] == 1
+    assert len(erased.content_digest) == 64
+    assert receipt.forks == ("visit-1 copy",)
+    assert names(memory) == ["other", "visit-1 copy", "visit-2"]
+    check = memory.verify_erasure(receipt)
+    assert (check.ok, check.intact, check.searched, check.found) == (True, True, 3, ())
+    again = memory.erase_session("visit-1")
+    assert [each.already for each in again.conversations] == [True]
+    with pytest.raises(ConversationDeleted):
+        memory.session("visit-1").user("late")
+
+
+def test_a_whole_user_is_erased_with_forks(memory: Memory) -> None:
+    filled(memory)
+    receipt = memory.erase_user(USER)
+    assert len(receipt.conversations) == 3
+    assert names(memory) == ["other"]
+    assert memory.verify_erasure(receipt).ok
+    memory.session("visit-3").add(said("back again", USER))
+    check = memory.verify_erasure(receipt)
+    assert (check.ok, check.intact, check.found) == (False, True, ("visit-3",))
+
+
+def test_a_whole_tenant_is_erased_and_no_other(memory: Memory) -> None:
+    filled(memory)
+    neighbour = Memory(memory.store, scope=Scope("clinic-18"))
+    neighbour.session("visit-1").add(said("mine"))
+    with pytest.raises(InvalidOption, match="'clinic-18' is not the tenant"):
+        memory.erase_tenant("clinic-18")
+    receipt = memory.erase_tenant("clinic-17")
+    assert len(receipt.conversations) == 4
+    assert names(memory) == []
+    assert memory.verify_erasure(receipt).ok
+    assert names(neighbour) == ["visit-1"]
+    assert neighbour.verify_erasure(receipt).ok, (
+        "another tenant's conversations are not its concern"
+    )
+
+
+def test_a_receipt_has_no_ids_and_no_text(memory: Memory) -> None:
+    filled(memory)
+    for receipt in (
+        memory.erase_session("visit-2"),
+        memory.erase_user(USER),
+        memory.erase_tenant("clinic-17"),
+    ):
+        shown = repr(replace(receipt, forks=()))
+        for word in (USER, "visit", "clinic", "diagnosis", "诊断", "other"):
+            assert word not in shown
+
+
+def test_an_altered_receipt_is_not_intact(memory: Memory) -> None:
+    filled(memory)
+    receipt = memory.erase_user(USER)
+    first = replace(receipt.conversations[0], entries=99)
+    altered = replace(receipt, conversations=(first, *receipt.conversations[1:]))
+    check = memory.verify_erasure(altered)
+    assert (check.ok, check.intact) == (False, False)
+    with pytest.raises(InvalidRecord, match="32 hexadecimal digits"):
+        memory.verify_erasure(replace(receipt, salt="zz"))
+
+
+def test_what_was_not_erased_is_found(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(memory)
+
+    async def kept(*_: object) -> object:
+        return erasure_module.ErasedConversation(
+            id_digest=erasure_module._conversation_digest(str(_[3]), memory.scope, str(_[2])),
+            entries=2,
+            checkpoints=0,
+            documents={},
+            content_digest="",
+            already=False,
+        )
+
+    monkeypatch.setattr(erasure_module, "_erase_one", kept)
+    receipt = memory.erase_user(USER)
+    check = memory.verify_erasure(receipt)
+    assert (check.ok, check.found) == (False, ("visit-1", "visit-1 copy", "visit-2"))
+
+
+def test_equal_contents_have_equal_digests(memory: Memory) -> None:
+    for name, text in (("a", WORDS), ("b", WORDS), ("c", "else")):
+        memory.session(name).user(text)
+    found = [memory.erase_session(name).conversations[0].content_digest for name in "abc"]
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_file_has_no_id_of_the_erased(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with Memory(f"sqlite:///{path}", scope=Scope("clinic-17")) as memory:
+        filled(memory)
+        memory.search("诊断")
+        memory.erase_tenant("clinic-17")
+        with pytest.raises(ConversationDeleted):
+            memory.session("visit-2").user("late")
+    files = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    for word in (USER, "visit-", "clinic-17", "diagnosis", "诊断"):
+        assert word.encode() not in files
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT count(*) FROM conversation WHERE deleted").fetchone() == (4,)
+    raw.close()
+
+
+def test_redis_has_nothing_of_the_erased(tmp_path: Path) -> None:
+    redis = pytest.importorskip("redis")
+    url, address = shared_url(), f"sqlite:///{tmp_path / 'chat.db'}"
+    client = redis.Redis.from_url(url)
+
+    def values() -> dict[bytes, dict[bytes, bytes]]:
+        found = [key for key in client.keys("*") if b"visit-r-" in key]
+        return {key: client.hgetall(key) for key in found if client.type(key) == b"hash"}
+
+    with Memory(address, cache=url, scope=Scope(f"clinic-{tmp_path.name}")) as memory:
+        for name in ("visit-r-1", "visit-r-2"):
+            memory.session(name).add(said(WORDS, USER))
+            memory.session(name).context()
+        with Memory(address, cache=url, scope=memory.scope) as other:  # reads, and fills the cache
+            other.session("visit-r-1").context()
+            other.session("visit-r-2").context()
+        assert any(len(value) > 2 for value in values().values()), "the cache is used"
+        memory.erase_user(USER)
+        # What refuses a late writer: which store, and a generation that nothing exceeds; it expires.
+        for key, value in values().items():
+            assert set(value) == {b"store", b"generation"}
+            assert 0 < client.pttl(key) <= 60_000
+    client.close()

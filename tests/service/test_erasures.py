@@ -1,0 +1,85 @@
+"""Erasing over HTTP, with the client and by command: each tenant its own, with a receipt that the service checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.seeded import invoke, invoke_json
+from tests.service.running import make_tokens, running
+from turnfold.client import RemoteMemory
+from turnfold.errors import AccessDenied, InvalidOption
+from turnfold.memory import Memory
+from turnfold.records import Message
+from turnfold.service import ServiceOptions
+
+ALL = ["read", "write"]
+
+
+def filled(store: str, tenant: str) -> None:
+    with Memory(store, scope=tenant) as memory:
+        for name, user in (("one", "ann"), ("two", "ann"), ("three", "博")):
+            memory.session(name).add(Message("user", "hi 你好", metadata={"user_id": user}))
+
+
+def test_a_service_erases_what_is_the_tenants_and_nothing_else(tmp_path: Path) -> None:
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    for tenant in ("acme", "other"):
+        filled(store, tenant)
+    tokens = make_tokens(
+        file, ("acme", "acme", ALL), ("other", "other", ALL), ("writer", "acme", ["write"])
+    )
+    with (
+        running(ServiceOptions(store=store, tokens_file=file)) as service,
+        RemoteMemory(service.url, token=tokens["acme"]) as memory,
+        RemoteMemory(service.url, token=tokens["other"]) as other,
+        RemoteMemory(service.url, token=tokens["writer"]) as writer,
+    ):
+        for who in (memory, other):
+            with pytest.raises(InvalidOption, match="is not the tenant"):
+                who.erase_tenant("acme" if who is other else "other")
+        with pytest.raises(AccessDenied):
+            writer.erase_user("ann")
+        receipt = memory.erase_session("one")
+        assert [each.entries for each in receipt.conversations] == [1]
+        assert memory.erase_session("never used").conversations[0].entries == 0
+        ann = memory.erase_user("ann")
+        assert len(ann.conversations) == 1
+        assert memory.verify_erasure(ann).ok
+        whole = memory.erase_tenant("acme")
+        assert (len(whole.conversations), memory.conversations()) == (1, [])
+        check = memory.verify_erasure(whole)
+        assert (check.ok, check.searched) == (True, 0)
+        assert len(other.conversations()) == 3
+        with service.client(tokens["acme"]) as client:
+            answer = client.post("/v1/erasures", json={"kind": "everything", "id": "x"})
+            assert answer.status_code == 422
+
+
+def test_a_command_erases_and_checks_its_receipt(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    filled(store, "default")
+    refused = invoke(["delete", "one", "--store", store])
+    assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
+    unknown = invoke(["delete", "on", "--yes", "--store", store])
+    assert "whole id" in unknown.stderr
+    assert "sessions erased: 1" in invoke(["delete", "one", "--yes", "--store", store]).stdout
+    receipt = invoke_json(["delete", "--user", "ann", "--yes", "--store", store])
+    assert (receipt["kind"], len(receipt["conversations"])) == ("user", 1)
+    file = tmp_path / "receipt.json"
+    file.write_text(json.dumps(receipt), encoding="utf-8")
+    checked = invoke(["delete", "--verify", str(file), "--store", store])
+    assert (checked.exit_code, "sessions searched: 1" in checked.stdout) == (0, True)
+    receipt["at"] += 1
+    file.write_text(json.dumps(receipt), encoding="utf-8")
+    altered = invoke(["delete", "--verify", str(file), "--store", store])
+    assert (altered.exit_code, "altered" in altered.stdout) == (1, True)
+    file.write_text("[]", encoding="utf-8")
+    assert "not a receipt" in invoke(["delete", "--verify", str(file), "--store", store]).stderr
+    both = invoke(["delete", "three", "--all", "--yes", "--store", store])
+    assert "give one of" in both.stderr
+    assert "sessions erased: 1" in invoke(["delete", "--all", "--yes", "--store", store]).stdout
+    with Memory(store) as memory:
+        assert memory.conversations() == []
