@@ -12,7 +12,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from turnfold.adapters.langchain.checkpoints.documents import REMEDY, StoredCheckpoint, Typed
+from turnfold.adapters.langchain.checkpoints.documents import (
+    StoredCheckpoint,
+    Typed,
+    ancestor_cycle,
+)
 from turnfold.adapters.langchain.checkpoints.serializer import Codec, mapping_of
 from turnfold.adapters.langchain.checkpoints.storage import (
     CheckpointStorage,
@@ -24,7 +28,6 @@ from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, Invali
 
 __all__ = (
     "ThreadMover",
-    "ancestor_cycle",
     "newest_of_each",
     "without_runs",
 )
@@ -221,11 +224,6 @@ def _delta_ancestors(
         wanted -= at.values.keys()
         at = by_name.get((at.namespace, at.parent))
     return found
-
-
-def ancestor_cycle(checkpoint: str) -> InvalidRecord:
-    """Return the error for a checkpoint that is stored as an ancestor of itself."""
-    return InvalidRecord(f"checkpoint {checkpoint} is stored as its own ancestor", remedy=REMEDY)
 
 
 def _name(stored: StoredCheckpoint) -> _Name:

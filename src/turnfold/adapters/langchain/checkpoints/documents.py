@@ -48,6 +48,7 @@ __all__ = (
     "ValueRef",
     "Write",
     "Writes",
+    "ancestor_cycle",
     "applied_size",
     "apply_delta",
     "checkpoint_key",
@@ -388,8 +389,10 @@ def namespace_prefix(namespace: str) -> str:
 
 def is_checkpoint_id(checkpoint: str) -> bool:
     """Return True if the text may be a checkpoint id."""
-    return 0 < len(checkpoint) <= _LONGEST_ID and all(
-        _FIRST <= ord(letter) <= _LAST for letter in checkpoint
+    return (
+        0 < len(checkpoint) <= _LONGEST_ID
+        and ord(min(checkpoint)) >= _FIRST
+        and ord(max(checkpoint)) <= _LAST
     )
 
 
@@ -518,3 +521,8 @@ class BodySeal:
             seal.update(len(part).to_bytes(8, "big"))
             seal.update(part)
         return seal.digest()
+
+
+def ancestor_cycle(checkpoint: str) -> InvalidRecord:
+    """Return the error for a checkpoint that is stored as an ancestor of itself."""
+    return InvalidRecord(f"checkpoint {checkpoint} is stored as its own ancestor", remedy=REMEDY)

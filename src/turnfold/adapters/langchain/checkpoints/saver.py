@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    PendingWrite,
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -36,7 +37,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from turnfold.adapters._common import HookRunner
 from turnfold.adapters.langchain.checkpoints.deletion import (
     ThreadMover,
-    ancestor_cycle,
     newest_of_each,
     without_runs,
 )
@@ -45,6 +45,7 @@ from turnfold.adapters.langchain.checkpoints.documents import (
     StoredCheckpoint,
     Typed,
     Write,
+    Writes,
     checkpoint_key,
     namespace_prefix,
 )
@@ -464,25 +465,55 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     async def _delta_history(
         self, config: RunnableConfig, channels: Sequence[str]
     ) -> dict[str, DeltaChannelHistory]:
-        thread, namespace, _ = _ids_of(config)
-        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
-        missing = set(channels)
-        at = await self._get(config) if channels else None
-        seen = {at.checkpoint["id"]} if at is not None else set[str]()
-        while at is not None and at.parent_config is not None and missing:
-            parent = _ids_of(at.parent_config)[2]
-            if parent in seen:
-                raise ancestor_cycle(parent)
-            seen.add(parent)
-            at = await self._get(_config(thread, namespace, parent))
-            if at is None:
+        thread, namespace, checkpoint = _ids_of(config)
+        for _ in range(_TRIES):
+            place, _ = await self._threads.find(thread)
+            if place is None or not channels:
+                return {channel: {"writes": []} for channel in channels}
+            broken = None
+            found: dict[str, DeltaChannelHistory] = {}
+            try:
+                stored = await self._find(place.home, namespace, checkpoint)
+                found = await self._history_of(place.home, stored, channels)
+            except (ConversationDeleted, InvalidRecord) as error:  # it may be moving away just now
+                broken = error
+            now, _ = await self._threads.find(thread)
+            if now is None or now.home == place.home:
+                if broken is not None:
+                    raise broken
+                return found
+        raise Conflict(f"thread {thread!r} was moved {_TRIES} times while it was read; try again")
+
+    async def _history_of(
+        self, home: str, stored: StoredCheckpoint | None, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """Return, by channel, the writes of a checkpoint's ancestors since the newest stored value, and that value."""
+        codec = self._codec
+        steps: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
+        seeds: dict[str, object] = {}
+        ancestors = self._storage.ancestors(home, stored) if stored is not None else None
+        while ancestors is not None and len(seeds) < len(steps):
+            ancestor = await anext(ancestors, None)
+            if ancestor is None:
                 break
-            for write in reversed(at.pending_writes or ()):
-                if write[1] in missing:
-                    found[write[1]]["writes"].insert(0, write)
-            for channel in missing & at.checkpoint["channel_values"].keys():
-                found[channel]["seed"] = at.checkpoint["channel_values"][channel]
-                missing.discard(channel)
+            one, tasks = ancestor
+            missing = steps.keys() - seeds.keys()
+            wanted = [
+                Writes(each.checkpoint, each.task, [x for x in each.writes if x.channel in missing])
+                for each in tasks
+            ]
+            written = codec.pending(wanted)
+            for channel in missing:
+                steps[channel].append([write for write in written if write[1] == channel])
+            if missing & one.values.keys():
+                values = codec.values(await self._storage.values(home, one))
+                seeds |= {channel: values[channel] for channel in missing & values.keys()}
+        found: dict[str, DeltaChannelHistory] = {}
+        for channel, newest_first in steps.items():
+            writes = [write for step in reversed(newest_first) for write in step]
+            found[channel] = {"writes": writes}
+            if channel in seeds:
+                found[channel]["seed"] = seeds[channel]
         return found
 
     def _listing(

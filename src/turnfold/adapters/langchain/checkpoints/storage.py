@@ -15,7 +15,8 @@ digest is checked.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -39,6 +40,7 @@ from turnfold.adapters.langchain.checkpoints.documents import (
     ValueRef,
     Write,
     Writes,
+    ancestor_cycle,
     applied_size,
     apply_delta,
     checkpoint_key,
@@ -514,6 +516,34 @@ class CheckpointStorage:
                 return found
             after, limit = page[-1].key, _DOCUMENT_PAGE
 
+    async def ancestors(
+        self, home: str, stored: StoredCheckpoint
+    ) -> AsyncIterator[tuple[StoredCheckpoint, list[Writes]]]:
+        """Yield the ancestors of a checkpoint, parent first, each with the writes that tasks made after it.
+
+        Checkpoints and writes are read by pages: they are stored with the newest first, so ancestors follow.
+        """
+        place = self._store, self._scope, home
+        after = checkpoint_key(stored.namespace, stored.id)
+        checkpoints = _DocumentReader(*place, CHECKPOINT, after)
+        writes = _DocumentReader(*place, WRITES, after)
+        seen = {stored.id}
+        while parent := stored.parent:
+            if parent in seen:
+                raise ancestor_cycle(parent)
+            seen.add(parent)
+            key = checkpoint_key(stored.namespace, parent)
+            documents = await checkpoints.starting_with(key)
+            found = self._remember(home, documents[0]) if documents else await self._read(home, key)
+            if found is None:
+                return
+            stored = found
+            if documents:
+                tasks = await writes.starting_with(key)
+                yield stored, [self._bodies.writes(home, each) for each in tasks]
+            else:  # it sorts before its child: LangGraph did not make these ids
+                yield stored, await self.writes(home, stored.namespace, stored.id)
+
     async def _cached(self, home: str, namespace: str, checkpoint: str) -> StoredCheckpoint | None:
         key = checkpoint_key(namespace, checkpoint)
         return self._checkpoints.get((home, key)) or await self._read(home, key)
@@ -539,6 +569,39 @@ class CheckpointStorage:
         stored, size = self._bodies.checkpoint(home, document)
         self._checkpoints.put((home, document.key), stored, size=size)
         return stored
+
+
+class _DocumentReader:
+    """Reads documents of a kind in the order of their keys, by pages that grow."""
+
+    def __init__(self, store: Store, scope: Scope, home: str, kind: str, after: str) -> None:
+        self._store, self._where = store, (scope, home, kind)
+        self._after = after
+        self._page: deque[Document] = deque()
+        self._limit = _FEW
+
+    async def starting_with(self, prefix: str) -> list[Document]:
+        """Return the documents whose key starts with a prefix; it must not sort before that of the last call."""
+        found: list[Document] = []
+        while document := await self._next():
+            if not document.key.startswith(prefix):
+                if document.key > prefix:
+                    break
+            else:
+                found.append(document)
+            self._page.popleft()
+        return found
+
+    async def _next(self) -> Document | None:
+        if not self._page and self._limit:
+            scope, home, kind = self._where
+            page = await self._store.documents(
+                scope, home, kind, after=self._after, limit=self._limit
+            )
+            self._page.extend(page)
+            self._limit = 0 if len(page) < self._limit else min(4 * self._limit, _DOCUMENT_PAGE)
+            self._after = page[-1].key if page else self._after
+        return self._page[0] if self._page else None
 
 
 def _merged_writes(there: Sequence[Write], new: Sequence[Write]) -> list[Write]:
