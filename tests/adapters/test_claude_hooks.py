@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +71,78 @@ def test_a_turn_is_logged_as_it_happens_and_once() -> None:
         ]
         context = await session.context()
         assert context.receipt.fates == ()
+
+    with_hooks(work)
+
+
+def line_of(message: str, *blocks: dict[str, object]) -> str:
+    return json.dumps({"type": "assistant", "message": {"id": message, "content": blocks}}) + "\n"
+
+
+def wrote(text: str) -> dict[str, object]:
+    return {"type": "text", "text": text}
+
+
+def call_block(call_id: str) -> dict[str, object]:
+    return {"type": "tool_use", "id": call_id, "name": "look", "input": {"at": 1}}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["with the call", "after the call"])
+def test_text_beside_a_call_and_a_denied_call_reach_the_log(late: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        path = tmp_path / "transcript.jsonl"
+        at: dict[str, object] = {"transcript_path": str(path)}
+        path.write_text(line_of("m0", wrote("of a turn before"), call_block("t0")))
+        await hooks.prompt_submitted({"prompt": "Look.", "prompt_id": "p1", **at}, None, None)
+        lines = [
+            line_of("m1", wrote("Let me look. 我看看")),
+            line_of("m1", call_block("t1")),
+            line_of("m2", wrote("And there."), call_block("t2")),
+            line_of("m3", wrote("It is deep.")),
+        ]
+        with path.open("a") as file:
+            if not late:
+                file.writelines(lines)
+                file.flush()
+            for call_id in ("t1", "t2"):
+                asked = {"tool_name": "look", "tool_input": {"at": 1}, **at}
+                await hooks.tool_requested(asked, call_id, None)
+            await hooks.tool_used(used("look", "t1", "deep", **at), "t1", None)
+            if late:
+                file.writelines([*lines[:2], lines[2][:20]])
+                file.flush()
+            stop = {"last_assistant_message": "It is deep.", "prompt_id": "p1", **at}
+            await hooks.stopped(stop, None, None)
+            if late:
+                file.writelines([lines[2][20:], lines[3]])
+        # The program goes on in another process.
+        again = SessionHooks(memory, "s")
+        for each in (hooks, again, again):
+            await each.prompt_submitted({"prompt": "Bye.", "prompt_id": "p2", **at}, None, None)
+        denied = "error: the tool was not run: the call was denied or interrupted"
+        found = await spoken(memory.session("s"))
+        if late:
+            assert found == [
+                ("user", "Look."),
+                ("assistant", ""),
+                ("tool", "deep"),
+                ("assistant", "Let me look. 我看看"),
+                ("assistant", ""),
+                ("tool", denied),
+                ("assistant", "It is deep."),
+                ("assistant", "And there."),
+                ("user", "Bye."),
+            ]
+        else:
+            assert found == [
+                ("user", "Look."),
+                ("assistant", "Let me look. 我看看"),
+                ("tool", "deep"),
+                ("assistant", "And there."),
+                ("tool", denied),
+                ("assistant", "It is deep."),
+                ("user", "Bye."),
+            ]
 
     with_hooks(work)
 

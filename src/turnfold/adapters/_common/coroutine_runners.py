@@ -39,7 +39,8 @@ class ThreadBridge:
 
     async def __call__(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Return the coroutine's result. Work that has started is finished, even if the caller is cancelled."""
-        if not self.blocking:
+        loop = _running_loop()
+        if not self.blocking or loop is None:
             return await work
         done: Future[_Result] = Future()
         context = copy_context()
@@ -56,7 +57,7 @@ class ThreadBridge:
         with self._lock:
             self._queue.append(job)
             if not self._has_worker:
-                asyncio.get_running_loop().run_in_executor(None, self._work)
+                loop.run_in_executor(None, self._work)
                 self._has_worker = True
         return await asyncio.wrap_future(done)
 

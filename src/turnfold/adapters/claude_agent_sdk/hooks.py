@@ -7,12 +7,15 @@ pins, state, findings (remembered tool results) and recalled passages. Each suba
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from hashlib import blake2b
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
+from turnfold.adapters._common import ThreadBridge
+from turnfold.adapters.claude_agent_sdk.transcript import Transcript
 from turnfold.errors import SummaryFailed
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import AsyncMemory, AsyncSession
@@ -32,7 +35,9 @@ HookInput: TypeAlias = Mapping[str, object]
 HookOutput: TypeAlias = dict[str, object]
 HookFunction: TypeAlias = Callable[[HookInput, "str | None", object], Awaitable[HookOutput]]
 
+_NOT_RUN = "error: the tool was not run: the call was denied or interrupted"
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
+_Found = TypeVar("_Found")
 
 
 class SessionHooks:
@@ -46,8 +51,15 @@ class SessionHooks:
         findings: RuleSource | Sequence[FindingRule] = (),
         unlogged: frozenset[str] = frozenset(),
         continued: str = "",
+        off_loop: ThreadBridge | None = None,
     ) -> None:
         self._memory = memory
+        self._off_loop = off_loop or ThreadBridge(memory)
+        """Runs the hooks; in a thread if the memory blocks."""
+        self._transcripts: dict[str, Transcript] = {}
+        """The transcript of each session, by conversation."""
+        self._requested: dict[str, dict[str, ToolCall]] = {}
+        """Calls of which no hook has told the end yet, by conversation and id."""
         self._conversation = conversation
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
@@ -57,7 +69,7 @@ class SessionHooks:
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return the hooks by event name."""
-        return {
+        hooks = {
             "UserPromptSubmit": self.prompt_submitted,
             "PreToolUse": self.tool_requested,
             "PostToolUse": self.tool_used,
@@ -66,6 +78,17 @@ class SessionHooks:
             "SubagentStop": self.stopped,
             "PreCompact": self.compacting,
         }
+        return {event: self._bridged(hook) for event, hook in hooks.items()}
+
+    def _bridged(
+        self, hook: Callable[[HookInput, str | None, object], Coroutine[Any, Any, HookOutput]]
+    ) -> HookFunction:
+        async def bridged(
+            payload: HookInput, tool_use_id: str | None, context: object
+        ) -> HookOutput:
+            return await self._off_loop(hook(payload, tool_use_id, context))
+
+        return bridged
 
     async def prompt_submitted(
         self, payload: HookInput, tool_use_id: str | None, context: object
@@ -73,6 +96,8 @@ class SessionHooks:
         """Log the user's prompt; return pins, state, findings and recalled passages as additional context for it."""
         del tool_use_id, context
         session = self._session(payload)
+        await self._end_turn(session, payload)
+        self._transcript(session, payload, begins=True)
         prompt = _text(payload, "prompt")
         if prompt.strip():
             named = _text(payload, "prompt_id")
@@ -99,15 +124,19 @@ class SessionHooks:
         """
         del context
         name = _text(payload, "tool_name")
-        if not any(rule.serve and rule.tool == name for rule in self._findings):
-            return {}
         session = self._session(payload)
         call = _call_of(payload, tool_use_id)
+        if name not in self._unlogged:
+            self._requested.setdefault(session.id, {})[call.id] = call
+        if not any(rule.serve and rule.tool == name for rule in self._findings):
+            return {}
         found = await session.findings.serve(call)
         if found is None:
             return {}
         served = served_text(found)
-        await self._add_call(session, call, served)
+        await self._add_call(
+            session, call, served, beside=await self._beside(session, payload, call)
+        )
         decision = {"permissionDecision": "deny", "permissionDecisionReason": served}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
@@ -131,8 +160,9 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the last answer of a turn."""
+        """Log the last answer of a turn, and before it what no hook has told: texts beside calls, denied calls."""
         del tool_use_id, context
+        await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
         if answer.strip():
             digest = blake2b(answer.encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -162,7 +192,8 @@ class SessionHooks:
             return
         session = self._session(payload)
         call = _call_of(payload, tool_use_id)
-        stored = await self._add_call(session, call, result)
+        beside = await self._beside(session, payload, call)
+        stored = await self._add_call(session, call, result, beside=beside)
         if failed or not self._findings or not stored:
             return
         if name in session.findings.rules:
@@ -170,10 +201,50 @@ class SessionHooks:
         else:
             await session.findings.ran(name)
 
-    async def _add_call(self, session: AsyncSession, call: ToolCall, result: str) -> int:
+    async def _beside(self, session: AsyncSession, payload: HookInput, call: ToolCall) -> str:
+        """Return the text that the model said beside a call, if it is known yet."""
+        transcript = self._transcript(session, payload)
+        if transcript is None:
+            return ""
+        return await self._from_file(lambda: transcript.take_beside(call.id))
+
+    async def _end_turn(self, session: AsyncSession, payload: HookInput) -> None:
+        """Log texts beside calls that are not in the log, and calls that were never run."""
+        denied = [
+            (call, await self._beside(session, payload, call))
+            for call in self._requested.pop(session.id, {}).values()
+        ]
+        transcript = self._transcript(session, payload)
+        for said in await self._from_file(transcript.take_rest) if transcript else ():
+            logged = await session.by_client_id([f"call:{call}" for call in said.calls])
+            # Not of a turn before this log began, and not in the log with its call.
+            if logged and not any(entry.message.text for entry in logged):
+                await self._add(session, [NewEntry(assistant(said.text), f"beside:{said.message}")])
+        for call, beside in denied:
+            await self._add_call(session, call, _NOT_RUN, beside=beside)
+
+    async def _from_file(self, read: Callable[[], _Found]) -> _Found:
+        return read() if self._off_loop.blocking else await asyncio.to_thread(read)
+
+    def _transcript(
+        self, session: AsyncSession, payload: HookInput, *, begins: bool = False
+    ) -> Transcript | None:
+        """Return the transcript of a session; if a turn `begins`, only what is written from now on belongs to it."""
+        agent = _text(payload, "agent_id")
+        path = _text(payload, "agent_transcript_path" if agent else "transcript_path")
+        known = self._transcripts.get(session.id)
+        if path and (begins or known is None):
+            known = Transcript.at_end(path) if begins else Transcript(path)
+            self._transcripts[session.id] = known
+        return known
+
+    async def _add_call(
+        self, session: AsyncSession, call: ToolCall, result: str, *, beside: str = ""
+    ) -> int:
         """Log a call with its result unless they are in the log; return the seq of the result, 0 if both were there."""
+        self._requested.get(session.id, {}).pop(call.id, None)
         function = {"name": call.name, "arguments": call.arguments}
-        asking = assistant(tool_calls=[{"id": call.id, "function": function}])
+        asking = assistant(beside, tool_calls=[{"id": call.id, "function": function}])
         answer = tool(result, tool_call_id=call.id, name=call.name)
         return await self._add(
             session, [NewEntry(asking, f"call:{call.id}"), NewEntry(answer, f"result:{call.id}")]

@@ -20,7 +20,8 @@ from claude_agent_sdk import (
     tool,
 )
 
-from turnfold.adapters.claude_agent_sdk.hooks import SessionHooks
+from turnfold.adapters._common import ThreadBridge
+from turnfold.adapters.claude_agent_sdk.hooks import HookFunction, SessionHooks
 from turnfold.adapters.claude_agent_sdk.session_store import TurnfoldSessionStore
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource
@@ -62,12 +63,21 @@ def turnfold_options(
     if SERVER in servers:
         raise InvalidOption(f"mcp_servers has a server named {SERVER!r} already; rename it")
     recall = RecallTool(awaiting.session(conversation), max_tokens=recall_tokens)
+    off_loop = ThreadBridge(memory)
+    hooks = SessionHooks(
+        awaiting,
+        conversation,
+        findings=findings,
+        unlogged=frozenset({RECALL_TOOL}),
+        continued=own_options.resume or "",
+        off_loop=off_loop,
+    )
     return replace(
         own_options,
-        mcp_servers={**servers, SERVER: _server(recall)},
+        mcp_servers={**servers, SERVER: _server(recall, off_loop)},
         allowed_tools=[*own_options.allowed_tools, RECALL_TOOL],
-        hooks=_merged_hooks(own_options, awaiting, conversation, findings),
-        session_store=own_options.session_store or TurnfoldSessionStore(awaiting),
+        hooks=_merged_hooks(own_options, hooks.by_event()),
+        session_store=own_options.session_store or TurnfoldSessionStore(memory),
     )
 
 
@@ -99,9 +109,9 @@ async def resuming_options(
     )
 
 
-def _server(recall: RecallTool) -> object:
+def _server(recall: RecallTool, off_loop: ThreadBridge) -> object:
     async def call(arguments: Mapping[str, object]) -> dict[str, object]:
-        text = await recall.call(arguments)
+        text = await off_loop(recall.call(arguments))
         content = [{"type": "text", "text": text}]
         return {"content": content, "is_error": text.startswith("error:")}
 
@@ -110,18 +120,8 @@ def _server(recall: RecallTool) -> object:
 
 
 def _merged_hooks(
-    own_options: ClaudeAgentOptions,
-    memory: AsyncMemory,
-    conversation: str,
-    findings: RuleSource | Sequence[FindingRule],
+    own_options: ClaudeAgentOptions, hooks: Mapping[str, HookFunction]
 ) -> dict[str, list[HookMatcher]]:
-    hooks = SessionHooks(
-        memory,
-        conversation,
-        findings=findings,
-        unlogged=frozenset({RECALL_TOOL}),
-        continued=own_options.resume or "",
-    ).by_event()
     theirs = cast("dict[str, list[HookMatcher]]", own_options.hooks or {})
     merged = {event: list(matchers) for event, matchers in theirs.items()}
     for event, hook in hooks.items():

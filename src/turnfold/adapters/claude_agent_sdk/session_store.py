@@ -25,7 +25,13 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from turnfold.adapters._common import all_documents, is_home, new_home, short_name
+from turnfold.adapters._common import (
+    ThreadBridge,
+    all_documents,
+    is_home,
+    new_home,
+    short_name,
+)
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document, Message, NewEntry, OpaquePart, freeze, thaw_object
@@ -61,11 +67,46 @@ class TurnfoldSessionStore(SessionStore):
         awaiting = memory.awaiting if isinstance(memory, Memory) else memory
         self._store, self._scope = awaiting.store, awaiting.scope
         self._name = name
+        self._off_loop = ThreadBridge(memory)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store lines in order, all of them or none; a line with a known uuid is not stored again."""
-        if not entries:
-            return
+        if entries:
+            await self._off_loop(self._append(key, entries))
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return every line of a transcript, in order; None for one that was never written."""
+        return await self._off_loop(self._load(key))
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """Return the sessions of a project and when each was last written."""
+        return [
+            {"session_id": place.session_id, "mtime": place.modified}
+            for place in await self._off_loop(self._places(project_key))
+            if not place.subpath and place.upto
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """Return the SDK's own running summary of each session of a project."""
+        return [
+            {**cast("SessionSummaryEntry", place.summary), "mtime": place.modified}
+            for place in await self._off_loop(self._places(project_key))
+            if not place.subpath and place.summary is not None
+        ]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Erase a transcript and those of its subagents; if `key` has a subpath, only that subagent's transcript."""
+        await self._off_loop(self._delete(key))
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """Return the subpaths (subagents) of a session."""
+        return [
+            place.subpath
+            for place in await self._off_loop(self._places(key["project_key"]))
+            if place.session_id == key["session_id"] and place.subpath
+        ]
+
+    async def _append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         for _ in range(_TRIES):
             place, _ = await self._find(key)
             if place is None:
@@ -81,29 +122,11 @@ class TurnfoldSessionStore(SessionStore):
             f"session {key['session_id']!r}: other writers were first {_TRIES} times; append again"
         )
 
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return every line of a transcript, in order; None for one that was never written."""
+    async def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         place, _ = await self._find(key)
         return (await self._lines(place.home, after=0) or None) if place else None
 
-    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project and when each was last written."""
-        return [
-            {"session_id": place.session_id, "mtime": place.modified}
-            for place in await self._places(project_key)
-            if not place.subpath and place.upto
-        ]
-
-    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return the SDK's own running summary of each session of a project."""
-        return [
-            {**cast("SessionSummaryEntry", place.summary), "mtime": place.modified}
-            for place in await self._places(project_key)
-            if not place.subpath and place.summary is not None
-        ]
-
-    async def delete(self, key: SessionKey) -> None:
-        """Erase a transcript and those of its subagents; if `key` has a subpath, only that subagent's transcript."""
+    async def _delete(self, key: SessionKey) -> None:
         subpath = key.get("subpath")
         project = key["project_key"]
         for place in await self._places(project):
@@ -116,14 +139,6 @@ class TurnfoldSessionStore(SessionStore):
                     _TRANSCRIPT,
                     _transcript_key(place.session_id, place.subpath),
                 )
-
-    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """Return the subpaths (subagents) of a session."""
-        return [
-            place.subpath
-            for place in await self._places(key["project_key"])
-            if place.session_id == key["session_id"] and place.subpath
-        ]
 
     async def _write(self, home: str, entries: Sequence[SessionStoreEntry]) -> None:
         """Append the lines that are not stored yet."""
