@@ -49,6 +49,8 @@ _LONGEST_TOGETHER = 24
 """Most terms of a query that is matched as a whole; a longer quotation is found by its pairs anyway."""
 _LONG = 20_000
 """Characters from which each distinct word of a text is analysed once: most occur more than once."""
+_LONG_RUN = 20_000
+"""Characters of a CJK run that are counted in one call."""
 _CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
 """Texts of at most `_CACHED_LENGTH` characters whose terms are kept: about 20 MB if all are long."""
@@ -136,8 +138,10 @@ class QueryTerms:
             }
         tally: Counter[str] = Counter()
         for run in runs:
-            tally.update(run)
-            tally.update(map(add, run, run[1:]))
+            for start in range(0, len(run), _LONG_RUN):  # in one call, no other thread could run
+                piece = run[start : start + _LONG_RUN + 1]
+                tally.update(piece[:_LONG_RUN])
+                tally.update(map(add, piece, piece[1:]))
         return {term: tally[term] for term in self._characters if term in tally}
 
     def _is_together(self, plain: str, counts: dict[str, int]) -> bool:

@@ -29,7 +29,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import add
 from typing import Final, Literal, cast
 
@@ -246,9 +246,8 @@ _CONTRACTED = late_pattern(
 )
 _HUMP = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
-_LONG_TEXT = 1_000_000
+_LONG_TEXT = _LONG_RUN = 20_000
 _CONTENT_WORD = late_pattern(rf"[{CJK_TEXT}]+|[^\W\d_{CJK_TEXT}]+(?:['’-][^\W\d_{CJK_TEXT}]+)*")
-_SPACE = late_pattern(r"\s")
 
 
 def terms_of(text: str) -> list[str]:
@@ -268,32 +267,23 @@ def distinct_terms(text: str) -> set[str]:
     """Return the distinct terms of a text; each distinct word is analysed once."""
     terms: set[str] = set()
     for run in set(found_in(RUN, plain_text(text))):
-        terms.update(terms_of_run(run))
+        if len(run) <= _LONG_RUN or not is_cjk(run):
+            terms.update(terms_of_run(run))
+            continue
+        for start in range(0, len(run), _LONG_RUN):  # in one call, no other thread could run
+            terms.update(terms_of_run(run[start : start + _LONG_RUN + 1]))
     return terms
 
 
 def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
-    """Yield all matches of a pattern that matches no spaces.
+    """Return all matches of a pattern in a text.
 
-    A long text is searched section by section: a list of all its matches would take ten times its memory.
+    Those of a long text are found one by one: a list of them would take ten times its memory, and while a single call
+    made it, no other thread could run.
     """
     if len(text) <= _LONG_TEXT:
-        return _found(pattern, text, 0, len(text))
-    return chain.from_iterable(_found(pattern, text, *stretch) for stretch in _stretches(text))
-
-
-def _found(pattern: re.Pattern[str], text: str, start: int, stop: int) -> list[str]:
-    return cast("list[str]", pattern.findall(text, start, stop))
-
-
-def _stretches(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the sections of a long text, which are cut at spaces."""
-    start = 0
-    while start < len(text):
-        space = _SPACE.search(text, start + _LONG_TEXT)
-        stop = space.end() if space else len(text)
-        yield start, stop
-        start = stop
+        return cast("list[str]", pattern.findall(text))
+    return (match[0] for match in pattern.finditer(text))
 
 
 def plain_text(text: str) -> str:

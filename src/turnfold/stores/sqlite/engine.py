@@ -96,7 +96,6 @@ class SqliteEngine(Writer):
         # The writer and short reads have threads of their own, so that long reads cannot keep them waiting.
         self._threads: ThreadPoolExecutor | None = None
         self._long_reads: ThreadPoolExecutor | None = None
-        self._line: ThreadPoolExecutor | None = None
         self._closed = False  # no new jobs are accepted
         self._ended = False  # no queued jobs are served
         self._first_write = FirstWrite()
@@ -167,16 +166,13 @@ class SqliteEngine(Writer):
             return await self._short_reads.run(work)
         return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
 
-    async def run_in_line(self, work: Callable[[], Result]) -> Result:
-        """Run long work one at a time, in a thread of its own; it may use `read_here` and `write_here`."""
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Run long work outside the event loop; it may use `read_here` and `write_here`."""
         self.process.check()
         self._check_open()
         if self.blocking:
             return work()
-        with self._queue_lock:
-            if self._line is None:
-                self._line = ThreadPoolExecutor(1, thread_name_prefix="turnfold-sqlite-line")
-        return await asyncio.get_running_loop().run_in_executor(self._line, work)
+        return await asyncio.get_running_loop().run_in_executor(self._long_pool(), work)
 
     @property
     def closed(self) -> bool:
@@ -248,7 +244,7 @@ class SqliteEngine(Writer):
         with suppress(StoreUnavailable):  # another caller closed it meanwhile
             await self._run_between(self._close)
         with self._queue_lock:
-            for threads in (self._threads, self._long_reads, self._line):
+            for threads in (self._threads, self._long_reads):
                 if threads is not None:
                     threads.shutdown(wait=False)
 

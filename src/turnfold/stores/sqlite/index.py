@@ -5,9 +5,9 @@ when they are written. A search indexes only the conversation or scope that it s
 texts; the writer only inserts them, in batches of a bounded number of terms, and checks that what they were made of is
 unchanged. A place with more terms than a batch holds is indexed over several batches (table `part`). Each batch is a
 commit, so after a kill the next process continues at the last one, and writers never wait for more than one, whatever
-others have written. For an event loop, one thread of the store indexes for all searches, some text of each in turn. If
-very many places wait (an imported log, or one that was never searched), a search indexes some of them and answers;
-later searches and a background thread, which sleeps half of the time, index the rest.
+others have written. For an event loop, a thread indexes for each tenant that searches, so that none waits for the texts
+of another. If very many places wait (an imported log, or one that was never searched), a search indexes some of them
+and answers; later searches and a background thread, which sleeps half of the time, index the rest.
 
 The index stores digests instead of words, because deletion must be complete, and FTS5 may keep the beginning of a
 deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
@@ -31,6 +31,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple, TypeAlias, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -903,6 +904,13 @@ def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, m
     return done
 
 
+class _Turn:
+    """Lets one search of a tenant index at a time: two would make the same terms."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 class IndexBackfill:
     """Brings the index up to date when it is needed; `on_progress` is called with the numbers done and total."""
 
@@ -913,6 +921,7 @@ class IndexBackfill:
         self._on_progress = on_progress
         self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
         self._worker: threading.Thread | None = None
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
         """Index the entries written since the last search, or some if there are many; return how many still wait.
@@ -944,6 +953,7 @@ class IndexBackfill:
     ) -> tuple[int, int]:
         """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
         done, total, begun = 0, 0, False
+        turn = self._turns.setdefault(tenant, _Turn())
 
         def has_more(connection: Connection) -> bool:
             return _has_unindexed(connection, tenant, conversation)
@@ -952,7 +962,10 @@ class IndexBackfill:
             return count_unindexed(connection, tenant, conversation)
 
         def step() -> int:
-            return index_some(self._engine, tenant, conversation, most=_STEP)
+            if self._engine.blocking:  # an interrupt could leave a lock locked
+                return index_some(self._engine, tenant, conversation, most=_STEP)
+            with turn.lock:
+                return index_some(self._engine, tenant, conversation, most=_STEP)
 
         while await self._engine.read(has_more, short=True):
             if not begun:
@@ -962,7 +975,7 @@ class IndexBackfill:
                 self._report(done, total)
                 return done, await self._engine.read(count)
             self._report(done, total)
-            done += await self._engine.run_in_line(step)
+            done += await self._engine.run(step)
         self._report(done, total)
         return done, 0
 

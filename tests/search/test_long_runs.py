@@ -1,0 +1,30 @@
+"""Long runs of CJK characters, and long texts without spaces, have the terms of short ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnfold.search import term_matches
+from turnfold.search.term_matches import QueryTerms
+from turnfold.text import distinct_terms, terms_of, words
+
+CHINESE = "".join(chr(0x4E00 + number * 11 % 97) for number in range(200))
+TEXTS = [CHINESE, "1%" * 100, f"{CHINESE} word {CHINESE[::-1]}x", "好" * 60]
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 59, 60, 61])
+@pytest.mark.parametrize("text", TEXTS)
+def test_in_pieces_the_terms_are_the_same(
+    text: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = QueryTerms(terms_of(text) + [f"{chr(0x5E00 + number)}" for number in range(200)])
+    counts, terms = query.count_in(text).counts, set(terms_of(text))
+    assert len(query._characters) > term_matches._FEW, "all terms of a text are counted"
+    term_matches._counted_again.cache_clear()
+    monkeypatch.setattr(words, "_LONG_TEXT", length)
+    monkeypatch.setattr(words, "_LONG_RUN", length)
+    monkeypatch.setattr(term_matches, "_LONG", length)
+    monkeypatch.setattr(term_matches, "_LONG_RUN", length)
+    assert distinct_terms(text) == terms
+    assert query.count_in(text).counts == counts
+    term_matches._counted_again.cache_clear()
