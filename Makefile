@@ -7,12 +7,15 @@ WORKERS ?= auto
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 BIN := .venv/bin
+# A tool that installs everything else is pinned as well.
+UV := uv==0.13.7
 RUN_READY := .venv/.ready-run
 TEST_READY := .venv/.ready-test
 BENCH_READY := .venv-bench/.ready
 CLAUDE_READY := .venv-claude/.ready
 LLAMA_READY := .venv-llama-index/.ready
 DOCS_READY := .venv-docs/.ready
+AUDIT_READY := .venv-audit/.ready
 BROWSER_READY := .venv-browser/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -23,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-claude test-llama-index test-browser bench docs format lock clean
+.PHONY: help demo test test-slow test-claude test-llama-index test-browser bench docs audit dist sbom format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +67,27 @@ bench: $(BENCH_READY) ## measure turnfold beside its peers; tables and pictures 
 docs: $(DOCS_READY) ## build the documentation, English and Chinese, into build/site
 	@.venv-docs/bin/python -m tools.docs_site
 
+# What runs in production and what builds it; the other environments hold the same versions and peers of benchmarks.
+audit: $(AUDIT_READY) ## known vulnerabilities in what is installed (asks an advisory service), and bandit on the source
+	@failed=""; \
+	check() { printf '\n== %s\n' "$$*"; "$$@" || failed="$$failed\n   $$*"; }; \
+	check .venv-audit/bin/bandit --quiet --recursive --configfile pyproject.toml src tools; \
+	for file in run image build test; do \
+		check .venv-audit/bin/pip-audit --strict --progress-spinner off --require-hashes --disable-pip -r requirements/$$file.txt; \
+	done; \
+	if [ -n "$$failed" ]; then printf "\n== FAILED$$failed\n"; exit 1; fi
+
+dist: requirements/build.txt ## build the packages, with nothing but what is pinned, into dist
+	@test -x .venv-audit/bin/pip || $(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install --quiet --require-hashes -r requirements/build.txt
+	@rm -rf dist && .venv-audit/bin/python -m hatchling build
+	@cd dist && sha256sum * >SHA256SUMS
+
+sbom: $(AUDIT_READY) ## list what the image holds, with hashes, in CycloneDX: build/sbom.json
+	@mkdir -p build
+	@.venv-audit/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom.json requirements/image.txt
+
 format: $(TEST_READY) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --exit-zero --quiet
 	@$(BIN)/ruff format
@@ -76,56 +100,76 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
+	$(call pin,image,what the image of the service holds,--extra service --extra postgres --extra redis --extra prometheus --constraint requirements/test.txt)
+	$(call pin_group,build,what builds the package,--constraint requirements/test.txt)
+	$(call pin_group,audit,what `make audit` and `make sbom` need)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-bench .venv-browser .venv-claude .venv-docs .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
-$(RUN_READY): pyproject.toml requirements/run.txt
+$(RUN_READY): pyproject.toml requirements/build.txt requirements/run.txt
 	$(call install,.venv,run)
 	@touch $@
 
-$(TEST_READY): pyproject.toml requirements/run.txt requirements/test.txt
+$(TEST_READY): pyproject.toml requirements/build.txt requirements/run.txt requirements/test.txt
 	$(call install,.venv,test)
 	@touch $(RUN_READY) $@
 
-$(BENCH_READY): pyproject.toml requirements/bench.txt
+$(BENCH_READY): pyproject.toml requirements/build.txt requirements/bench.txt
 	$(call install,.venv-bench,bench)
 	@touch $@
 
-$(DOCS_READY): pyproject.toml requirements/docs.txt
+$(DOCS_READY): pyproject.toml requirements/build.txt requirements/docs.txt
 	$(call install,.venv-docs,docs)
 	@touch $@
 
-$(BROWSER_READY): pyproject.toml requirements/browser.txt
+$(BROWSER_READY): pyproject.toml requirements/build.txt requirements/browser.txt
 	$(call install,.venv-browser,browser)
 	@touch $@
 
-$(LLAMA_READY): pyproject.toml requirements/llama-index.txt
+$(LLAMA_READY): pyproject.toml requirements/build.txt requirements/llama-index.txt
 	$(call install,.venv-llama-index,llama-index)
 	@touch $@
 
-$(CLAUDE_READY): pyproject.toml requirements/claude.txt
+$(CLAUDE_READY): pyproject.toml requirements/build.txt requirements/claude.txt
 	$(call install,.venv-claude,claude)
 	@touch $@
 
-# $(call install,environment,requirements): uv takes seconds where pip takes a minute; where uv cannot be
-# had, or finds no package index (it does not read pip's settings), pip does the same work.
+$(AUDIT_READY): requirements/audit.txt
+	@test -x .venv-audit/bin/pip || $(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.txt
+	@touch $@
+
+# $(call install,environment,requirements): every file is checked against its hash, and the package is built with what is
+# pinned too. uv takes seconds where pip takes a minute; where uv cannot be had, or finds no package index (it does not
+# read pip's settings), pip does the same work.
 define install
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	echo "turnfold needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 @echo "making $(1) with requirements/$(2).txt (only when those change)"
 @test -x $(1)/bin/pip || $(PYTHON) -m venv $(1)
-@test -x $(1)/bin/uv || $(1)/bin/python -m pip install --quiet uv >/dev/null 2>&1 || true
-@$(1)/bin/uv pip install --quiet --python $(1)/bin/python -r requirements/$(2).txt -e '.[cli]' || { \
+@test -x $(1)/bin/uv || $(1)/bin/python -m pip install --quiet $(UV) >/dev/null 2>&1 || true
+@{ $(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes -r requirements/$(2).txt -r requirements/build.txt \
+	&& $(1)/bin/uv pip install --quiet --python $(1)/bin/python --no-deps --no-build-isolation -e . ; } || { \
 	echo "uv could not do it: the same with pip, which takes longer" >&2; \
-	$(1)/bin/python -m pip install --quiet -r requirements/$(2).txt -e '.[cli]'; }
+	$(1)/bin/python -m pip install --quiet --require-hashes -r requirements/$(2).txt -r requirements/build.txt \
+	&& $(1)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e . ; }
 endef
 
-# $(call pin,file,what it holds,options): exact versions for every platform, with no host and no path.
+# Exact versions with hashes, for every platform, with no host and no path.
+COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate --generate-hashes
+
+# $(call pin,file,what it holds,options): the package with its extra cli, and more.
 define pin
-@{ echo '# Exact versions of $(2); written by `make lock`.'; \
-	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
-		--no-header --no-annotate --extra cli $(3); } >requirements/$(1).new
+@{ echo '# Exact versions of $(2), with the hashes of their files; written by `make lock`.'; \
+	$(BIN)/$(COMPILE) pyproject.toml --extra cli $(3); } >requirements/$(1).new
+@mv requirements/$(1).new requirements/$(1).txt
+endef
+
+# $(call pin_group,group,what it holds,options): a dependency group without the package.
+define pin_group
+@{ echo '# Exact versions of $(2), with the hashes of their files; written by `make lock`.'; \
+	$(BIN)/$(COMPILE) --group $(1) $(3); } >requirements/$(1).new
 @mv requirements/$(1).new requirements/$(1).txt
 endef
