@@ -1,8 +1,8 @@
 """A labelled corpus of secrets and of what only looks like them, in English and Chinese.
 
 Sentences are written by hand; `<kind>` marks a secret and `{shape}` a value that is none. The values are made with a
-seed, with checksums of their own, so that no key stands in the repository. Every second sentence belongs to the half
-on which the detector is developed; the figures that are reported come from the other half.
+seed, with checksums of their own, so that no key stands in the repository. The detector is developed on `POSITIVE` and
+`NEGATIVE`. `HELD_OUT` was written after it and is for the figures that are reported.
 """
 
 from __future__ import annotations
@@ -287,6 +287,143 @@ commit {sha} 由机器人提交
 课程代码 CS{day}-2024
 """
 
+HELD_OUT = """
+hey can u forward this to <email> asap?
+2026-03-02 11:04:05 WARN smtp: recipient <email> rejected (550)
+INSERT INTO users (mail, phone) VALUES ('<email>', '<mobile>');
+Signed-off-by: Li Wei <mail>
+const owner = "<email>"; // TODO
+To: <email>\nSubject: lunch
+Bcc=<email>|<email>
+assignee: <email>,
+她的邮箱换成了<email>哦
+报名请发邮件至<email>（注明姓名）
+抄送：<email>；密送：<email>
+“<email>”这个账号登录不了
+ring me: <phone>!
+| Bob | <phone> | Berlin |
+phone_number: "<phone>"
+Tel. <usphone>
+his cell's <usphone> btw
+打<mobile>找小王
+手机<mobile>,微信一样
+联系方式 <mobile>/<landline>
+"mobile":"<mobile>"
+司机电话：<mobile>。车牌京A12345
+传真：<landline>
+pls charge my visa <card> thx
+{"number":"<card>","cvc":"123"}
+Card: <card> (exp 01/29)
+cc <card>
+付款卡号<card>，户名张三
+把钱退回<card>吧
+银联卡：<card>
+身份证：<chinaid>
+证件号码 <chinaid> 与姓名不符
+idNumber=<chinaid>&name=li
+买家身份证号是<chinaid>。
+os.environ["OPENAI_API_KEY"] = "<openai>"
+curl -H "Authorization: Bearer <openai>" localhost
+key: <anthropic>
+credentials: {accessKeyId: <aws>}
+https://oauth2:<github>@gitlab.internal/x.git
+token = "<github>"
+echo <slack> > t.txt
+GOOGLE_MAPS_KEY=<google>
+Cookie: jwt=<jwt>
+id_token=<jwt>&state=1
+cat id_rsa\n<pem>
+{"key": "<pemescaped>"}
+spring.datasource.password=<password>
+sshpass -p x; PASSWORD="<password>"
+passwd: <password>
+mongodb+srv://admin:<password>@cluster0.mongodb.net/test
+initial password is <password>
+app_secret: "<secret>"
+x_api_key=<secret>
+新密码：<password>
+wifi密码是<password>
+初始口令为<password>，请尽快修改
+服务器密码: <password>
+应用密钥：<secret>
+访问令牌：<secret>
+报错：Incorrect API key provided: <openai>
+image: app@sha256:{sha256}
+FROM python@sha256:{sha256}
+"integrity": "sha512-{sha256}=="
+color: #{shortsha}
+arn:aws:iam::1{digits9}12:role/deploy
+account 1{digits9}12 is closed
+ssh://git@example.com/x/y.git
+git remote add origin git@example.com:a/b.git
+npx create-app@{version}
+background: url(bg@2x.png)
+@media (max-width: 600px)
+@pytest.mark.parametrize
+at Object.<anonymous> (app.js:10:15)
+PR #1{digits6} merged at {shortsha}
+elapsed=1{digits9}ns
+cursor={epochms}:{epochms}
+id={uuid}&v={version}
+SSN is not stored here
+serial no. {order16}
+shipment {order16} left the warehouse
+IBAN DE8937040044053201{digits6}
+UPS 1Z999AA1{digits9}
+VIN 1HGCM82633A{digits6}
+0000 0000 0000 0000
+1234 5678 9012 3456
+9999999999999
+row 13{digits6}
+2^31 = 2147483648, 2^53 = 9007199254740992
+Fri, 13 Nov 2026 10:20:30 GMT
+20261113T102030Z
+ratio 0.1{digits9}
+password reset link sent
+Enter your password:
+password = getpass.getpass()
+"password": null
+password=******
+passwords must match
+token count: 1{digits6}
+secret_name: my-secret
+apiKey: process.env.API_KEY
+The secret of good pasta is salt.
+api key not set
+Authorization: Basic realm
+commit message: bump to {version}
+公司税号91110108MA01ABCD2X
+客服热线95588，订票12306
+股票代码600519，市值2万亿
+QQ群8{digits6}21
+快递SF1{digits9}123已签收
+订单{order16}待付款
+交易流水：{order16}
+共138001380件，合计13800138元
+编号2026{digits9}
+时间：{epochms}
+学号2026{digits6}
+密码已重置
+忘记密码？
+密码：******
+密码强度：中
+密码由字母和数字组成
+口令不正确
+请勿泄露密钥
+令牌有效期为7天
+手机号已绑定
+请输入11位手机号
+身份证号须为18位
+银行卡号有误
+邮箱未验证
+@所有人 明天开会
+版本号{version}，构建{build}
+坐标116.3{digits6},39.9{digits6}
+会议号 123 456 789
+发票代码{order}
+书号{isbn}定价59元
+"""
+
 _EMAIL_NAMES = (
     "jane.doe bob li-wei zhang_san x y2k first.last+tag o-neil wang.fang88 m info sales2024".split()
 )
@@ -511,13 +648,11 @@ OTHERS: dict[str, Callable[[Random], str]] = {
 
 def samples(half: int, *, copies: int = 6, seed: int = 20_261_116) -> Iterator[Sample]:
     """Yield the samples of one half, each sentence with several values."""
-    for number, line in enumerate(
-        POSITIVE.strip("\n").splitlines() + NEGATIVE.strip("\n").splitlines()
-    ):
-        if number % 2 == half:
-            random = Random(f"{seed}:{number}")  # noqa: S311 (invented values)
-            for _ in range(copies):
-                yield _filled(line.replace("\\n", "\n"), random)
+    text = f"{POSITIVE.strip()}\n{NEGATIVE.strip()}" if half == DEVELOP else HELD_OUT.strip()
+    for number, line in enumerate(text.splitlines()):
+        random = Random(f"{seed}:{half}:{number}")  # noqa: S311 (invented values)
+        for _ in range(copies):
+            yield _filled(line.replace("\\n", "\n"), random)
 
 
 def _filled(line: str, random: Random) -> Sample:

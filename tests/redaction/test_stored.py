@@ -30,7 +30,8 @@ from turnfold.records import (
     user,
 )
 from turnfold.redaction import Redactor, find_secrets
-from turnfold.stores import Scope, SqliteStore, Store, export_to, import_from
+from turnfold.stores import RedactingStore, Scope, SqliteStore, Store, export_to, import_from
+from turnfold.stores.redaction import _PASSED
 
 KEY = b"a key for these tests only"
 SECRETS = {
@@ -426,6 +427,15 @@ def test_a_binary_document_is_refused(tmp_path: Path) -> None:
         asyncio.run(
             memory.store.put_document(memory.scope, "talk", Document("x", "y", b"\x80\x01", 0))
         )
+
+
+def test_every_method_of_a_store_is_redacted_or_writes_nothing() -> None:
+    methods = {name for name in vars(Store) if not name.startswith("_")}
+    methods |= set(Store.__annotations__)
+    writes = {"append", "add_checkpoint", "put_document", "note", "restore", "delete", "abilities"}
+    own = {name for name in vars(RedactingStore) if not name.startswith("_")} | {"abilities"}
+    assert own == writes
+    assert methods - writes == _PASSED
 
 
 def test_no_other_way_into_the_store_is_open() -> None:
