@@ -362,9 +362,11 @@ class AsyncFindings:
         self, tool: str, arguments: str | Mapping[str, object] | None = None
     ) -> Finding | None:
         """Return the stored result of a call with these arguments, if it is still valid."""
-        called = ToolCall("", tool, canonical_arguments(arguments))
-        called, _ = await self._redacted(called, "")
-        key = finding_key(tool, canonical_arguments(called.arguments))
+        written = canonical_arguments(arguments)
+        if redaction_of(self._owner.store) is not None:
+            called, _ = await self._redacted(ToolCall("", tool, written), "")
+            written = canonical_arguments(called.arguments)
+        key = finding_key(tool, written)
         return next((found for found in await self.list() if found.key == key), None)
 
     async def _redacted(self, call: ToolCall, content: str) -> tuple[ToolCall, str]:
