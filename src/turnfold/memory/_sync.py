@@ -104,7 +104,7 @@ class Session:
 
     @property
     def counter(self) -> TokenCounter:
-        """The token counter of this session."""
+        """The token counter of this session; an estimate is corrected by what the provider reported."""
         return self._awaiting.counter
 
     @property

@@ -28,6 +28,7 @@ from turnfold.records import (
     WindowNote,
     encode_message,
 )
+from turnfold.tokens import TokenCounter, corrected_counter, correction_of
 from turnfold.window import Choice, Context, Outcome, Room, SpanView, Wired, shared_messages
 
 __all__ = (
@@ -305,6 +306,8 @@ class CallLog:
     """Writes and reads the manifests of one conversation."""
 
     cache: ConversationCache
+    counter: TokenCounter
+    """The counter of the memory, uncorrected."""
     clock: Callable[[], int]
     last: str = ""
     """Name of the last call made through this session handle."""
@@ -397,19 +400,22 @@ class CallLog:
     async def explain(self, call: str) -> Explanation:
         """Rebuild the messages of a call from the log."""
         manifest, _ = await self._read(call)
+        factor = correction_of(self.counter, manifest.counter)
+        # With a counter that is not known here, shortened messages may come out differently: then it is not `exact`.
+        counter = self.cache.counter if factor is None else corrected_counter(self.counter, factor)
         prompt = PromptParts(
-            system=tuple([await self._message(seq) for seq in manifest.system]),
+            system=tuple([await self._message(seq, counter) for seq in manifest.system]),
             tail=tail_message(manifest.tail),
             recall_room=manifest.recall_room,
             checkpoint=await self._checkpoint(manifest.checkpoint),
             stand_in=await self._stand_in(manifest.stand_in),
             cleared=manifest.cleared,
         )
-        head = await self._message(manifest.head) if manifest.head else None
+        head = await self._message(manifest.head, counter) if manifest.head else None
         note = WindowNote(anchor=manifest.anchor, head=manifest.head, caps=manifest.caps)
-        window = LiveWindow(self.cache.counter, note, head=head)
+        window = LiveWindow(counter, note, head=head)
         while window.seq < manifest.seq:
-            window.extend(await self._messages(window.seq, manifest.seq))
+            window.extend(await self._messages(window.seq, manifest.seq, counter))
         context = window.build(budget_of(manifest), prompt, _keep_all)
         exact = MessageDigests().of(context.messages) == manifest.digest
         return Explanation(
@@ -421,17 +427,17 @@ class CallLog:
             ends=context.ends,
         )
 
-    async def _messages(self, after: int, upto: int) -> list[StoredMessage]:
+    async def _messages(self, after: int, upto: int, counter: TokenCounter) -> list[StoredMessage]:
         cache = self.cache
         entries = await cache.store.read(
             cache.scope, cache.conversation, after=after, upto=upto, limit=_PAGE
         )
         if not entries:  # a log only grows: the conversation was erased after the manifest was read
             raise erased(cache.conversation)
-        return [cache.stored_message(entry) for entry in entries]
+        return [cache.stored_message(entry, counter) for entry in entries]
 
-    async def _message(self, seq: int) -> StoredMessage:
-        [message] = await self._messages(seq - 1, seq)
+    async def _message(self, seq: int, counter: TokenCounter) -> StoredMessage:
+        [message] = await self._messages(seq - 1, seq, counter)
         return message
 
     async def _stand_in(self, key: str) -> StandIn | None:

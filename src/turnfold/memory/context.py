@@ -396,7 +396,7 @@ class ContextBuilder:
         if not (query or pins or rules or state or cache.findings.by_key):
             return Tail()
         share = budget.share("tail")
-        count_message = self.config.counter.count_message
+        count_message = cache.counter.count_message
 
         def text(recalled: Sequence[Recalled], findings: str = "") -> str:
             return tail_text(
@@ -406,7 +406,7 @@ class ContextBuilder:
         def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
             return sum(map(count_message, tail_message(text(recalled, findings))))
 
-        check_pins(pins, budget, self.config.counter)
+        check_pins(pins, budget, cache.counter)
         known = self._tail_findings(request, window, turn)
         if not query:
             return Tail(text((), known.text(share, lambda block: cost((), block))))
@@ -480,7 +480,7 @@ class ContextBuilder:
             turn, now=self.config.clock(), anchor=window.anchor, cut=window.caps
         )
         question = request.query or window.question
-        return TailFindings.of(found, question, self.config.counter.count_text)
+        return TailFindings.of(found, question, self.cache.counter.count_text)
 
     def _count_metrics(self, context: Context) -> None:
         meter, receipt = self.config.meter, context.receipt

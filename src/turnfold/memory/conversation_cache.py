@@ -25,6 +25,7 @@ from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
 from turnfold.findings import FindingCache
 from turnfold.memory.window import LiveWindow, StoredMessage
 from turnfold.records import (
+    CALIBRATION,
     CLEARED,
     FINDING,
     FINDINGS,
@@ -35,6 +36,7 @@ from turnfold.records import (
     STATE,
     SYSTEM,
     WINDOW,
+    CalibrationNote,
     Checkpoint,
     ClearedNote,
     Document,
@@ -150,6 +152,7 @@ class ConversationCache:
     system: tuple[StoredMessage, ...] = ()
     pins: tuple[tuple[str, PinNote], ...] = ()
     state: StateNote = field(default_factory=StateNote)
+    calibration: CalibrationNote = field(default_factory=CalibrationNote)
     findings: FindingCache = field(default_factory=FindingCache)
     rules_document: Document | None = None
     """The note with the rules that the user stated."""
@@ -198,6 +201,7 @@ class ConversationCache:
         self.head, self.checkpoint, self.stand_in, self.cleared = Head(), None, None, 0
         self.system, self.pins, self.rules_document = (), (), None
         self.state, self.findings = StateNote(), FindingCache()
+        self.calibration = CalibrationNote()
 
     @property
     def held_bytes(self) -> int:
@@ -344,6 +348,12 @@ class ConversationCache:
             self._key = (budget, key[:512])
         return self._key[1]
 
+    def use_counter(self, counter: TokenCounter) -> None:
+        """Count with another counter from now on; a counter has windows of its own."""
+        self.counter = counter
+        self._windows.clear()
+        self._key = (None, "")
+
     async def window(self, budget: Budget) -> LiveWindow:
         """Return the window of a budget, up to date with the log."""
         key = self._window_key(budget)
@@ -411,6 +421,7 @@ class ConversationCache:
         notes = by_kind[SESSION]
         self.cleared = read_note(notes.get(CLEARED), ClearedNote).upto
         self.state = read_note(notes.get(STATE), StateNote)
+        self.calibration = read_note(notes.get(CALIBRATION), CalibrationNote)
         await self._read_stand_in(read_note(notes.get(STAND_IN), StandInNote))
         found = notes.get(FINDINGS)
         self.findings = FindingCache.of(found, by_kind[FINDING].values() if found else ())
@@ -551,10 +562,11 @@ class ConversationCache:
         )
         return [self.stored_message(entry) for entry in entries]
 
-    def stored_message(self, entry: Entry) -> StoredMessage:
-        """Return a message with its token count: the stored count if it was made by this session's counter."""
-        known = self.head.counter == self.counter.name
-        tokens = entry.tokens if known else self.counter.count_message(entry.message)
+    def stored_message(self, entry: Entry, counter: TokenCounter | None = None) -> StoredMessage:
+        """Return a message with its token count, by default by this session's counter; the stored count if it fits."""
+        counter = counter or self.counter
+        known = self.head.counter == counter.name
+        tokens = entry.tokens if known else counter.count_message(entry.message)
         return StoredMessage(entry.seq, entry.message, tokens)
 
 

@@ -13,6 +13,7 @@ from turnfold.errors import Conflict
 from turnfold.memory.conversation_cache import erased
 from turnfold.memory.rules import rules_as_of
 from turnfold.records import (
+    CALIBRATION,
     CLEARED,
     PIN,
     RULES,
@@ -86,7 +87,7 @@ def _as_of(note: Document, upto: int, turn: int) -> Document | None:
         body = write_note(*place, _taken_back_upto(read_note(note, TakenBackNote), upto)).body
     elif place == (SESSION, RULES):
         body = rules_as_of(note, upto)
-    elif place != (SESSION, STATE):
+    elif place not in ((SESSION, STATE), (SESSION, CALIBRATION)):
         return None
     return Document(*place, body, 1, note.created)
 

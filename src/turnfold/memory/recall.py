@@ -80,7 +80,7 @@ class Recaller:
             return await self.matches(query, limit=limit, within=within)
         if tokens < 1:
             raise InvalidOption(f"tokens={tokens} must be at least 1")
-        count = self.config.counter.count_text
+        count = self.cache.counter.count_text
         return await self.passages(
             query,
             tokens=tokens,
@@ -149,7 +149,7 @@ class Recaller:
             fill,
             entries=entries,
             terms=terms,
-            count=self.config.counter.count_text,
+            count=self.cache.counter.count_text,
             measure=measure,
         )
         relevant = {seq for seq, _ in close}

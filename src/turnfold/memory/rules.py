@@ -113,6 +113,10 @@ class RuleLedger:
         ended = ("superseded", "dropped")
         return tuple(rule.text for rule in self._note().rules if rule.state in ended)
 
+    def forget_counts(self) -> None:
+        """Drop the cached token counts: another counter is used."""
+        self._texts, self._tokens = {}, {}
+
     async def active(self) -> list[StandingRule]:
         """Return the active rules in the order in which they were said; reads what is new, and stores nothing."""
         return [rule for rule in await self.all() if rule.state == "active"]

@@ -10,7 +10,7 @@ store, so any number of handles on one conversation build the same context, byte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
@@ -32,11 +32,13 @@ from turnfold.memory.prompt_tail import check_pins, entry_pin_text
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
 from turnfold.records import (
+    CALIBRATION,
     CLEARED,
     PIN,
     SESSION,
     STATE,
     SYSTEM,
+    CalibrationNote,
     Checkpoint,
     ClearedNote,
     Entry,
@@ -63,7 +65,7 @@ from turnfold.records import (
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
-from turnfold.tokens import TokenCounter
+from turnfold.tokens import TokenCounter, can_correct, corrected_counter, correction_of
 from turnfold.window import Context
 
 __all__ = (
@@ -285,7 +287,7 @@ class AsyncSession:
             config.meter,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
-        self._calls = CallLog(self._cache, config.clock)
+        self._calls = CallLog(self._cache, config.counter, config.clock)
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None
         self._recaller = Recaller(config, self._cache, self._meanings)
@@ -293,6 +295,8 @@ class AsyncSession:
         self._builder = ContextBuilder(
             config, self._cache, self._folds, self._calls, self._recaller, self._rules
         )
+        self._corrected: float = 1.0
+        """Factor by which the estimated token counts of this session are corrected."""
         self._state = AsyncState(self._cache)
         self._pins = Pins(self._cache, self._lock, config.budget)
         self._findings = AsyncFindings(self._cache, self._lock, config.clock)
@@ -305,8 +309,8 @@ class AsyncSession:
 
     @property
     def counter(self) -> TokenCounter:
-        """The token counter of this session."""
-        return self.config.counter
+        """The token counter of this session; an estimate is corrected by what the provider reported."""
+        return self._cache.counter
 
     @property
     def budget(self) -> Budget:
@@ -487,6 +491,7 @@ class AsyncSession:
             max_tokens=max_tokens,
         )
         async with self._lock:
+            await self._use_calibration()
             return await self._builder.context(request)
 
     async def preview(
@@ -507,6 +512,7 @@ class AsyncSession:
         )
         policy = replace(self.config.policy, mode=FoldMode.MANUAL)
         detached = AsyncSession(self.id, replace(self.config, policy=policy))
+        await detached._use_calibration()
         return await detached._builder.preview(request)
 
     async def fold(
@@ -531,6 +537,7 @@ class AsyncSession:
             summary = await self._redact_text(summary)
         async with self._lock:
             await self._cache.refresh()
+            await self._use_calibration()
             window = await self._cache.window(budget)
             prompt, _ = await self._builder.prompt_parts(ContextRequest(budget=budget))
             upto = window.before_turns(keep)
@@ -664,7 +671,7 @@ class AsyncSession:
         """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(self._call_name(call), reported)
-        self.config.calibrating.observe(counted=manifest.tokens, reported=reported.input)
+        await self._calibrate(manifest, reported.input)
         if manifest.tokens:
             self.config.meter.observe("count_ratio", reported.input / manifest.tokens)
         self.config.meter.add("cache_misses", int(manifest.cache_missed))
@@ -740,6 +747,51 @@ class AsyncSession:
                 raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
         return AsyncSession(conversation, replace(self.config))
+
+    async def _calibrate(self, manifest: Manifest, reported: int) -> None:
+        """Take a report as an observation; store the factor for this conversation if it changes by it."""
+        counter, log = self.config.counter, self.config.calibrating
+        factor = correction_of(counter, manifest.counter)
+        if factor is None:
+            return  # the call was counted by a counter that this memory does not have
+        log.observe(counted=round(manifest.tokens / factor), reported=reported)
+        known = self._cache.calibration.factors.get(self._calibration_key, 1.0)
+        if not can_correct(counter) or log.next_factor(known) == known:
+            return
+        document = await self._cache.document(SESSION, CALIBRATION)
+        note = read_note(document, CalibrationNote)
+        current = note.factors.get(self._calibration_key, 1.0)
+        factor = log.next_factor(current)
+        if factor == current:
+            return
+        note = CalibrationNote(factors={**note.factors, self._calibration_key: factor})
+        version = document.version if document else 0
+        with suppress(Conflict):  # another process was faster: the next report tries again
+            written = await self._store.put_document(
+                self._scope, self.id, write_note(SESSION, CALIBRATION, note), expect=version
+            )
+            self._cache.calibration = note
+            self._cache.wrote_unlocked(written)
+
+    @property
+    def _calibration_key(self) -> str:
+        return f"{self.config.model} {self.config.counter.name}".strip()
+
+    async def _use_calibration(self) -> None:
+        """Count with the factor stored for this conversation; call it under the lock, before a window is used."""
+        await self._cache.assume()
+        factor = self._cache.calibration.factors.get(self._calibration_key, 1.0)
+        if factor == self._corrected or not can_correct(self.config.counter):
+            return
+        counter = corrected_counter(self.config.counter, factor)
+        config = replace(self.config, counter=counter)
+        self._corrected = factor
+        self._cache.use_counter(counter)
+        self._rules.forget_counts()
+        self._folds.folder = replace(self._folds.folder, counter=counter)
+        self._recaller = Recaller(config, self._cache, self._meanings)
+        self._builder.config, self._builder.recaller = config, self._recaller
+        self._builder.last.clear()
 
     def _reset(self) -> None:
         """Drop all cached state of the conversation, so that it is read again."""

@@ -67,6 +67,7 @@ from turnfold.records.parts import (
     ToolResult,
 )
 from turnfold.records.session_state import (
+    CALIBRATION,
     CLEARED,
     FINDING,
     FINDINGS,
@@ -79,6 +80,7 @@ from turnfold.records.session_state import (
     SYSTEM,
     TAKEN_BACK,
     WINDOW,
+    CalibrationNote,
     ClearedNote,
     FindingsNote,
     FoldingNote,
@@ -106,6 +108,7 @@ from turnfold.records.snapshots import (
 from turnfold.records.usage import Usage
 
 __all__ = (
+    "CALIBRATION",
     "CLEARED",
     "FINDING",
     "FINDINGS",
@@ -128,6 +131,7 @@ __all__ = (
     "TOC",
     "WINDOW",
     "AudioPart",
+    "CalibrationNote",
     "Checkpoint",
     "ClearedNote",
     "ContentPart",

@@ -17,6 +17,7 @@ from turnfold.records.entries import Document
 from turnfold.records.frozen_json import decode_struct
 
 __all__ = (
+    "CALIBRATION",
     "CLEARED",
     "FINDING",
     "FINDINGS",
@@ -29,6 +30,7 @@ __all__ = (
     "SYSTEM",
     "TAKEN_BACK",
     "WINDOW",
+    "CalibrationNote",
     "ClearedNote",
     "FindingsNote",
     "FoldingNote",
@@ -46,13 +48,15 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes that exist once; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`, `FINDINGS`."""
+"""Kind of the notes that exist once; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`, `FINDINGS`,
+`RULES`, `CALIBRATION`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
 STATE: Final = "state"
 FINDINGS: Final = "findings"
 TAKEN_BACK: Final = "taken-back"
+CALIBRATION: Final = "calibration"
 FINDING: Final = "finding"
 """Kind of the findings (remembered tool results), one document each."""
 WINDOW: Final = "window"
@@ -79,6 +83,13 @@ class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
     """The last seq hidden by `clear()`."""
 
     upto: int = 0
+
+
+class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The factors by which sessions correct estimated token counts."""
+
+    factors: dict[str, float] = {}
+    """Model and counter -> factor."""
 
 
 class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):

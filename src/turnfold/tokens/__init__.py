@@ -8,6 +8,9 @@ from turnfold.tokens.calibration import (
     CalibrationLog,
     ScaledCounter,
     calibrated,
+    can_correct,
+    corrected_counter,
+    correction_of,
 )
 from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
 from turnfold.tokens.counter import (
@@ -77,8 +80,11 @@ __all__ = (
     "UpperBoundCounter",
     "audio_tokens",
     "calibrated",
+    "can_correct",
     "cautious_counter",
     "context_window_for",
+    "corrected_counter",
+    "correction_of",
     "counter_for",
     "counter_named",
     "estimate_text",

@@ -6,15 +6,19 @@ model is high on purpose, and this brings it down to the provider's own numbers.
 of the corrected count. Observations take the counts of the uncorrected counter. A calibration is immutable: `observe`
 returns a new one. A corrected counter has another name, so corrected and uncorrected counts never mix in a cache.
 
-Every recorded usage of a memory is one observation of its `CalibrationLog`. The counter of an open memory does not
-change, because every stored count and every window depends on it; to use the corrected one, open the memory with it:
-`Memory(..., counter=calibrated(counter, memory.calibration))`.
+Every recorded usage of a memory is one observation of its `CalibrationLog`. A session corrects its estimates by itself:
+by the second largest ratio of the newest reports, so that one odd report changes nothing and the count errs upward,
+within bounds, and in steps, because a corrected counter begins a new window. The factor is stored with the
+conversation, so every process uses the same. Counts in the store stay uncorrected. An exact counter is never corrected;
+`Memory.calibration` and the metric `count_ratio` tell how far off it is.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,11 +32,27 @@ __all__ = (
     "Corrected",
     "ScaledCounter",
     "calibrated",
+    "can_correct",
+    "corrected_counter",
+    "correction_of",
 )
 
 
 _MEMORY = 0.9
 """Factor by which each further call reduces the weight of earlier ones: the last ten have about two thirds of it."""
+
+
+_NEWEST = 9
+"""Newest reports that the factor of a correction depends on,"""
+_FEWEST = 3
+"""and how many of them there must be."""
+_LEAST_TOKENS = 256
+"""Prompts with fewer tokens are not used for it: what a provider puts around them outweighs an error of the count."""
+_BOUNDS = (0.5, 2.0)
+"""Smallest and largest factor: beyond them something else is wrong, such as tools that were not counted."""
+_STEP = 0.05
+"""Relative change from which on a new factor replaces the current one."""
+_FACTOR = re.compile(r"\*(\d+\.\d{4})\+")
 
 
 class Corrected(NamedTuple):
@@ -135,18 +155,53 @@ def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
     return TokenCounter(text, framing=counter.framing.scaled(ratio), images=counter.images)
 
 
+def can_correct(counter: TokenCounter) -> bool:
+    """Return True if a counter estimates texts; an exact one, and one that asks a model's driver, is not corrected."""
+    return counter.is_additive and counter.text.certainty is not Certainty.EXACT
+
+
+def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
+    """Return `counter` with text and framing multiplied by a factor; itself for the factor 1."""
+    if factor == 1.0:
+        return counter
+    text = ScaledCounter(counter.text, factor)
+    return TokenCounter(text, framing=counter.framing.scaled(factor), images=counter.images)
+
+
+def correction_of(counter: TokenCounter, name: str) -> float | None:
+    """Return the factor by which the counter called `name` corrects `counter`; None if it is another counter."""
+    if name == counter.name:
+        return 1.0
+    found = _FACTOR.search(name, len(counter.text.name))
+    factor = float(found[1]) if found else 1.0
+    known = _BOUNDS[0] <= factor <= _BOUNDS[1]
+    return factor if known and corrected_counter(counter, factor).name == name else None
+
+
 class CalibrationLog:
     """The calibration of a memory, updated by each report. Thread-safe."""
 
-    __slots__ = ("_lock", "value")
+    __slots__ = ("_lock", "_ratios", "value")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._ratios: deque[float] = deque(maxlen=_NEWEST)
         self.value = Calibration()
         """The calibration after all reports so far."""
+
+    def next_factor(self, current: float) -> float:
+        """Return the factor that corrects uncorrected counts: `current`, unless the newest reports differ from it."""
+        with self._lock:
+            ratios = sorted(self._ratios)
+        if len(ratios) < _FEWEST:
+            return current
+        factor = round(min(max(ratios[-2], _BOUNDS[0]), _BOUNDS[1]), 2)
+        return factor if abs(factor / current - 1) > _STEP else current
 
     def observe(self, *, counted: int, reported: int) -> None:
         """Add a report; a report of 0 tokens, which some providers send, is ignored."""
         if counted > 0 and reported > 0:
             with self._lock:
                 self.value = self.value.observe(counted=counted, reported=reported)
+                if counted >= _LEAST_TOKENS:
+                    self._ratios.append(reported / counted)
