@@ -269,7 +269,7 @@ class SqliteEngine(Writer):
                 raise apsw.BusyError("a reader still uses an older snapshot")
         except apsw.Error as error:
             raise StoreUnavailable(
-                f"deleted, but the write-ahead log could not be truncated ({error}): repeat the call"
+                f"deleted, but the write-ahead log could not be truncated ({error}): call it again"
             ) from error
 
     def _backup(self, target: str) -> None:
