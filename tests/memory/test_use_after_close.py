@@ -27,6 +27,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "Session.diff": ("00000001.00", "00000001.01"),
     "Session.explain": ("00000001.00",),
     "Session.by_client_id": (["u1"],),
+    "Session.erase": (1,),
     "Session.pin": ("late",),
     "Session.recall": ("words",),
     "Session.record_usage": (Usage(input=1, output=1),),
