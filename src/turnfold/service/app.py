@@ -323,6 +323,7 @@ class _RequestFrame:
         raw = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.partition(b"?")[0].decode("latin-1")
         try:
+            _check_framing(headers)
             self._state.gate.check_host(headers)
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:  # nobody to respond to, and not a failure
@@ -376,6 +377,15 @@ class _RequestFrame:
             body, problem.status, media_type=CONTENT_TYPE, headers=_headers(error, problem.status)
         )
         await response(scope, receive, answer.send)
+
+
+def _check_framing(headers: Headers) -> None:
+    """Refuse a body with two lengths: a proxy that reads it by the other one would take the rest for a request."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise RequestRefused(
+            "the request has both Content-Length and Transfer-Encoding: send one of them",
+            status=400,
+        )
 
 
 class _ResponseSender:
