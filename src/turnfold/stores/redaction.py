@@ -118,7 +118,8 @@ class _Ledger:
 
 def redaction_of(store: Store) -> Redaction | None:
     """Return the redaction of a store, or None if it stores texts as they are."""
-    return cast("Redaction | None", getattr(store, "redaction", None))
+    found: object = getattr(store, "redaction", None)  # wrappers pass on what they do not have
+    return found if isinstance(found, Redaction) else None
 
 
 class Redaction:
