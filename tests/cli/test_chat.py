@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.house.source_tree import SOURCE
 from tests.models.strict_server import Refuse, Say, StrictServer
 from turnfold import Memory
 from turnfold.cli.app import app
@@ -155,3 +160,97 @@ def test_what_the_provider_is_not_sent_is_told(tmp_path: Path) -> None:
         told = RUN.invoke(app, ["chat", *given, "--session", "s", "--once", "two", "--json"])
     [change] = json.loads(told.output)["changes"]
     assert change.startswith("1 left out: Chat Completions accepts no thinking")
+
+
+# --------------------------------------------------------------------------------------------- commands
+
+
+def chatting(tmp_path: Path, text: str, *more: str) -> str:
+    store = ["--store", str(tmp_path / "chat.db"), *more]
+    done = RUN.invoke(app, ["chat", *store], input=text, env={"TURNFOLD_MODEL": ""})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_slash_commands_are_run_and_not_said(tmp_path: Path) -> None:
+    said = (
+        "The key is under the blue crate. 钥匙在蓝色箱子下面。\n/history\n/context\n/recall crate\n/pin 先问\n"
+        "/rules\n/fold\n//etc is a folder\n/etc/hosts is a file\n/histroy\n/quit\nnever said\n"
+    )
+    output = chatting(tmp_path, said, "--session", "notes")
+    assert "#1 user: The key is under the blue crate." in output
+    assert "did you mean /history?" in output
+    assert "pinned" in output
+    assert "nothing to fold" in output
+    with Memory(address(tmp_path)) as memory:
+        session = memory.session("notes")
+        assert [entry.message.text for entry in session.history()] == [
+            "The key is under the blue crate. 钥匙在蓝色箱子下面。",
+            "/etc is a folder",
+            "/etc/hosts is a file",
+        ]
+        assert list(session.pins().values()) == ["先问"]
+
+
+def test_help_lists_every_command_in_the_readers_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    english = chatting(tmp_path, "/help\n")
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    chinese = chatting(tmp_path, "/help\n")
+    for name in "/help /history /context /recall /pin /rules /fold /session /new /quit".split():
+        assert f"  {name}" in english
+        assert f"  {name}" in chinese
+    assert "begin a new session" in english
+    assert "开始新会话" in chinese
+
+
+def test_the_last_session_is_gone_on_with(tmp_path: Path) -> None:
+    chatting(tmp_path, "one\n", "--session", "first")
+    chatting(tmp_path, "two\n", "--session", "second")
+    assert "session second (1 entry)" in chatting(tmp_path, "", "--session", "@last")
+    moved = chatting(tmp_path, "/session first\nthree\n/new\n", "--session", "@last")
+    assert "session first (1 entry)" in moved
+    assert "(0 entries)" in moved
+    with Memory(address(tmp_path)) as memory:
+        assert len(memory.session("first").history()) == 2
+    empty = RUN.invoke(app, ["chat", "--store", "sqlite://", "--session", "@last", "--once", "x"])
+    assert empty.exit_code == 3
+
+
+def test_in_a_terminal_lines_are_edited_and_brought_back(tmp_path: Path) -> None:
+    """A real terminal: what was typed is mended with Backspace, and the arrow brings back an earlier message."""
+    with Memory(address(tmp_path)) as memory:
+        memory.session("notes").user("said yesterday 昨天说的")
+    mine, theirs = pty.openpty()
+    command = [sys.executable, "-m", "turnfold", "chat", "--store", str(tmp_path / "chat.db")]
+    changes = {"TERM": "xterm", "PYTHONPATH": str(SOURCE), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    environment = {**os.environ, "TURNFOLD_MODEL": "", **changes}
+    chat = subprocess.Popen(
+        [*command, "--session", "notes"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    seen = ""
+
+    def until(text: str, times: int) -> None:
+        nonlocal seen
+        while seen.count(text) < times:
+            seen += os.read(mine, 4096).decode("utf-8", "replace")
+
+    ready = "\x1b[?2004h"  # sent before each line is read
+    until(ready, 1)
+    os.write(mine, b"hellp\x7fo\r")
+    until(ready, 2)
+    os.write(mine, b"\x1b[A\x1b[A\r")
+    until(ready, 3)
+    os.write(mine, b"\x04")
+    until("to continue:", 1)
+    assert chat.wait(30) == 0
+    os.close(mine)
+    with Memory(address(tmp_path)) as memory:
+        texts = [entry.message.text for entry in memory.session("notes").history()]
+    assert texts == ["said yesterday 昨天说的", "hello", "said yesterday 昨天说的"]

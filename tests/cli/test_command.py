@@ -141,7 +141,7 @@ def test_the_pins_hold_what_the_extra_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [Requirement(line) for line in project["optional-dependencies"]["cli"]]
     pinned = (ROOT / "requirements" / "run.txt").read_text(encoding="utf-8").splitlines()
-    assert {requirement.name for requirement in wanted} == {"rich", "typer"}
+    assert {requirement.name for requirement in wanted} == {"prompt-toolkit", "rich", "typer"}
     for requirement in wanted:
         [version] = [
             line.split("==")[1] for line in pinned if line.startswith(requirement.name + "==")

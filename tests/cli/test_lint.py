@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.memory.importing.samples import (
+    chatgpt_talk,
+    claude_code_lines,
+    write_json,
+    write_lines,
+)
+from turnfold import Memory, assistant, user
 from turnfold.cli.app import app
 from turnfold.wire import guess_provider, lint
 
@@ -78,3 +85,44 @@ def test_what_is_no_history_is_told(tmp_path: Path) -> None:
     named = RUN.invoke(app, ["lint", write(tmp_path, ORPHAN), "--provider", "nobody"])
     assert named.exit_code == 2
     assert "is not one of" in named.output
+
+
+def test_every_file_that_can_be_imported_is_judged(tmp_path: Path) -> None:
+    chatgpt = write_json(tmp_path / "conversations.json", [chatgpt_talk("a"), chatgpt_talk("b")])
+    done = RUN.invoke(app, ["lint", str(chatgpt)])
+    assert done.exit_code == 1
+    assert "a: openai_chat: 1 fault\n" in done.output  # a message that is empty
+    assert "b: openai_chat: 1 fault\n" in done.output
+    code = write_lines(tmp_path / "session.jsonl", claude_code_lines())
+    judged = RUN.invoke(app, ["lint", str(code), "--json"])
+    assert {each["provider"] for each in json.loads(judged.output)} == {"anthropic"}
+
+
+def test_the_conversations_of_an_export_are_judged_one_by_one(tmp_path: Path) -> None:
+    store, file = str(tmp_path / "chat.db"), str(tmp_path / "chat.jsonl")
+    with Memory(f"sqlite:///{store}") as memory:
+        memory.session("sound").add([user("hi 你好"), assistant("hello")])
+        memory.session("broken").add(ORPHAN)
+    assert RUN.invoke(app, ["export", "--all", "--output", file, "--store", store]).exit_code == 0
+    mended = tmp_path / "mended.json"
+    done = RUN.invoke(app, ["lint", file, "--mend", str(mended)])
+    assert done.exit_code == 1
+    assert "broken: openai_chat: 1 fault\n" in done.output
+    assert "sound: openai_chat: 0 faults\n" in done.output
+    for payload in json.loads(mended.read_text("utf-8")):
+        assert lint(payload, "openai_chat") == ()
+
+
+def test_bodies_in_lines_are_judged_one_by_one(tmp_path: Path) -> None:
+    bodies = [{"id": "t1", "messages": ORPHAN}, {"messages": [{"role": "user", "content": "x"}]}]
+    done = RUN.invoke(app, ["lint", write(tmp_path, bodies, lines=True), "--json"])
+    found = json.loads(done.output)
+    assert [(each["conversation"], len(each["faults"])) for each in found] == [("t1", 1), ("#2", 0)]
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(b"\xff\xfe\x00")
+    done = RUN.invoke(app, ["lint", str(path)])
+    assert done.exit_code == 2
+    assert "not text in UTF-8" in done.output

@@ -326,6 +326,15 @@ def test_replay_runs_every_budget_and_strategy(store: str) -> None:
     assert found["rows"][0]["folds"] > 0
 
 
+def test_replay_reads_an_export_of_turnfold(store: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "chat.jsonl")
+    assert invoke(["export", "--all", "--output", file, "--store", store]).exit_code == 0
+    exported = invoke_json(["replay", file, "--session", LONG, "--budget", "900"])
+    stored = invoke_json(["replay", LONG, "--store", store, "--budget", "900"])
+    assert exported["entries"] == stored["entries"] > 0
+    assert exported["rows"] == stored["rows"]
+
+
 def test_replay_reads_a_file_too(tmp_path: Path) -> None:
     talk = [{"role": "user", "content": "hi 你好"}, {"role": "assistant", "content": "hello"}]
     file = tmp_path / "talks.jsonl"

@@ -70,6 +70,8 @@ def test_the_doctor_looks_through_redis(postgres: str) -> None:
     result = invoke(["doctor", "--store", postgres, "--cache", shared_url(), "--json"])
     stores = [one for one in json.loads(result.stdout)["findings"] if one["name"] == "store"]
     assert stores[0]["state"] == "ok"
+    [cache] = [one for one in json.loads(result.stdout)["findings"] if one["name"] == "cache"]
+    assert (cache["state"], cache["detail"].endswith(" answers")) == ("ok", True)
     nobody = invoke(["doctor", "--store", "postgresql://nobody@127.0.0.1:1/x", "--json"])
     assert nobody.exit_code == 1
     bad = [one for one in json.loads(nobody.stdout)["findings"] if one["state"] == "bad"]

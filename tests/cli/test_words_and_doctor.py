@@ -22,7 +22,7 @@ from turnfold.cli.app import app
 from turnfold.cli.commands.options import _complete_session
 from turnfold.cli.context_budget import band, sparkline, tick_line
 from turnfold.cli.exit_codes import ExitCode, code_of, report_errors
-from turnfold.cli.labels import CHINESE, label
+from turnfold.cli.labels import CHINESE, label, with_singulars
 from turnfold.inspect import CallPoint
 from turnfold.stores import shown_address
 from turnfold.stores.sqlite import engine as sqlite_engine
@@ -65,6 +65,18 @@ def test_a_sentence_has_the_same_slots_in_both_languages() -> None:
         )
     assert label("budget", {"LC_ALL": "zh_TW.UTF-8"}) == "预算"
     assert label("budget", {"LANG": "de_DE"}) == "budget"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1 sessions, 1 entries, 21 faults", "1 session, 1 entry, 21 faults"),
+        ("1,001 entries, 0.1 calls, 1 new sessions", "1,001 entries, 0.1 calls, 1 new session"),
+        ("1 个会话", "1 个会话"),
+    ],
+)
+def test_one_is_singular(text: str, shown: str) -> None:
+    assert with_singulars(text) == shown
 
 
 def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
@@ -115,6 +127,42 @@ def test_the_doctor_finds_a_damaged_entry(tmp_path: Path) -> None:
     assert contents["state"] == "bad"
     assert "entry 2" in contents["detail"]
     assert "backup" in contents["remedy"]
+
+
+def test_the_doctor_finds_damage_outside_the_entries(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    file = next(tmp_path.glob("*.db"))
+    with closing(apsw.Connection(str(file))) as raw:
+        root = raw.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'entry'"
+        ).fetchone()
+        size = raw.execute("PRAGMA page_size").fetchone()
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert root is not None
+    assert size is not None
+    with file.open("r+b") as opened:
+        opened.seek((root[0] - 1) * size[0])
+        opened.write(b"\xff" * 8)
+    found = {one.name: one for one in checks.examine(store, "default")}
+    assert found["store file"].state == "bad"
+    assert "backup" in found["store file"].remedy
+
+
+def test_the_doctor_tells_a_redis_that_does_not_answer(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    found = {one.name: one for one in checks.examine(store, "default", "redis://127.0.0.1:1/0")}
+    assert found["cache"].state == "bad"
+    assert found["cache"].detail == "redis://127.0.0.1:1/0 does not answer"
+    assert "Start Redis" in found["cache"].remedy
+
+
+def test_the_doctor_tells_a_store_that_others_can_read(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    file = next(tmp_path.glob("*.db"))
+    file.chmod(0o644)
+    found = {one.name: one for one in checks.examine(store, "default")}
+    assert found["store permissions"].state == "bad"
+    assert "chmod 600" in found["store permissions"].remedy
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from turnfold.errors import MissingExtra, TurnfoldError
 
 __all__ = ("main",)
 
-_EXTRA_PACKAGES = ("rich", "typer")
+_EXTRA_PACKAGES = ("prompt_toolkit", "rich", "typer")
 
 
 def main() -> None:

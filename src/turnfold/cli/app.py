@@ -6,7 +6,7 @@ import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
 from turnfold.cli.serve import serve, tokens
 from turnfold.cli.ui import ui
+
+if TYPE_CHECKING:
+    from turnfold.cli.lint import Linted
 
 __all__ = (
     "LabelLanguage",
@@ -151,11 +154,12 @@ def chat(
     store: Annotated[
         str | None,
         typer.Option(
-            help="Where chats are stored. Default: a file in the user's data folder.", metavar="URL"
+            help="Where chats are stored: a file or an address. Default: a file in the user's data folder.",
+            metavar="STORE",
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="Continue this session.", metavar="ID")
+        str | None, typer.Option(help="Continue this session; @last is the newest.", metavar="ID")
     ] = None,
     system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
     budget: Annotated[
@@ -201,7 +205,8 @@ def chat(
 @app.command()
 def lint(
     file: Annotated[
-        Path, typer.Argument(help="A request body, a list of messages, or JSON Lines.", exists=True)
+        Path,
+        typer.Argument(help="A request body, messages, or a file `import` can read.", exists=True),
     ],
     *,
     provider: Annotated[
@@ -219,22 +224,33 @@ def lint(
 
     with report_errors():
         found = lint_file(file, provider)
+    alone = found[0] if len(found) == 1 and not found[0].conversation else None
     if mend is not None:
         from turnfold.cli.transfer import output_file
 
+        mended = alone.mended if alone else [one.mended for one in found]
         with output_file(mend) as written:
-            json.dump(found.mended, written, ensure_ascii=False, indent=1)
+            json.dump(mended, written, ensure_ascii=False, indent=1)
     if as_json:
-        typer.echo(found.as_json())
+        fields = alone.as_fields() if alone else [one.as_fields() for one in found]
+        typer.echo(json.dumps(fields, ensure_ascii=False))
     else:
-        for fault in found.faults:
-            typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
-        for change in found.changes:
-            typer.echo(f"  repaired by: {change}")
-        number = len(found.faults)
-        typer.echo(f"{found.provider}: {number} {'fault' if number == 1 else 'faults'}")
-    if found.faults:
+        for one in found:
+            _show_linted(one)
+    if any(one.faults for one in found):
         raise typer.Exit(1)
+
+
+def _show_linted(one: Linted) -> None:
+    from turnfold.cli.output import printable
+
+    for fault in one.faults:
+        typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
+    for change in one.changes:
+        typer.echo(f"  repaired by: {change}")
+    number = len(one.faults)
+    name = f"{printable(one.conversation)}: " if one.conversation else ""
+    typer.echo(f"{name}{one.provider}: {number} {'fault' if number == 1 else 'faults'}")
 
 
 add_commands(app)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable, progressing
 from turnfold.cli.store import Opened, all_conversations, find_session, open_at, session_in
 from turnfold.errors import TurnfoldError
@@ -85,4 +85,4 @@ def show_audit(found: AuditReport, *, json: bool) -> None:
     text = label("{sessions:,} sessions, {entries:,} entries, {faults:,} faults").format(
         sessions=len(found.sessions), entries=found.entries, faults=found.faults
     )
-    console.print(Text(text, style))
+    console.print(Text(with_singulars(text), style))

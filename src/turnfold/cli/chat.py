@@ -2,32 +2,40 @@
 
 Without a model, the input is stored, and the answer quotes matching earlier messages with their seq; that needs no
 network and no key. A line with token figures follows each answer.
+
+A line that begins with a slash and a word is a command (`/help` lists them). In a terminal lines can be edited, and the
+arrow keys bring back what was said: from the session itself, so that nothing of it is in a file beside the store.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from rich.console import Console
 from rich.text import Text
 
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
-from turnfold.cli.store import address_of, default_store
+from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.output import printable
+from turnfold.cli.store import LAST, Opened, address_of, default_store, find_session
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
-from turnfold.memory import Memory
+from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
 from turnfold.stores import shown_address
 from turnfold.window import Receipt
 
 __all__ = (
     "Answerer",
+    "ChatCommands",
     "ModelAnswers",
     "Quoted",
     "Quotes",
@@ -124,6 +132,9 @@ _NO_MODEL = (
     "未配置模型：输入会被保存，并引用匹配的旧内容。"
 )
 _PROMPT = "> "
+_COMMAND = re.compile(r"/[a-z]+")
+_REMEMBERED = 400
+"""Newest entries whose user messages the arrow keys bring back."""
 
 
 def talk(
@@ -138,17 +149,20 @@ def talk(
     """Chat until the input ends."""
     console = Console(highlight=False, soft_wrap=True)
     chosen = pick_model(model, base_url)
-    conversation = session or uuid.uuid4().hex[:8]
     with _memory(store, chosen, tokens) as memory:
+        conversation = _conversation(memory, session)
         answerer = _answerer(memory, chosen, system, console)
         if chosen is None:
             console.print(Text(_NO_MODEL, style="yellow"))
-        known = memory.session(conversation).status().entries
-        console.print(
-            Text(f"session {conversation} ({known} entries); Ctrl-D ends it", style="dim")
-        )
-        for line in _lines(console):
-            _one_turn(console, answerer, conversation, line)
+        commands = ChatCommands(memory, console, conversation)
+        commands.announce()
+        for line in _lines(console, commands):
+            if not commands.run(line):
+                text = line.removeprefix("/") if line.startswith("//") else line
+                _one_turn(console, answerer, commands.conversation, text)
+            if commands.ended:
+                break
+        conversation = commands.conversation
         shown = {"base-url": base_url, "store": store}
         addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
         again = _resume_command(conversation, {"model": model, **addresses})
@@ -167,8 +181,8 @@ def say_once(
 ) -> str:
     """Run one turn and return the result as JSON."""
     chosen = pick_model(model, base_url)
-    conversation = session or uuid.uuid4().hex[:8]
     with _memory(store, chosen, tokens) as memory:
+        conversation = _conversation(memory, session)
         answerer = (
             Quotes(memory)
             if chosen is None
@@ -194,7 +208,7 @@ def say_once(
 def budget_line(receipt: Receipt) -> str:
     """Return the token figures of a call in one line."""
     share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
-    return f"{receipt}{share}"
+    return with_singulars(f"{receipt}{share}")
 
 
 def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
@@ -242,13 +256,129 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
         console.print(Text(budget_line(answerer.receipt), style="dim"))
 
 
-def _lines(console: Console) -> Iterator[str]:
-    interactive = sys.stdin.isatty()
+def _conversation(memory: Memory, name: str | None) -> str:
+    """Return the id of a session: `@last` is the one changed last, and without a name it is a new one."""
+    if name != LAST:
+        return name or uuid.uuid4().hex[:8]
+    return find_session(Opened(memory.store, memory.scope, "this store"), name)
+
+
+class ChatCommands:
+    """The slash commands of a chat, and the session they are about."""
+
+    def __init__(self, memory: Memory, console: Console, conversation: str) -> None:
+        self._memory = memory
+        self._console = console
+        self.conversation = conversation
+        self.ended = False
+        self.table: Mapping[str, tuple[str, str, Callable[[str], None]]] = {
+            "/help": ("", label("this list"), self._help),
+            "/history": ("[N]", label("the last N messages, 10 by default"), self._history),
+            "/context": ("", label("what the next call would send, in tokens"), self._context),
+            "/recall": ("WORDS", label("earlier messages that match"), self._recall),
+            "/pin": ("TEXT", label("show a text in every call"), self._pin),
+            "/rules": ("", label("what you laid down that still applies"), self._rules),
+            "/fold": ("", label("fold older turns now"), self._fold),
+            "/session": (
+                "ID",
+                label("go on in another session; @last is the one changed last"),
+                self._go,
+            ),
+            "/new": ("", label("begin a new session"), self._go),
+            "/quit": ("", label("end the chat, as Ctrl-D does"), self._quit),
+        }
+
+    def run(self, line: str) -> bool:
+        """Run a line if it is a command; False if it is a message. `//` begins a message with a slash."""
+        word, _, rest = line.partition(" ")
+        if not _COMMAND.fullmatch(word):
+            return False
+        found = self.table.get(word)
+        if found is None:
+            near = get_close_matches(word, self.table, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            self._say(
+                f"no command {word}: {hint}/help lists them; // begins a message with a slash"
+            )
+            return True
+        try:
+            found[2](rest.strip())
+        except StoreError:
+            raise
+        except TurnfoldError as error:
+            self._console.print(Text(f"{type(error).__name__}: {error}", style="red"))
+        return True
+
+    def announce(self) -> None:
+        """Print which session this is."""
+        entries = self._session.status().entries
+        number = with_singulars(f"{entries:,} entries")
+        self._say(f"session {self.conversation} ({number}); /help lists commands, Ctrl-D ends it")
+
+    def said(self) -> list[str]:
+        """Return the user's last messages, oldest first, for the arrow keys."""
+        newest = self._session.status().entries
+        entries = self._session.history(after=max(newest - _REMEMBERED, 0))
+        return [each.message.text for each in entries if each.message.role == "user"]
+
+    @property
+    def _session(self) -> Session:
+        return self._memory.session(self.conversation)
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text, style="dim"))
+
+    def _help(self, _: str) -> None:
+        for name, (argument, use, _run) in self.table.items():
+            self._say(f"  {f'{name} {argument}':<16}{use}")
+
+    def _history(self, text: str) -> None:
+        number = int(text) if text.isdecimal() else 10
+        newest = self._session.status().entries
+        for entry in self._session.history(after=max(newest - number, 0)):
+            self._say(f"#{entry.seq} {entry.message.role}: {printable(entry.message.text)}")
+
+    def _context(self, _: str) -> None:
+        self._say(budget_line(self._session.preview().receipt))
+
+    def _recall(self, text: str) -> None:
+        if not text:
+            raise InvalidOption("/recall needs words: /recall spare key")
+        for hit in self._session.recall(text):
+            self._say(f"#{hit.seq} {hit.message.role}: {printable(hit.message.text)}")
+
+    def _pin(self, text: str) -> None:
+        self._session.pin(text)
+        self._say("pinned: every call shows it from your next message on")
+
+    def _rules(self, _: str) -> None:
+        rules = self._session.rules()
+        for rule in rules:
+            self._say(f"{rule.kind}: {printable(rule.text)}")
+        if not rules:
+            self._say("no rules yet")
+
+    def _fold(self, _: str) -> None:
+        made = self._session.fold()
+        self._say(f"folded up to #{made.upto}" if made else "nothing to fold")
+
+    def _go(self, text: str) -> None:
+        self.conversation = _conversation(self._memory, text or None)
+        self.announce()
+
+    def _quit(self, _: str) -> None:
+        self.ended = True
+
+
+def _lines(console: Console, commands: ChatCommands) -> Iterator[str]:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        yield from _edited_lines(commands)
+        return
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # invalid bytes become replacement characters
     while True:
-        if interactive:
+        if sys.stdin.isatty():
             console.print(_PROMPT, end="")
         try:
             line = sys.stdin.readline()
@@ -258,3 +388,26 @@ def _lines(console: Console) -> Iterator[str]:
             return
         if line.strip():
             yield line.rstrip("\n")
+
+
+def _edited_lines(commands: ChatCommands) -> Iterator[str]:
+    """Read lines from a terminal, with editing, history and completion of commands."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import InMemoryHistory
+
+    completer = WordCompleter(list(commands.table), sentence=True)
+    reader: PromptSession[str] = PromptSession(
+        history=InMemoryHistory(commands.said()),
+        completer=completer,
+        complete_while_typing=False,
+    )
+    while True:
+        try:
+            line = reader.prompt(_PROMPT)
+        except KeyboardInterrupt:
+            continue  # the line is dropped, as in a shell
+        except EOFError:
+            return
+        if line.strip():
+            yield line

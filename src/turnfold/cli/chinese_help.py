@@ -132,7 +132,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Host name to accept; '*' for any, with a token file.": (
         "服务所用的名称；“*”表示任何名称，须有令牌文件。"
     ),
-    "A request body, a list of messages, or JSON Lines.": "请求体、消息列表或 JSON Lines。",
+    "A request body, messages, or a file `import` can read.": "请求体、消息列表，或 `import` 能读取的文件。",
     "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
     "A session. Default: the whole store by session.": "一个会话。默认：整个存储，按会话列出。",
@@ -165,7 +165,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Format of a file.": "文件的格式。",
     "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
     "Conversations with questions and their evidence.": "带有问题及其依据的会话。",
-    "Continue this session.": "继续此会话。",
+    "Continue this session; @last is the newest.": "继续此会话；@last 是最近改动的。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
     ),
@@ -271,7 +271,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Name of the token: a-z, 0-9 and '-'.": "它的名称：a-z、0-9 与“-”。",
     "Only what mentions this file, or a file below it.": "提到此文件或其下文件的内容。",
     "Words to search for.": "要找的内容，用词语表示。",
-    "Where chats are stored. Default: a file in the user's data folder.": "保存聊天的位置。默认：用户的一个文件。",
+    "Where chats are stored: a file or an address. Default: a file in the user's data folder.": (
+        "保存聊天的位置：文件或地址。默认：用户数据文件夹中的一个文件。"
+    ),
     "Address to listen on.": "监听的位置。",
     "Which conversation of the file.": "文件中的哪个会话。",
     "Model to chat with. Default: TURNFOLD_MODEL.": "由哪个模型回答。默认：TURNFOLD_MODEL。",

@@ -21,10 +21,10 @@ from pathlib import Path
 from rich.text import Text
 
 import turnfold
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import address_of, file_of
-from turnfold.errors import InvalidRecord, TurnfoldError
+from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
 from turnfold.runtime import drive
 from turnfold.stores import (
     SAFE_SQLITE,
@@ -34,6 +34,7 @@ from turnfold.stores import (
     Store,
     open_store,
     shown_address,
+    sqlite_faults,
     sqlite_version,
 )
 from turnfold.tokens import ENCODINGS, Encoding, shipped_prices
@@ -195,6 +196,8 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
             else "Its folder is not writable",
         )
         return
+    if path is not None:
+        yield from _pages(path)
     opened = open_store(address, cache=cache, blocking=True)
     try:
         health = drive(opened.health())
@@ -209,9 +212,31 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     )
     for warning in health.warnings:
         yield CheckResult(name="store", state=CheckState.BAD, detail=warning)
+    if cache is not None and "redis" in health.details:
+        dead = health.details["redis"] != "closed" or health.details["redis.failures"] != "0"
+        yield CheckResult(
+            name="cache",
+            state=CheckState.BAD if dead else CheckState.OK,
+            detail=f"{shown_address(cache)} {'does not answer' if dead else 'answers'}",
+            remedy="Start Redis, or correct --cache: every read goes to the store" if dead else "",
+        )
     if path is not None and os.name == "posix":
         yield _permissions(path)
     yield contents
+
+
+def _pages(path: Path) -> Iterator[CheckResult]:
+    """Check the structure of a SQLite file; damage outside the entries is not seen by reading these."""
+    try:
+        faults = drive(sqlite_faults(path))
+    except StoreError as error:
+        faults = [str(error)]
+    yield CheckResult(
+        name="store file",
+        state=CheckState.BAD if faults else CheckState.OK,
+        detail="; ".join(faults[:_SHOWN_FAULTS]) or "quick_check finds no damage",
+        remedy="Copy the file away, restore it from a backup, and check its disk" if faults else "",
+    )
 
 
 def _permissions(path: Path) -> CheckResult:
@@ -244,7 +269,8 @@ def _contents(store: Store, scope: Scope) -> CheckResult:
     return CheckResult(
         name="contents",
         state=CheckState.BAD if faults else CheckState.OK,
-        detail="; ".join(faults[:_SHOWN_FAULTS]) or f"{read:,} entries read, checksums match{more}",
+        detail="; ".join(faults[:_SHOWN_FAULTS])
+        or with_singulars(f"{read:,} entries read, checksums match{more}"),
         remedy="Restore the store from a backup, and check its disk" if faults else "",
     )
 

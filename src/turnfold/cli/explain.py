@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import band, bar, budget_parts, legend
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -178,7 +178,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached"
     )
     text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
-    yield Text(text, overflow="fold")
+    yield Text(with_singulars(text), overflow="fold")
     for reason in found.reasons:
         yield Text(f"{label('reason')}: {reason}", "yellow", overflow="fold")
     first = found.first

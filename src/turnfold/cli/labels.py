@@ -7,6 +7,7 @@ programs and search engines read them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,10 +16,21 @@ from turnfold.cli.demo.texts import language_of
 __all__ = (
     "CHINESE",
     "label",
+    "with_singulars",
 )
 
 
 _WORDS: Final[Mapping[str, str]] = {
+    "this list": "本列表",
+    "the last N messages, 10 by default": "最近 N 条消息，默认 10 条",
+    "what the next call would send, in tokens": "下一次调用会发送多少 token",
+    "earlier messages that match": "匹配的旧消息",
+    "show a text in every call": "每次调用都显示这段文字",
+    "what you laid down that still applies": "你定下而仍然有效的规则",
+    "fold older turns now": "现在折叠较早的轮次",
+    "go on in another session; @last is the one changed last": "转到另一个会话；@last 是最近改动的",
+    "begin a new session": "开始新会话",
+    "end the chat, as Ctrl-D does": "结束聊天，与 Ctrl-D 相同",
     "#": "#",
     "answer": "回答",
     "archive": "存档",
@@ -246,6 +258,24 @@ _SENTENCES: Final = (
     ),
 )
 CHINESE: Final[Mapping[str, str]] = {**_WORDS, **dict(_SENTENCES)}
+
+
+_SINGULARS: Final[Mapping[str, str]] = {
+    "calls": "call",
+    "conversations": "conversation",
+    "entries": "entry",
+    "faults": "fault",
+    "messages": "message",
+    "new sessions": "new session",
+    "questions": "question",
+    "sessions": "session",
+}
+
+
+def with_singulars(text: str) -> str:
+    """Return an English text with "1 entries" written as "1 entry"."""
+    plurals = "|".join(_SINGULARS)
+    return re.sub(rf"(?<![\d,.])1 ({plurals})\b", lambda found: f"1 {_SINGULARS[found[1]]}", text)
 
 
 def label(english: str, environment: Mapping[str, str] | None = None) -> str:

@@ -1,31 +1,51 @@
 """`turnfold lint`: checks a history against the rules of its provider, and repairs it.
 
 It finds faults such as a tool result without its call, an empty block, or an id of another provider. The file is a
-request body, a list of messages, or JSON Lines with one message per line.
+request body or a list of messages, as JSON or JSON Lines, or any other file that `turnfold import` reads: then each of
+its conversations is written as a request to the provider, unchanged, and checked.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
-from turnfold.errors import InvalidOption
-from turnfold.wire import Fault, guess_provider, lint, repair
+from turnfold import wire
+from turnfold.cli.replay import read_file
+from turnfold.errors import InvalidExport, InvalidOption
+from turnfold.importers import TURNFOLD, detect
+from turnfold.wire import Fault, guess_provider, lint, objects_of, repair
 
 __all__ = ("PROVIDERS", "Linted", "lint_file", "read_payload")
 
 
-PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
+_WRITERS: Final[Mapping[str, wire.WireFormat]] = {
+    "anthropic": wire.anthropic,
+    "gemini": wire.gemini,
+    "openai_chat": wire.openai_chat,
+    "openai_responses": wire.openai_responses,
+}
+PROVIDERS = tuple(_WRITERS)
+_PROGRAMS: Final[Mapping[str, str]] = {
+    "chatgpt": "openai_chat",
+    "claude-code": "anthropic",
+    TURNFOLD: "openai_chat",
+}
+"""Formats of `turnfold import` that are no request of a provider -> the provider whose rules apply by default."""
+_BODIES = ("messages", "contents", "input")
 
 
 class Linted:
     """The faults of a history, and the repaired history."""
 
-    __slots__ = ("changes", "faults", "mended", "provider")
+    __slots__ = ("changes", "conversation", "faults", "mended", "provider")
 
-    def __init__(self, provider: str, payload: object) -> None:
+    def __init__(self, provider: str, payload: object, conversation: str = "") -> None:
         self.provider = provider
+        self.conversation = conversation
+        """Id of the conversation, if the file has several."""
         self.faults: tuple[Fault, ...] = lint(payload, provider)
         done = repair(payload, provider)
         self.mended = done.payload
@@ -33,32 +53,57 @@ class Linted:
         self.changes = tuple(map(str, done.changes))
         """Changes the repair made."""
 
-    def as_json(self) -> str:
-        """Return faults and changes as JSON."""
-        return json.dumps(
-            {
-                "provider": self.provider,
-                "faults": [
-                    {"rule": f.rule, "path": f.path, "detail": f.detail, "source": f.reference}
-                    for f in self.faults
-                ],
-                "changes": list(self.changes),
-            },
-            ensure_ascii=False,
-        )
+    def as_fields(self) -> dict[str, object]:
+        """Return faults and changes as JSON values."""
+        fields: dict[str, object] = {
+            "provider": self.provider,
+            "faults": [
+                {"rule": f.rule, "path": f.path, "detail": f.detail, "source": f.reference}
+                for f in self.faults
+            ],
+            "changes": list(self.changes),
+        }
+        return {"conversation": self.conversation, **fields} if self.conversation else fields
 
 
-def lint_file(path: Path, provider: str | None) -> Linted:
-    """Check a file against the rules of a provider; by default the detected one."""
+def lint_file(path: Path, provider: str | None) -> list[Linted]:
+    """Check the conversations of a file against the rules of a provider; by default the detected one."""
     if provider is not None and provider not in PROVIDERS:
         raise InvalidOption(f"provider {provider!r} is not one of {', '.join(PROVIDERS)}")
+    try:
+        written_by = detect(path)
+    except InvalidExport:
+        written_by = ""  # what is wrong with it is said below
+    if written_by in _PROGRAMS:
+        return list(_imported(path, provider or _PROGRAMS[written_by]))
     payload = read_payload(path)
-    return Linted(provider or guess_provider(payload), payload)
+    bodies = objects_of(payload)
+    if bodies and all("role" not in one and any(key in one for key in _BODIES) for one in bodies):
+        return [
+            Linted(provider or guess_provider(one), one, _name(one, at))
+            for at, one in enumerate(bodies, 1)
+        ]
+    return [Linted(provider or guess_provider(payload), payload)]
+
+
+def _name(body: Mapping[str, object], at: int) -> str:
+    named = body.get("id") or body.get("conversation_id")
+    return named if isinstance(named, str) else f"#{at}"
+
+
+def _imported(path: Path, provider: str) -> Iterator[Linted]:
+    write = _WRITERS[provider].request
+    for name, messages in read_file(path, "auto").items():
+        payload = write([each.message for each in messages], repair=False).kwargs
+        yield Linted(provider, payload, name)
 
 
 def read_payload(path: Path) -> object:
     """Read a request body or a list of messages, from JSON or JSON Lines."""
-    text = path.read_text("utf-8")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"{path} is not text in UTF-8 (byte {error.start})") from None
     try:
         return cast("object", json.loads(text))
     except ValueError:

@@ -12,11 +12,12 @@ from typing import cast
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, columns, make_console, printable, progressing
-from turnfold.cli.store import log_pages, open_session
+from turnfold.cli.store import Opened, all_conversations, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
+    TURNFOLD,
     ConversationStart,
     ImportedMessage,
     UnreadableItem,
@@ -25,6 +26,8 @@ from turnfold.importers import (
 )
 from turnfold.inspect import Cost, Simulation, simulate
 from turnfold.records import Message
+from turnfold.runtime import drive
+from turnfold.stores import Scope, import_from, open_store
 from turnfold.tokens import PriceTable, load_prices, shipped_prices
 
 __all__ = (
@@ -90,10 +93,10 @@ def history_of(
 
 
 def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
-    """Return the conversations of a file that `turnfold import` reads, other than an export of turnfold."""
+    """Return the conversations of a file that `turnfold import` reads."""
     chosen = detect(path) if format_name == "auto" else format_name
-    if chosen == "turnfold":
-        raise InvalidOption(f"{path} is a turnfold export: import it, then name its sessions")
+    if chosen == TURNFOLD:
+        return _exported(path)
     found: dict[str, list[ImportedMessage]] = {}
     at = ""
     for piece in read_histories(path, chosen, branches=False):
@@ -107,6 +110,25 @@ def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
     return found
 
 
+def _exported(path: Path) -> dict[str, list[ImportedMessage]]:
+    """Return the conversations of an export of turnfold, through a store in memory."""
+    scope = Scope("export")
+    store = open_store("sqlite://", blocking=True)
+    try:
+        drive(import_from(store, scope, path))
+        opened = Opened(store, scope, "sqlite://")
+        found: dict[str, list[ImportedMessage]] = {}
+        for info in all_conversations(opened):
+            messages = found.setdefault(info.conversation, [])
+            after = 0
+            while page := drive(store.read(scope, info.conversation, after=after)):
+                after = page[-1].seq
+                messages += [ImportedMessage(each.message, 0, each.created) for each in page]
+        return found
+    finally:
+        drive(store.close())
+
+
 def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Message]]:
     found = read_file(path, format_name)
     matching = [name for name in found if name == session] or [
@@ -115,7 +137,7 @@ def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Me
     if len(matching) == 1:
         return matching[0], [each.message for each in found[matching[0]]]
     shown = ", ".join((matching or list(found))[:8])
-    number = f"{path.name} contains {len(found):,} conversations"
+    number = with_singulars(f"{path.name} contains {len(found):,} conversations")
     if matching:
         raise InvalidOption(f"{number}: select one with --session, for example {shown}")
     raise NotFound(f"{number}, but none with the id {session!r}; their ids: {shown}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from turnfold.budget import Budget
+from turnfold.cli.labels import with_singulars
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.inspect import recent_calls
 from turnfold.memory import Manifest, Memory, Session, budget_of, call_key
@@ -41,6 +42,7 @@ from turnfold.tokens import (
 )
 
 __all__ = (
+    "LAST",
     "Opened",
     "OpenedSession",
     "address_of",
@@ -250,7 +252,7 @@ def find_call(at: OpenedSession, name: str) -> str:
         back = 1 if name == LAST else 2
         if len(calls) < back:
             raise NotFound(
-                f"session {at.session.id!r} has {len(calls)} calls, so there is no {name}"
+                f"session {at.session.id!r} has {with_singulars(f'{len(calls)} calls')}, so there is no {name}"
             )
         return calls[-back].call
     parts = _CALL.fullmatch(name)

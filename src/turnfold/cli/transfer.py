@@ -15,7 +15,7 @@ from typing import IO, NamedTuple, cast
 
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
 from turnfold.cli.store import Opened, all_conversations, default_store, find_session, open_at
 from turnfold.errors import InvalidOption, NotFound
@@ -187,7 +187,7 @@ def show_exported(done: Exported, *, json: bool) -> None:
     text = label("{sessions:,} sessions, {entries:,} entries as {format} to {output}").format(
         sessions=len(done.sessions), entries=done.entries, format=done.format, output=done.output
     )
-    console.print(Text(text))
+    console.print(Text(with_singulars(text)))
     for change, times in sorted(done.changes.items()):
         console.print(Text(f"  {times:,} x {change}", "dim"))
 
@@ -253,7 +253,7 @@ def show_imported(done: Imported, *, json: bool) -> None:
         continued=len(done.continued),
         already=done.already,
     )
-    console.print(Text(f"{outcome}: {text}"))
+    console.print(Text(with_singulars(f"{outcome}: {text}")))
     for name in (*done.conversations[:5], *done.continued[:5]):
         console.print(Text(f"  {printable(name)}", "dim"))
     for each in done.completed:

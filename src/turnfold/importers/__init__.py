@@ -8,13 +8,14 @@ from turnfold.importers.events import (
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.formats import FORMATS, detect, read_histories
+from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
 from turnfold.importers.loader import Completed, Imported, import_file
 from turnfold.importers.provider_histories import PROVIDERS
 
 __all__ = (
     "FORMATS",
     "PROVIDERS",
+    "TURNFOLD",
     "Completed",
     "ConversationStart",
     "IgnoredItem",

@@ -59,15 +59,18 @@ def open_text(path: Path) -> Generator[IO[str]]:
         raise NotFound(f"file not found: {path}") from None
     except OSError as error:
         raise InvalidExport(f"{path} cannot be read: {error.strerror}", line=1) from None
-    if start == b"PK":
-        with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path)) as file:
-            yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
-    elif start == b"\x1f\x8b":
-        with gzip.open(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-            yield file
-    else:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            yield file
+    try:
+        if start == b"PK":
+            with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path)) as file:
+                yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+        elif start == b"\x1f\x8b":
+            with gzip.open(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+                yield file
+        else:
+            with path.open(encoding="utf-8-sig", newline="\n") as file:
+                yield file
+    except UnicodeDecodeError as error:
+        raise InvalidExport(f"{path} is not text in UTF-8: {error.reason}", line=1) from None
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:

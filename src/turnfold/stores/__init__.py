@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from turnfold.stores.redaction import RedactingStore, Redaction, redaction_of
     from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
-    from turnfold.stores.sqlite.status import SqliteStatus, sqlite_status
+    from turnfold.stores.sqlite.status import SqliteStatus, sqlite_faults, sqlite_status
     from turnfold.stores.sqlite.store import SqliteStore
 
 __all__ = (
@@ -75,6 +75,7 @@ __all__ = (
     "redaction_of",
     "shown_address",
     "split_address",
+    "sqlite_faults",
     "sqlite_status",
     "sqlite_version",
     "with_cache",
@@ -89,7 +90,7 @@ _HOMES = {
     "Piece Restored Scope State Store View Written check_name",
     "turnfold.stores.redaction": "RedactingStore Redaction redaction_of",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
-    "turnfold.stores.sqlite.status": "SqliteStatus sqlite_status",
+    "turnfold.stores.sqlite.status": "SqliteStatus sqlite_faults sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",
     "turnfold.stores.export_import": "Progress Transferred digest export_to import_from",
 }

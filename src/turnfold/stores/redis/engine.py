@@ -243,6 +243,10 @@ class RedisEngine:
         """Number of deletions that wait for the cache to respond again."""
         return len(self._pending_erasures)
 
+    async def ping(self) -> bool:
+        """Return True if Redis answers."""
+        return await self._call("PING") is not None
+
     async def fetch(self, key: str, field: bytes) -> bytes | None:
         """Return a cached value, or None."""
         answer = await self._call("HGET", key, field)

@@ -16,6 +16,7 @@ from turnfold.stores.sqlite.statements import scalar
 
 __all__ = (
     "SqliteStatus",
+    "sqlite_faults",
     "sqlite_status",
 )
 
@@ -60,6 +61,18 @@ async def sqlite_status(path: Path) -> SqliteStatus:
         return await engine.read(lambda connection: _read_status(connection, path))
     finally:
         await engine.close()
+
+
+async def sqlite_faults(path: Path) -> list[str]:
+    """Return what SQLite's `quick_check` finds wrong with a file; reads all of it."""
+    engine = SqliteEngine(str(path), blocking=True)
+    try:
+        found = await engine.read(
+            lambda connection: [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
+        )
+    finally:
+        await engine.close()
+    return [line for line in found if line != "ok"]
 
 
 def _read_status(connection: Connection, path: Path) -> SqliteStatus:
