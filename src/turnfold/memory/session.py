@@ -751,7 +751,8 @@ class AsyncSession:
     async def _calibrate(self, manifest: Manifest, reported: int) -> None:
         """Take a report as an observation; store the factor for this conversation if it changes by it."""
         counter, log = self.config.counter, self.config.calibrating
-        factor = correction_of(counter, manifest.counter)
+        same = manifest.counter == self._cache.counter.name
+        factor = self._corrected if same else correction_of(counter, manifest.counter)
         if factor is None:
             return  # the call was counted by a counter that this memory does not have
         log.observe(counted=round(manifest.tokens / factor), reported=reported)
@@ -780,7 +781,8 @@ class AsyncSession:
     async def _use_calibration(self) -> None:
         """Count with the factor stored for this conversation; call it under the lock, before a window is used."""
         await self._cache.assume()
-        factor = self._cache.calibration.factors.get(self._calibration_key, 1.0)
+        factors = self._cache.calibration.factors
+        factor = factors.get(self._calibration_key, 1.0) if factors else 1.0
         if factor == self._corrected or not can_correct(self.config.counter):
             return
         counter = corrected_counter(self.config.counter, factor)
