@@ -183,8 +183,8 @@ class _Rows(NamedTuple):
 
     postings: str
     """Place and terms of each part."""
-    counts: str
-    """Numbers of entries and of texts for each term; below 0 for parts to be removed."""
+    counts: list[tuple[str, int, int]]
+    """Terms, and the numbers of entries and of texts that each of them has; below 0 for parts to be removed."""
     terms: str
     """All terms of `counts`."""
 
@@ -203,38 +203,46 @@ def _rows(parts: Iterable[_Part], tenant: str, change: int) -> _Rows:
             counts[number] += change
         postings.append((part.place, " ".join([*part.terms, *part.marks])))
     terms = sorted({*entries, *texts})
-    changed = [(term, entries[term], texts[term]) for term in terms]
-    return _Rows(*(msgspec.json.encode(each).decode() for each in (postings, changed, terms)))
+    equal: dict[tuple[int, int], list[int]] = {}
+    for term in terms:
+        equal.setdefault((entries[term], texts[term]), []).append(term)
+    counts = [(_json(each), *changes) for changes, each in equal.items()]
+    return _Rows(_json(postings), counts, _json(terms))
+
+
+def _json(values: Sequence[object]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 def _add(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+    # Counts first: they are written under a savepoint, at which FTS5 would write its lists, and each page twice.
+    _count(connection, index, rows)
     connection.execute(
         f"INSERT INTO {index.postings} (rowid, terms) SELECT value ->> 0, value ->> 1 FROM json_each(?)",  # noqa: S608 (a table's name)
         (rows.postings,),
     )
-    _count(connection, index, rows)
 
 
 def _remove_rows(connection: Connection, index: IndexTables, rows: _Rows) -> None:
     """Remove places from the index; their terms must be those they were added with."""
     table = index.postings
-    connection.execute(
-        f"INSERT INTO {table} ({table}, rowid, terms) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",  # noqa: S608 (a table's name)
-        (rows.postings,),
-    )
     _count(connection, index, rows)
     connection.execute(
         f"DELETE FROM {index.counts} WHERE term IN (SELECT value FROM json_each(?)) AND entries <= 0 AND beside <= 0",  # noqa: S608 (a table's name)
         (rows.terms,),
     )
+    connection.execute(
+        f"INSERT INTO {table} ({table}, rowid, terms) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",  # noqa: S608 (a table's name)
+        (rows.postings,),
+    )
 
 
 def _count(connection: Connection, index: IndexTables, rows: _Rows) -> None:
-    connection.execute(
+    connection.executemany(
         f"INSERT INTO {index.counts} (term, entries, beside) "  # noqa: S608 (a table's name)
-        "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true ON CONFLICT DO UPDATE SET "
+        "SELECT value, ?2, ?3 FROM json_each(?1) WHERE true ON CONFLICT DO UPDATE SET "
         "entries = entries + excluded.entries, beside = beside + excluded.beside",
-        (rows.counts,),
+        rows.counts,
     )
 
 
@@ -444,7 +452,9 @@ def waiting_texts(
             characters += len(place[1].text) if place[1] is not None else 0
         left -= len(places)
         versions = _versions(connection, [place for place, _ in places])
-        partly = _partly_indexed(connection, index, key)
+        # A place that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
+        longest = max((len(text.text) for _, text in places if text is not None), default=0)
+        partly = _partly_indexed(connection, index, key) if 2 * longest > _BATCH_TERMS else {}
         found.append(_Waiting(key, indexed, places, versions, partly, last))
         if not last or not left:
             break
@@ -458,8 +468,10 @@ class IndexPlan:
         self.index, self.tenant = index, tenant
         self.batches: list[list[_Step]] = [[]]
         self._digests = TermDigests(tenant)
-        self._terms = 0
-        """Terms in the last batch."""
+        self._terms: set[str] = set()
+        """Distinct terms of the last batch, which cost the most to write."""
+        self._size = 0
+        """All its terms and marks."""
 
     def add(self, waiting: _Waiting) -> None:
         """Make the terms of texts of one conversation, and add them to the plan."""
@@ -474,11 +486,15 @@ class IndexPlan:
         for place, found in waiting.places:
             for part in _parts(place, found, self._digests)[waiting.partly.get(place, 0) :]:
                 size = len(part.terms) + len(part.marks)
-                if self._terms and self._terms + size > _BATCH_TERMS:
+                if self._size and (
+                    len(self._terms) + size > _BATCH_TERMS
+                    or self._size + size > _BATCH_REPEATS * _BATCH_TERMS
+                ):
                     close(last=False)
                     self.batches.append([])
-                    self._terms, after, texts, parts = 0, upto, [], []
-                self._terms += size + 1
+                    self._terms, self._size, after, texts, parts = set(), 0, upto, [], []
+                self._terms.update(part.terms)
+                self._size += size + 1
                 parts.append(part)
             if place > 0:
                 upto = place & sql.LAST_SEQ
@@ -876,10 +892,12 @@ def _configure(connection: Connection, table: str, option: str, value: int) -> N
 
 _STEP = 2000
 """Places indexed in one step."""
-_STEP_CHARACTERS = 200_000
+_STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
-_BATCH_TERMS = 4_000
-"""Terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
+_BATCH_TERMS = 6_000
+"""Distinct terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
+_BATCH_REPEATS = 6
+"""Times as many terms of all places together, which repeat each other."""
 _LONG = MANY_WAITING
 _AT_ONCE = 2 * _STEP
 """Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""

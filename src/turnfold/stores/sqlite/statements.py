@@ -83,6 +83,7 @@ CONVERSATIONS_WITH_HEAD = (
 
 _ERASED_TENANT = "\0"
 """Tenant of the rows that remain of deleted conversations; no caller can have it."""
+_ANY_ERASED = "SELECT 1 FROM conversation WHERE tenant = ? LIMIT 1"
 LAST_SEQ = 0xFFFFFFFF
 _LAST_GENERATION = 0xFFFFFFFF
 _INSERT_ENTRY = "INSERT OR FAIL INTO entry (id, revision, client_id, created, turn, tokens, running, body, checksum)"
@@ -118,7 +119,7 @@ def find_conversation(
         "WHERE tenant = ? AND name = ?",
         (tenant, name),
     ).fetchone()
-    if found is None:
+    if found is None and scalar(connection, _ANY_ERASED, (_ERASED_TENANT,)) is not None:
         found = connection.execute(
             f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {CONVERSATIONS_WITH_HEAD} "  # noqa: S608 (constants)
             "WHERE tenant = ? AND name = ?",
