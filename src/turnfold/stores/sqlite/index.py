@@ -896,7 +896,7 @@ _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _BATCH_TERMS = 6_000
 """Distinct terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
-_BATCH_REPEATS = 6
+_BATCH_REPEATS = 12
 """Times as many terms of all places together, which repeat each other."""
 _LONG = MANY_WAITING
 _AT_ONCE = 2 * _STEP
