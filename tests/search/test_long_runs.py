@@ -6,7 +6,8 @@ import pytest
 
 from turnfold.search import term_matches
 from turnfold.search.term_matches import QueryTerms
-from turnfold.text import distinct_terms, terms_of, words
+from turnfold.text import distinct_terms, is_character, terms_of, words
+from turnfold.tokens import estimate
 
 CHINESE = "".join(chr(0x4E00 + number * 11 % 97) for number in range(200))
 TEXTS = [CHINESE, "1%" * 100, f"{CHINESE} word {CHINESE[::-1]}x", "好" * 60]
@@ -28,3 +29,15 @@ def test_in_pieces_the_terms_are_the_same(
     assert distinct_terms(text) == terms
     assert query.count_in(text).counts == counts
     term_matches._counted_again.cache_clear()
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 59])
+@pytest.mark.parametrize("text", [*TEXTS, "plain words", ""])
+def test_in_pieces_the_rule_of_thumb_is_the_same(
+    text: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = estimate.formula_tokens(text)
+    cjk = sum(is_character(each) for each in text)
+    assert whole == cjk * 3 // 2 + (len(text) - cjk) // 4 + 4
+    monkeypatch.setattr(estimate, "_PIECE", length)
+    assert estimate.formula_tokens(text) == whole

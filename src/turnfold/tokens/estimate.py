@@ -115,6 +115,7 @@ _CHANGES_OF_CODE: Final = 4
 _REPEATS_A_TOKEN: Final = 16
 _REPEATED_RULE: Final = 0.1
 _LONG: Final = 1_000_000
+_PIECE: Final = 20_000
 _FEW_PIECES: Final = 3
 _NEGLIGIBLE: Final = 0.4
 """In a text of few pieces, a fraction up to this is not rounded up, so that a frequent word stays one token."""
@@ -125,8 +126,15 @@ def formula_tokens(text: str) -> int:
 
     It counts characters, never bytes: an emoji or a Cyrillic letter is one other character.
     """
-    cjk = sum(map(len, CJK.findall(text)))
+    cjk = 0 if text.isascii() else _cjk_characters(text)
     return cjk * 3 // 2 + (len(text) - cjk) // 4 + FORMULA_FRAMING
+
+
+def _cjk_characters(text: str) -> int:
+    # In pieces: while one call searches a long text, no other thread can run.
+    if len(text) <= _PIECE:
+        return sum(map(len, CJK.findall(text)))
+    return sum(_cjk_characters(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))
 
 
 def estimate_text(text: str, *, profile: EstimateProfile = ENVELOPE) -> int:
