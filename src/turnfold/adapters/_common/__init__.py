@@ -22,6 +22,7 @@ from turnfold.adapters._common.request_checks import (
     lost_from_window,
     own_groups_last,
     record_usage,
+    refuse_redaction,
     remaining_tokens,
 )
 from turnfold.adapters._common.resolve import (
@@ -70,6 +71,7 @@ __all__ = (
     "own_groups_last",
     "provider_file_note",
     "record_usage",
+    "refuse_redaction",
     "remaining_tokens",
     "running_tool",
     "session_of",

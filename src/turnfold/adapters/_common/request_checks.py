@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from turnfold.errors import Conflict, InvalidOption
-from turnfold.memory import AsyncSession
+from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.records import Usage
+from turnfold.stores import redaction_of
 
 __all__ = (
     "added_messages",
@@ -19,11 +20,21 @@ __all__ = (
     "lost_from_window",
     "own_groups_last",
     "record_usage",
+    "refuse_redaction",
     "remaining_tokens",
 )
 
 
 _Message = TypeVar("_Message")
+
+
+def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> None:
+    """Raise `InvalidOption` if a memory redacts: such an adapter knows its messages in the log by their content."""
+    if redaction_of(memory.store) is not None:
+        raise InvalidOption(
+            f"{adapter} cannot use a memory with redact=: it finds the messages of a run in the log by their content, "
+            "and the framework's state holds them as they were. Use a memory without redact=, and redact before the run"
+        )
 
 
 def added_messages(

@@ -34,6 +34,7 @@ from turnfold.adapters._common import (
     calling_session,
     nested_session,
     record_usage,
+    refuse_redaction,
     running_tool,
 )
 from turnfold.adapters.langchain.messages import call_of, record_and_shown
@@ -202,6 +203,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         blocking = isinstance(memory, Memory | Session)
         self._runner = HookRunner(blocking=blocking, owner="turnfold_middleware")
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
+        refuse_redaction(self._memory, adapter="turnfold_middleware")
         self._recall = recall
         self._recall_tokens = recall_tokens
         self._findings = as_finding_rules(findings)

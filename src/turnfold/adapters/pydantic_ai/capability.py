@@ -76,6 +76,7 @@ from turnfold.adapters._common import (
     function_schema,
     lost_from_window,
     own_groups_last,
+    refuse_redaction,
     remaining_tokens,
     set_system,
     system_texts,
@@ -341,6 +342,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         """Id of the capability. An agent has one capability per id, so one given to a run replaces the agent's."""
         self._memory_given = memory
         self._memory = memory.awaiting if isinstance(memory, Memory | Session) else memory
+        refuse_redaction(self._memory, adapter="turnfold_capability")
         self._off_loop = ThreadBridge(memory)
         self._recall = recall
         self._recall_tokens = recall_tokens
