@@ -171,7 +171,7 @@ def test_the_rule_sees_an_action_that_can_change() -> None:
 
 
 def test_every_exception_of_bandit_is_one_that_ruff_checks() -> None:
-    """ruff's rules S are bandit's; there an exception stands on its line, with its reason."""
+    """ruff's rules S are bandit's; there an exception stands beside the code, with its reason."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     chosen = project["ruff"]["lint"]
     assert "ALL" in chosen["select"] or "S" in chosen["select"]
