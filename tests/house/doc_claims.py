@@ -27,7 +27,7 @@ __all__ = (
 )
 
 _NAME = re.compile(r"turnfold(?:\.\w+)+")
-_PATH = re.compile(r"(?:src|tests|tools|bench|design|deploy|docs|requirements)/[\w./-]*\w")
+_PATH = re.compile(r"(?:src|tests|tools|bench|design|deploy|docs|examples|requirements)/[\w./-]*\w")
 _TEST = re.compile(r"test_\w+")
 _PACKAGES = ("turnfold",)
 

@@ -1,0 +1,95 @@
+"""The examples run as programs, against a local model server that refuses what providers refuse."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.house.source_tree import ROOT, SOURCE
+from tests.models.strict_server import Say, StrictServer
+from tests.models.strict_speech import Call
+from turnfold import Memory
+
+
+def environment(server: StrictServer, folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "OPENAI_API_KEY": "k",
+        "OPENAI_BASE_URL": f"{server.url}/v1",
+        "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT}",
+        "PYTHONUTF8": "1",
+        "TURNFOLD_MODEL": "gpt-4o",
+        "TURNFOLD_STORE": f"sqlite:///{folder / 'chat.db'}",
+    }
+
+
+def test_the_support_agent_looks_up_the_order_and_goes_on(tmp_path: Path) -> None:
+    look_up = Say(calls=(Call("call_1", "order_status", {"order": "A-1007"}),))
+    script = [look_up, Say("您的订单已发货，预计明天送达。"), Say("不客气！")]
+    with StrictServer(script) as server:
+        for said, answer in (("订单 A-1007 到哪里了？", "预计明天送达"), ("谢谢", "不客气")):
+            done = subprocess.run(
+                [sys.executable, "-m", "examples.customer_service", "客户-42", said],
+                capture_output=True,
+                check=False,
+                cwd=tmp_path,
+                encoding="utf-8",
+                env=environment(server, tmp_path),
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+            assert answer in done.stdout
+        assert server.rejected == []
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
+        session = memory.session("客户-42")
+        roles = [entry.message.role for entry in session.history()]
+        assert roles == "system user assistant tool assistant user assistant".split()
+        assert session.history()[3].message.text == "已发货，预计明天送达"
+        assert all(call.usage is not None for call in session.calls())
+
+
+@contextmanager
+def serving(server: StrictServer, folder: Path) -> Iterator[str]:
+    """Run the example under uvicorn on a socket that is listening already, so that nobody waits for it to start."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "examples.streaming_chat:app", "--fd", str(number)],
+            cwd=folder,
+            env=environment(server, folder),
+            pass_fds=[number],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.usefixtures("no_certificates")
+def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
+    with (
+        StrictServer([Say("Day one: 故宫。"), Say("Day two: 长城。")]) as server,
+        serving(server, tmp_path) as url,
+        httpx2.Client(timeout=60) as client,
+    ):
+        for said, answer in (
+            ("五月去北京三天。", "Day one: 故宫。"),
+            ("And then?", "Day two: 长城。"),
+        ):
+            response = client.post(f"{url}/chat/user-42", content=said.encode())
+            assert response.status_code == 200
+            assert response.text == answer
+        assert server.rejected == []
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
+        texts = [entry.message.text for entry in memory.session("user-42").history()]
+    assert texts[1:] == ["五月去北京三天。", "Day one: 故宫。", "And then?", "Day two: 长城。"]
