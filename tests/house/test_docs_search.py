@@ -53,6 +53,20 @@ def test_both_languages_are_found_on_the_english_site() -> None:
     assert found["预算"]
 
 
+def test_the_words_people_use_lead_to_the_page_that_answers() -> None:
+    english = found_in(SITE, ["compaction", "multi-tenant", "GDPR", "streaming", "delete data"])
+    assert any(place.startswith("recipes/model-down/") for place in english["compaction"])
+    assert any(place.startswith("recipes/tenants/") for place in english["multi-tenant"])
+    assert any(place.startswith("recipes/delete/") for place in english["GDPR"])
+    assert any(place.startswith("recipes/delete/") for place in english["delete data"])
+    assert any(place.startswith("recipes/streaming/") for place in english["streaming"])
+    chinese = found_in(SITE / "zh", ["删除用户数据", "多租户", "流式", "费用"])
+    assert any(place.startswith("recipes/delete/") for place in chinese["删除用户数据"])
+    assert any(place.startswith("recipes/tenants/") for place in chinese["多租户"])
+    assert any(place.startswith("recipes/streaming/") for place in chinese["流式"])
+    assert any(place.startswith("recipes/budget/") for place in chinese["费用"])
+
+
 def test_without_the_division_into_words_most_are_not_found() -> None:
     divided = found_in(SITE / "zh", WORDS)
     whole = found_in(SITE / "zh", WORDS, languages="en")
