@@ -24,6 +24,7 @@ __all__ = (
 
 _RESPONSE_ITEMS = ("function_call", "reasoning", "custom_tool_call", "computer_call", "web_search")
 """Beginnings of the types of the items in a response of OpenAI's Responses interface."""
+_PLAIN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "metadata"})
 _ANSWERED = ("annotations", "refusal", "audio", "function_call")
 """Fields of a message in a completion of OpenAI's chat interface; a request may not have them empty."""
 _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
@@ -49,6 +50,11 @@ def read_sdk_objects(value: object) -> SdkMessages:
     return SdkMessages(value) if found is None else found
 
 
+def _is_plain(value: object) -> bool:
+    """Return True for a message as programs write it, by far the most common dictionary."""
+    return isinstance(value, dict) and cast("dict[str, object]", value).keys() <= _PLAIN
+
+
 def _read_list(values: Sequence[object]) -> SdkMessages:
     if values and all(_is_response_item(each) for each in values):
         return SdkMessages(openai_responses.accept_all(list(values)))
@@ -67,6 +73,8 @@ def _read_list(values: Sequence[object]) -> SdkMessages:
 
 def _read(value: object) -> SdkMessages | None:
     if value is None or isinstance(value, Message | NewEntry | str):
+        return None
+    if _is_plain(value):
         return None
     own = get_field(value, "message")
     if isinstance(own, Message):  # an `Answer` of turnfold.models
