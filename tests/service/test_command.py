@@ -94,12 +94,26 @@ def test_a_taken_port_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
 
 
-def test_without_its_packages_the_service_names_the_extra() -> None:
+@pytest.mark.parametrize(
+    ("missing", "wanted", "extra"),
+    [
+        ("uvicorn", "run", "service"),
+        ("starlette", "run", "service"),
+        ("starlette", "inspector_beside", "service"),
+        ("mcp", "run_stdio", "mcp"),
+    ],
+)
+def test_without_its_packages_the_service_names_the_extra(
+    missing: str, wanted: str, extra: str
+) -> None:
     code = (
-        "import sys; sys.modules['uvicorn'] = None\n"
+        "import importlib.util, sys\n"
+        f"sys.modules[{missing!r}] = None\n"
+        "find = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda name, *rest: None if name == {missing!r} else find(name, *rest)\n"
         "from turnfold.errors import MissingExtra\n"
-        "try:\n    import turnfold.service.server\n"
-        "except MissingExtra as error:\n    assert 'turnfold[service]' in str(error)\n"
+        f"try:\n    from turnfold.service import {wanted}\n"
+        f"except MissingExtra as error:\n    assert 'turnfold[{extra}]' in str(error), error\n"
         "else:\n    raise SystemExit(1)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(SOURCE)}

@@ -63,8 +63,9 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as missing:
         from turnfold.errors import MissingExtra
 
-        if missing.name not in {"starlette", "uvicorn"}:
+        package = (missing.name or "").partition(".")[0]
+        if package not in {"starlette", "uvicorn"}:
             raise
         raise MissingExtra(
-            package=missing.name, extra="service", purpose=f"{__name__}.{name}"
+            package=package, extra="service", purpose=f"{__name__}.{name}"
         ) from missing
