@@ -31,11 +31,18 @@ class ThreadBridge:
     thread of the loop's own pool is used only while there is work, so any number of bridges may exist.
     """
 
-    def __init__(self, memory: AsyncMemory | Memory | AsyncSession | Session) -> None:
+    def __init__(self, memory: AsyncMemory | Memory | AsyncSession | Session | None) -> None:
         self.blocking = isinstance(memory, Memory | Session)
         self._queue: deque[Callable[[], None]] = deque()
         self._has_worker = False
         self._lock = Lock()
+
+    @classmethod
+    def of(cls, *, blocking: bool) -> ThreadBridge:
+        """Return a bridge for a memory of which only this is known."""
+        bridge = cls(None)
+        bridge.blocking = blocking
+        return bridge
 
     async def __call__(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Return the coroutine's result. Work that has started is finished, even if the caller is cancelled."""

@@ -14,13 +14,14 @@ except ImportError as missing:
         package="llama-index-core", extra="llama-index", purpose="the LlamaIndex adapter"
     ) from missing
 
-from turnfold.adapters.llama_index.agent import TurnfoldFunctionAgent
+from turnfold.adapters.llama_index.agent import TurnfoldFunctionAgent, TurnfoldReActAgent
 from turnfold.adapters.llama_index.memory import TurnfoldMemory, recall_tool, turnfold_memory
 from turnfold.adapters.llama_index.messages import chat_messages, record_of
 
 __all__ = (
     "TurnfoldFunctionAgent",
     "TurnfoldMemory",
+    "TurnfoldReActAgent",
     "chat_messages",
     "recall_tool",
     "record_of",

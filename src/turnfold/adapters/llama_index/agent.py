@@ -1,8 +1,9 @@
-"""A LlamaIndex agent that stores its running steps in its memory.
+"""LlamaIndex agents that store their running steps in their memory.
 
-`FunctionAgent` keeps the steps of a run on a scratchpad, sends all of it with every call, and puts it into the memory
-only at the end: a long tool loop outgrows any budget, and a run that fails stores nothing. This agent puts each step
-into the memory at once, before its tools run, and gets the steps back within the budget.
+LlamaIndex's agents keep the steps of a run on a scratchpad, send all of it with every call, and put it into the memory
+only at the end: a long tool loop outgrows any budget, and a run that fails stores nothing. These agents put each step
+into the memory at once, before its tools run, and get the steps back within the budget. The tools and the system prompt
+that they send are counted.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ToolCallResult
-from llama_index.core.llms import ChatMessage
+from llama_index.core.agent.react.types import (
+    BaseReasoningStep,
+    ObservationReasoningStep,
+    ResponseReasoningStep,
+)
+from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ReActAgent, ToolCallResult
+from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context
 
-__all__ = ("TurnfoldFunctionAgent",)
+from turnfold.adapters.llama_index.memory import TurnfoldMemory
+
+__all__ = ("TurnfoldFunctionAgent", "TurnfoldReActAgent")
 
 
 class TurnfoldFunctionAgent(FunctionAgent):
@@ -30,7 +38,9 @@ class TurnfoldFunctionAgent(FunctionAgent):
         memory: BaseMemory,
     ) -> AgentOutput:
         """Call the model, and put its answer into the memory."""
-        output = await super().take_step(ctx, llm_input, tools, memory)
+        schemas = [tool.metadata.to_openai_tool() for tool in tools]
+        fitted = await _fitted(ctx, llm_input, memory, schemas=schemas)
+        output = await super().take_step(ctx, fitted, tools, memory)
         await self._store_steps(ctx, memory)
         return output
 
@@ -45,3 +55,78 @@ class TurnfoldFunctionAgent(FunctionAgent):
         steps: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
         await memory.aput_messages(steps)
         await ctx.store.set(self.scratchpad_key, [])
+
+
+class TurnfoldReActAgent(ReActAgent):
+    """A `ReActAgent` for long tool loops: use it with `turnfold_memory`, alone or in an `AgentWorkflow`."""
+
+    async def take_step(
+        self,
+        ctx: Context[Any],
+        llm_input: list[ChatMessage],
+        tools: Sequence[AsyncBaseTool],
+        memory: BaseMemory,
+    ) -> AgentOutput:
+        """Call the model, and put its thought into the memory."""
+        header = self.formatter.format(tools, [])
+        fitted = await _fitted(ctx, llm_input, memory, header=header)
+        output = await super().take_step(ctx, fitted, tools, memory)
+        await self._store_steps(ctx, memory)
+        return output
+
+    async def handle_tool_call_results(
+        self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
+    ) -> None:
+        """Put what the tools returned into the memory."""
+        await super().handle_tool_call_results(ctx, results, memory)
+        await self._store_steps(ctx, memory)
+
+    async def _store_steps(self, ctx: Context[Any], memory: BaseMemory) -> None:
+        steps: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
+        # The last step of a run stays: the agent takes its answer from there, and puts it into the memory itself.
+        kept = [step for step in steps if isinstance(step, ResponseReasoningStep)]
+        said = [
+            ChatMessage(
+                role=self.formatter.observation_role
+                if isinstance(step, ObservationReasoningStep)
+                else MessageRole.ASSISTANT,
+                content=step.get_content(),
+            )
+            for step in steps
+            if not isinstance(step, ResponseReasoningStep)
+        ]
+        await memory.aput_messages(said)
+        await ctx.store.set(self.reasoning_key, kept)
+
+
+async def _fitted(
+    ctx: Context[Any],
+    llm_input: list[ChatMessage],
+    memory: BaseMemory,
+    *,
+    schemas: Sequence[dict[str, Any]] = (),
+    header: Sequence[ChatMessage] = (),
+) -> list[ChatMessage]:
+    """Return the input of a model within the budget, with the tools and messages that the agent sends beside it.
+
+    LlamaIndex has asked the memory without telling it of them. The user message that a workflow has put its state into
+    is sent as the workflow made it.
+    """
+    if not isinstance(memory, TurnfoldMemory):
+        return llm_input
+    if memory.has_room(memory.count([*header, *llm_input], schemas)):
+        return llm_input
+    system = llm_input[:1] if llm_input and llm_input[0].role == MessageRole.SYSTEM else []
+    own = await memory.aget_all()
+    newest = next((one for one in reversed(own) if one.role == MessageRole.USER), None)
+    words = (newest.content or "") if newest is not None else ""
+    users = [one for one in llm_input if one.role == MessageRole.USER]
+    made = [one for one in users if words in (one.content or "")]
+    if not words or any(one.content == words for one in users):
+        made = []
+    query = await ctx.store.get("user_msg_str", default=None)
+    beside = [*header, *system, *made[-1:]]
+    fitted = await memory.aget_beside(query, beside, schemas)
+    if made:
+        fitted = [made[-1] if one.content == words else one for one in fitted]
+    return [*system, *fitted]

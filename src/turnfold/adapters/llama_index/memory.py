@@ -10,18 +10,30 @@ blocks no other task; calls without await run in the caller's thread.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
-from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemory
+from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import BaseTool, FunctionTool
 
-from turnfold.adapters._common import ThreadBridge, VisibleHistory, session_of
+from turnfold.adapters._common import SizedCache, ThreadBridge, VisibleHistory, session_of
 from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
-from turnfold.memory import RECALL_CONTEXT, AsyncMemory, AsyncSession, Memory, RecallTool, Session
+from turnfold.memory import (
+    RECALL_CONTEXT,
+    AsyncMemory,
+    AsyncSession,
+    Memory,
+    MemoryConfig,
+    RecallTool,
+    Session,
+)
 from turnfold.runtime import drive
+from turnfold.stores import Store
 
 __all__ = (
     "TurnfoldMemory",
@@ -50,14 +62,36 @@ def turnfold_memory(
     return TurnfoldMemory.over(memory, conversation, tools=tools, beside=beside, recall=recall)
 
 
-class TurnfoldMemory(BaseMemory):
-    """A conversation as LlamaIndex's memory. With an `AsyncMemory` only awaited calls work, else all calls."""
+class _OpenStore(NamedTuple):
+    """The options of a memory that is open in this process, for memories that LlamaIndex restores."""
 
-    _session: AsyncSession = PrivateAttr()
-    _off_loop: ThreadBridge = PrivateAttr()
-    _schemas: list[dict[str, Any]] = PrivateAttr()
-    _beside: int = PrivateAttr()
-    _recall: bool = PrivateAttr()
+    config: MemoryConfig
+    blocking: bool
+
+
+_OPEN: SizedCache[str, _OpenStore] = SizedCache(limit=64)
+"""Open memories by the name of the store object, and by address and scope."""
+_NAMES: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
+
+
+class TurnfoldMemory(BaseMemory):
+    """A conversation as LlamaIndex's memory. With an `AsyncMemory` only awaited calls work, else all calls.
+
+    Its fields say which conversation it is, so that LlamaIndex can write it (`to_dict`, JSON, pickle) and restore it. A
+    restored memory uses the store that this process has opened under the same address; it opens none by itself.
+    """
+
+    conversation: str = ""
+    address: str = ""
+    """Address of the store without its password."""
+    scope: str = ""
+    store_name: str = ""
+    """Name of the open store in the process that wrote this."""
+    schemas: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    """Schemas of the agent's tools."""
+    beside: int = 0
+    recall: bool = True
+    _opened: tuple[AsyncSession, ThreadBridge] | None = PrivateAttr(default=None)
 
     @classmethod
     def over(
@@ -72,13 +106,45 @@ class TurnfoldMemory(BaseMemory):
         """Return a LlamaIndex memory that uses a conversation; `turnfold_memory` documents the options."""
         if beside < 0:
             raise InvalidOption(f"beside={beside} must not be negative")
-        made = cls()
-        made._session = session_of(memory, conversation)
-        made._off_loop = ThreadBridge(memory)
-        made._schemas = [tool.metadata.to_openai_tool() for tool in tools]
-        made._beside = beside
-        made._recall = recall
+        session = session_of(memory, conversation)
+        made = cls(
+            conversation=session.id,
+            address=session.config.address,
+            scope=str(session.scope),
+            store_name=_register(session, blocking=isinstance(memory, Memory | Session)),
+            schemas=[tool.metadata.to_openai_tool() for tool in tools],
+            beside=beside,
+            recall=recall,
+        )
+        made._opened = session, ThreadBridge(memory)
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields for pickle; the open store is found again when it is restored."""
+        closed = self.model_copy()
+        closed._opened = None  # noqa: SLF001 (its own)
+        return super(TurnfoldMemory, closed).__getstate__()
+
+    @property
+    def _session(self) -> AsyncSession:
+        return self._open[0]
+
+    @property
+    def _off_loop(self) -> ThreadBridge:
+        return self._open[1]
+
+    @property
+    def _open(self) -> tuple[AsyncSession, ThreadBridge]:
+        if self._opened is None:
+            known = _OPEN.get(self.store_name) or _OPEN.get(_place(self.address, self.scope))
+            if known is None or not self.conversation:
+                raise InvalidOption(
+                    f"the memory of conversation {self.conversation!r} was restored, but this process has not opened "
+                    f"its store {self.address!r}: call turnfold_memory(memory.session({self.conversation!r})) first"
+                )
+            bridge = ThreadBridge.of(blocking=known.blocking)
+            self._opened = AsyncSession(self.conversation, known.config), bridge
+        return self._opened
 
     @classmethod
     def class_name(cls) -> str:
@@ -96,12 +162,35 @@ class TurnfoldMemory(BaseMemory):
         """Return a sequence with one number per token of the text; chat engines use it to count tokens."""
         return range(self._session.counter.count_text(text))
 
-    async def aget(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002 (its name)
+    async def aget(
+        self,
+        input: str | QueryBundle | None = None,  # noqa: A002 (its name)
+        **kwargs: object,
+    ) -> list[ChatMessage]:
         """Return the session's context: the messages of the next call, within the budget.
 
         `initial_token_count` is the number of tokens that the caller puts before them. Other options are refused.
         """
         return await self._off_loop(self._get(input, kwargs))
+
+    async def aget_beside(
+        self, query: str | None, messages: Sequence[ChatMessage], schemas: Sequence[dict[str, Any]]
+    ) -> list[ChatMessage]:
+        """Return the context for an agent that sends `messages` before it and tools with these `schemas`."""
+        spent = self.count(messages, ())
+        return await self._off_loop(self._fitting(query, spent, schemas))
+
+    def count(self, messages: Sequence[ChatMessage], schemas: Sequence[dict[str, Any]]) -> int:
+        """Return the tokens of messages and tools."""
+        counter = self._session.counter
+        records = [record_of(message) for message in messages]
+        return sum(counter.count_messages(records)) + (
+            counter.count_tools(schemas) if schemas else 0
+        )
+
+    def has_room(self, tokens: int) -> bool:
+        """Return True if a request with so many tokens is within the budget."""
+        return tokens + self._session.counter.reply <= self._session.budget.tokens
 
     async def aget_all(self) -> list[ChatMessage]:
         """Return all messages since the last reset, folded or not."""
@@ -123,7 +212,11 @@ class TurnfoldMemory(BaseMemory):
         """Start over: earlier messages are no longer shown, but stay in the log."""
         await self._off_loop(self._session.clear())
 
-    def get(self, input: str | None = None, **kwargs: object) -> list[ChatMessage]:  # noqa: A002
+    def get(
+        self,
+        input: str | QueryBundle | None = None,  # noqa: A002
+        **kwargs: object,
+    ) -> list[ChatMessage]:
         """Do the same as `aget`, for programs without an event loop."""
         return self._block_on(self._get(input, kwargs))
 
@@ -147,20 +240,29 @@ class TurnfoldMemory(BaseMemory):
         """Do the same as `areset`, without await."""
         self._block_on(self._session.clear())
 
-    async def _get(self, query: str | None, options: dict[str, object]) -> list[ChatMessage]:
-        spent = self._beside + cast("int", options.pop("initial_token_count", 0))
+    async def _get(
+        self, query: str | QueryBundle | None, options: dict[str, object]
+    ) -> list[ChatMessage]:
+        spent = self.beside + cast("int", options.pop("initial_token_count", 0))
         if options:
             raise InvalidOption(
                 f"get() does not know the options {', '.join(sorted(options))}: leave them out"
             )
+        text = query.query_str if isinstance(query, QueryBundle) else query
+        return await self._fitting(text, spent, self.schemas)
+
+    async def _fitting(
+        self, query: str | None, spent: int, schemas: Sequence[dict[str, Any]]
+    ) -> list[ChatMessage]:
         allowed = self._session.budget.tokens
         if spent >= allowed:
             raise InvalidOption(
-                f"beside= and initial_token_count reserve {spent:,} tokens, but a call may have only {allowed:,} in all"
+                f"what is sent beside the memory has {spent:,} tokens (beside=, initial_token_count, the agent's own "
+                f"messages), but a call may have only {allowed:,} in all"
             )
         context = await self._session.context(
-            (query or None) if self._recall else None,
-            tools=self._schemas,
+            (query or None) if self.recall else None,
+            tools=schemas,
             max_tokens=allowed - spent if spent else 0,
         )
         return [sendable(message) for message in chat_messages(context.messages)]
@@ -183,13 +285,37 @@ class TurnfoldMemory(BaseMemory):
             await self._session.add(new)
 
     def _block_on(self, work: Coroutine[Any, None, _Result]) -> _Result:
-        if self._off_loop.blocking:
+        try:
+            blocking = self._off_loop.blocking
+        except InvalidOption:
+            work.close()
+            raise
+        if blocking:
             return drive(work)
         work.close()
         raise InvalidOption(
             "this memory uses an AsyncMemory: await aget, aput, achat ...; for calls without await give "
             "turnfold_memory a Memory or a Session"
         )
+
+
+def _register(session: AsyncSession, *, blocking: bool) -> str:
+    """Note that a store is open, and return its name in this process."""
+    name = _NAMES.setdefault(session.store, uuid4().hex)
+    opened = _OpenStore(session.config, blocking)
+    _OPEN.put(name, opened)
+    if not _is_in_process(session.config.address):
+        _OPEN.put(_place(session.config.address, str(session.scope)), opened)
+    return name
+
+
+def _place(address: str, scope: str) -> str:
+    return f"{address}\n{scope}"
+
+
+def _is_in_process(address: str) -> bool:
+    """Return True if two stores with this address are not the same: they are in memory, or given as objects."""
+    return "://" not in address or address in ("sqlite://", "memory://")
 
 
 def recall_tool(

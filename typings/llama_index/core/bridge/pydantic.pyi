@@ -1,1 +1,2 @@
+from pydantic import Field as Field
 from pydantic import PrivateAttr as PrivateAttr

@@ -1,6 +1,12 @@
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
+
+class MessageRole(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
 
 class ChatMessage(BaseModel):
     role: Any

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from llama_index.core.agent.react.formatter import ReActChatFormatter
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
@@ -11,6 +12,20 @@ class ToolCallResult: ...
 
 class FunctionAgent:
     scratchpad_key: str
+    async def take_step(
+        self,
+        ctx: Context[Any],
+        llm_input: list[ChatMessage],
+        tools: Sequence[AsyncBaseTool],
+        memory: BaseMemory,
+    ) -> AgentOutput: ...
+    async def handle_tool_call_results(
+        self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
+    ) -> None: ...
+
+class ReActAgent:
+    reasoning_key: str
+    formatter: ReActChatFormatter
     async def take_step(
         self,
         ctx: Context[Any],

@@ -1,0 +1,1 @@
+# See formatter and types.

@@ -1,0 +1,3 @@
+class QueryBundle:
+    query_str: str
+    def __init__(self, query_str: str) -> None: ...
