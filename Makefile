@@ -14,6 +14,7 @@ TEST_READY := .venv/.ready-test
 BENCH_READY := .venv-bench/.ready
 CLAUDE_READY := .venv-claude/.ready
 LLAMA_READY := .venv-llama-index/.ready
+FRAMEWORKS_READY := .venv-frameworks/.ready
 DOCS_READY := .venv-docs/.ready
 AUDIT_READY := .venv-audit/.ready
 BROWSER_READY := .venv-browser/.ready
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-claude test-llama-index test-browser bench docs audit dist sbom format lock clean
+.PHONY: help demo test test-slow test-claude test-llama-index test-frameworks test-frameworks-newest test-browser bench docs audit dist sbom format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +57,15 @@ test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in a
 
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
 	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation -k llama
+
+test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions
+	@.venv-frameworks/bin/python tools/frameworks.py
+
+test-frameworks-newest: $(FRAMEWORKS_READY) ## the same with the newest releases, in an environment of its own: reports drift
+	@test -x .venv-frameworks-newest/bin/pip || $(PYTHON) -m venv .venv-frameworks-newest
+	@.venv-frameworks-newest/bin/python -m pip install --quiet -r requirements/frameworks.txt -e '.[cli]'
+	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents
+	@.venv-frameworks-newest/bin/python tools/frameworks.py
 
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
 	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser
@@ -97,6 +107,7 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
 	$(call pin,claude,what `make test-claude` needs,--extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
 	$(call pin,llama-index,what `make test-llama-index` needs,--extra postgres --extra redis --group dev --group llama-index --constraint requirements/test.txt)
+	$(call pin,frameworks,what `make test-frameworks` needs,--extra postgres --extra redis --group dev --group frameworks --constraint requirements/test.txt)
 	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
@@ -105,7 +116,7 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin_group,audit,what `make audit` and `make sbom` need)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-frameworks .venv-frameworks-newest .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml requirements/build.txt requirements/run.txt
@@ -126,6 +137,10 @@ $(DOCS_READY): pyproject.toml requirements/build.txt requirements/docs.txt
 
 $(BROWSER_READY): pyproject.toml requirements/build.txt requirements/browser.txt
 	$(call install,.venv-browser,browser)
+	@touch $@
+
+$(FRAMEWORKS_READY): pyproject.toml requirements/build.txt requirements/frameworks.txt
+	$(call install,.venv-frameworks,frameworks)
 	@touch $@
 
 $(LLAMA_READY): pyproject.toml requirements/build.txt requirements/llama-index.txt

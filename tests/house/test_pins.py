@@ -46,7 +46,16 @@ def test_every_pin_has_its_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["test.txt", "bench.txt", "claude.txt", "docs.txt", "image.txt", "llama-index.txt"]
+    "name",
+    [
+        "test.txt",
+        "bench.txt",
+        "claude.txt",
+        "docs.txt",
+        "frameworks.txt",
+        "image.txt",
+        "llama-index.txt",
+    ],
 )
 def test_every_environment_holds_the_same_run_time_packages(name: str) -> None:
     run = pinned("run.txt")
@@ -69,6 +78,7 @@ def test_there_is_no_other_requirement_file() -> None:
         "build.txt",
         "claude.txt",
         "docs.txt",
+        "frameworks.txt",
         "image.txt",
         "llama-index.txt",
         "run.txt",

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar, cast
 
 from turnfold.adapters._common import ThreadBridge
-from turnfold.adapters.claude_agent_sdk.transcript import Transcript
+from turnfold.adapters.claude_agent_sdk.transcript import TranscriptFile
 from turnfold.errors import SummaryFailed
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
 from turnfold.memory import AsyncMemory, AsyncSession
@@ -56,7 +56,7 @@ class SessionHooks:
         self._memory = memory
         self._off_loop = off_loop or ThreadBridge(memory)
         """Runs the hooks; in a thread if the memory blocks."""
-        self._transcripts: dict[str, Transcript] = {}
+        self._transcripts: dict[str, TranscriptFile] = {}
         """The transcript of each session, by conversation."""
         self._requested: dict[str, dict[str, ToolCall]] = {}
         """Calls of which no hook has told the end yet, by conversation and id."""
@@ -228,13 +228,13 @@ class SessionHooks:
 
     def _transcript(
         self, session: AsyncSession, payload: HookInput, *, begins: bool = False
-    ) -> Transcript | None:
+    ) -> TranscriptFile | None:
         """Return the transcript of a session; if a turn `begins`, only what is written from now on belongs to it."""
         agent = _text(payload, "agent_id")
         path = _text(payload, "agent_transcript_path" if agent else "transcript_path")
         known = self._transcripts.get(session.id)
         if path and (begins or known is None):
-            known = Transcript.at_end(path) if begins else Transcript(path)
+            known = TranscriptFile.at_end(path) if begins else TranscriptFile(path)
             self._transcripts[session.id] = known
         return known
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from turnfold.wire import encodable, list_of, object_of, text_at
 
-__all__ = ("TextBeside", "Transcript")
+__all__ = ("TextBeside", "TranscriptFile")
 
 
 _MOST = 64 * 2**20
@@ -30,7 +30,7 @@ class TextBeside(NamedTuple):
     text: str
 
 
-class Transcript:
+class TranscriptFile:
     """The lines of one transcript file, read as it grows."""
 
     def __init__(self, path: str, *, begin: int = 0) -> None:
@@ -42,7 +42,7 @@ class Transcript:
         """The id of the message, by the id of a call in it."""
 
     @classmethod
-    def at_end(cls, path: str) -> Transcript:
+    def at_end(cls, path: str) -> TranscriptFile:
         """Return a transcript of which only lines written from now on are read."""
         found = Path(path)
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
