@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import uuid4
 
 import pytest
 
@@ -268,7 +267,7 @@ def test_sabotage_in_the_order_of_the_log_a_run_goes_on_with_anothers_turn(
 def test_sabotage_without_recognising_it_a_history_handed_on_is_stored_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(alignment, "content_key", lambda _: str(uuid4()))
+    monkeypatch.setattr(alignment, "longest_overlap", lambda log, _: (len(log), 0))
 
     async def work(memory: AsyncMemory) -> None:
         session = memory.session("s")
