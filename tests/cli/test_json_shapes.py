@@ -14,7 +14,7 @@ from turnfold.cli.app import app
 
 POINT = frozenset(
     "call seq created tokens allowed certainty counter sections tools messages kept_prefix shared moved checkpoint "
-    "folded dropped shrunk reported_input reported_cached".split()
+    "folded dropped shrunk reported_input reported_cached cache_missed".split()
 )
 ITEM = frozenset("index section seq role label tokens fate reason digest text".split())
 LEFT_OUT = frozenset("first last outcome reason".split())

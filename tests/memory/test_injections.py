@@ -214,7 +214,9 @@ def test_a_model_that_repeats_attacks_as_its_summary_speaks_for_nobody(
         assert made is not None
         [message] = session.context(budget=Budget(max_tokens=60_000)).section(Section.SUMMARY)
     [block] = read_blocks(message.text)
-    assert (block.label, block.body) == ("summary", made.text)
+    origin, _, body = block.body.partition("\n")  # from whose words it was written
+    assert origin.startswith("(Written by a model from words of users and models")
+    assert (block.label, body) == ("summary", made.text)
     for attack in group:
         lines = [line for line in made.text.splitlines() if attack.word in line]
         assert lines

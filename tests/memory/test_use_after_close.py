@@ -13,13 +13,21 @@ from turnfold import AsyncMemory, Memory, MemoryModule, ShortMemory
 from turnfold.agent import Agent, AsyncAgent
 from turnfold.errors import StoreUnavailable
 from turnfold.memories import AsyncMemoryModule, AsyncShortMemory
+from turnfold.memory import ErasureReceipt
 from turnfold.records import Snapshot, Usage
 from turnfold.stores import MemoryStore
 from turnfold.testing import ScriptedModel
 
 CALL = {"name": "look", "arguments": '{"place": "花园"}'}
+RECEIPT = ErasureReceipt(
+    kind="session", subject="", salt="0" * 32, at=0, conversations=(), forks=(), digest=""
+)
 GIVEN: dict[str, tuple[object, ...]] = {
     "Memory.delete": ("one",),
+    "Memory.erase_session": ("one",),
+    "Memory.erase_tenant": ("default",),
+    "Memory.erase_user": ("u1",),
+    "Memory.verify_erasure": (RECEIPT,),
     "Memory.search": ("words",),
     "Memory.session": ("one",),
     "Session.add": ({"role": "user", "content": "late 晚了"},),

@@ -432,7 +432,8 @@ def test_a_binary_document_is_refused(tmp_path: Path) -> None:
 def test_every_method_of_a_store_is_redacted_or_writes_nothing() -> None:
     methods = {name for name in vars(Store) if not name.startswith("_")}
     methods |= set(Store.__annotations__)
-    writes = {"append", "add_checkpoint", "put_document", "note", "restore", "delete", "abilities"}
+    writes = {"append", "add_checkpoint", "put_document", "note", "restore", "erase"}
+    writes |= {"delete", "abilities"}
     own = {name for name in vars(RedactingStore) if not name.startswith("_")} | {"abilities"}
     assert own == writes
     assert methods - writes == _PASSED
@@ -455,3 +456,15 @@ def test_an_own_detector_is_used_and_labels_are_left_alone(tmp_path: Path) -> No
         session.user("Bluebird ships in May")
         session.add(tool("Bluebird", tool_call_id="c"))
         assert session.history()[0].message.text == "[redacted: project 1] ships in May"
+
+
+def test_an_erased_entry_leaves_nothing_of_its_reason(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with Memory(f"sqlite:///{path}", redact=find_secrets) as memory:
+        session = memory.session("x")
+        session.user("the parcel is late")
+        session.erase(1, reason="asked by li@example.com")
+        assert session.history()[0].message.text == "[erased: asked by [redacted: email 1]]"
+    assert all(
+        b"li@example.com" not in each.read_bytes() for each in tmp_path.iterdir() if each.is_file()
+    )

@@ -160,8 +160,6 @@ def make_config(
     clock: Callable[[], int] | None = None,
 ) -> MemoryConfig:
     """Make the configuration of a memory from the options of its constructor; opens the store."""
-    # Invalid options are refused before anything is opened.
-    redactor = None if redact is None else Redactor.of(redact)
     given = (model, scope, cache, counter, meter, threshold, keep_turns, rules, strategy, clock)
     _check_options(store, budget, embedder, given)
     writer = writer_for(summarizer)
@@ -193,7 +191,7 @@ def make_config(
         model=model,
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
-        store=_open(store, cache, counter, meter, clock, redactor=redactor, blocking=blocking),
+        store=_open(store, cache, counter, meter, clock, redact=redact, blocking=blocking),
     )
 
 
@@ -237,10 +235,11 @@ def _open(
     meter: Meter,
     clock: Callable[[], int] | None,
     *,
-    redactor: Redactor | None,
+    redact: Redactor | Detector | None,
     blocking: bool,
 ) -> Store:
     """Open a store if an address is given, time its calls, and put the cache and the redaction in front of it."""
+    redactor = None if redact is None else Redactor.of(redact)  # refused before anything is opened
     if isinstance(store, str):
         store = open_store(store, counter=counter, blocking=blocking, clock=clock)
     elif cache is not None:

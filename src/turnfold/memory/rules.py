@@ -45,6 +45,8 @@ _LEAST_TOKENS = 320
 _SMALL = 7
 _STORED_TOKENS = 16_000
 """Tokens of all rules that are kept; ended ones go first."""
+_LONGEST_LINE = LONGEST_RULE + 24
+"""Characters of a rule with what stands before it; longer texts are counted each time."""
 _COUNTED_RULES = 2_000
 """Rules whose tokens are remembered."""
 _MAX_TRIES = 5
@@ -210,7 +212,7 @@ class RuleLedger:
 
     def _count(self, text: str) -> int:
         """Return the tokens of a text; those of single rules are counted once."""
-        if len(text) > LONGEST_RULE:
+        if len(text) > _LONGEST_LINE:
             return self.cache.counter.count_text(text)
         if len(self._tokens) > _COUNTED_RULES:
             self._tokens.clear()

@@ -21,7 +21,7 @@ from typing import Literal
 from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.rules.record import RuleKind, StandingRule
-from turnfold.text import clean_text, is_chinese, require_limit, single_line
+from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
 
 __all__ = ("rank_rules", "render_rules", "shown_rules")
 
@@ -38,10 +38,6 @@ _FROM_ONE_MESSAGE = 3
 """Rules of one message and kind before they come last."""
 _ALIKE = 6
 """Rules with the same beginning before they come last."""
-_LINE = 6
-"""Tokens of the dash, the mark and the line end of a rule."""
-_FRAME = 24
-"""Tokens of the heading."""
 _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
 
 _HEADINGS = {
@@ -60,26 +56,27 @@ def shown_rules(
     """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said."""
     require_limit(limit_tokens)
     active = sorted((rule for rule in rules if rule.state == "active"), key=_order)
-    costs = {rule.id: count(rule.text) + _LINE for rule in active}
-    # Costs are estimates: counting the text of very many rules is not worth it.
-    if sum(costs.values()) <= 2 * limit_tokens and count(render_rules(active)) <= limit_tokens:
+    # Each line is counted alone, so that a counter that remembers counts none twice; together they cost no more.
+    joint = joint_cost(count)
+    costs = {rule.id: count(_line(rule, "en")) + joint for rule in active}
+    room = limit_tokens - max(map(count, _HEADINGS.values()))
+    if sum(costs.values()) <= room:
         return tuple(active), ()
-    ranked = rank_rules(
-        active, limit_tokens=limit_tokens - _FRAME, cost=lambda rule: costs[rule.id]
-    )
-    room = limit_tokens - _FRAME
-    taken: dict[str, StandingRule] = {}
-    for rule in ranked:
+    room -= max(count(more.format(count=len(active))) for more in _MORE.values()) + joint
+    taken: set[str] = set()
+    for rule in rank_rules(active, limit_tokens=max(room, 0), cost=lambda rule: costs[rule.id]):
         if costs[rule.id] <= room:
-            taken[rule.id] = rule
+            taken.add(rule.id)
             room -= costs[rule.id]
-    chosen = sorted(taken.values(), key=_order)
-    # Costs are estimated line by line; only a text that was itself counted is returned.
-    dropping = [rule for rule in reversed(ranked) if rule.id in taken]
-    while chosen and count(render_rules(chosen, left_out=len(active) - len(chosen))) > limit_tokens:
-        chosen.remove(dropping.pop(0))
-    kept = {rule.id for rule in chosen}
-    return tuple(chosen), tuple(rule for rule in active if rule.id not in kept)
+    return (
+        tuple(rule for rule in active if rule.id in taken),
+        tuple(rule for rule in active if rule.id not in taken),
+    )
+
+
+def _line(rule: StandingRule, language: Literal["zh", "en"]) -> str:
+    mark = _MARKS[language] if rule.trust == "system" else str(rule.seq)
+    return f"- [{mark}] {single_line(clean_text(rule.text))}"
 
 
 def _order(rule: StandingRule) -> tuple[int, int]:

@@ -559,6 +559,24 @@ class RedactingStore:
                 raise refusal from None
             raise
 
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        """Erase an entry; the placeholder and the documents that change with it are redacted."""
+        redaction = self.redaction
+        [placeholder], _ = await redaction.messages(scope, conversation, [message])
+        documents = [await redaction.document(scope, conversation, each) for each in replace]
+        return await self._inner.erase(
+            scope, conversation, seq, placeholder, replace=documents, drop=drop
+        )
+
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         """Delete a conversation and the numbers of its labels."""
         self.redaction.forget(scope, conversation)

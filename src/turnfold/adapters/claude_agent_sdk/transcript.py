@@ -74,7 +74,8 @@ class TranscriptFile:
         except FileNotFoundError:  # nothing was written yet
             return
         except OSError as error:
-            _log.warning("cannot read the transcript %s: %s", self._path, error)
+            fields = {"event": "transcript_unreadable", "error": type(error).__name__}
+            _log.warning("cannot read the transcript of the program", extra=fields)
             return
         whole = data.rpartition(b"\n")[0]
         self._at += len(whole) + 1 if whole else 0
