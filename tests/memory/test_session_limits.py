@@ -70,3 +70,18 @@ def test_what_did_not_fit_for_one_handle_fits_once_another_made_room(memory: Mem
     theirs.unpin(key)
     theirs.user("And now again?")
     assert mine.context().messages[-1].text == "And now again?"
+
+
+def test_passages_give_way_to_a_smaller_limit_in_the_same_turn() -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=2_000)) as memory:
+        session = memory.session("x")
+        for turn in range(60):
+            session.user(f"Where is the crate of harbour {turn}? " + "tides and pilots " * 12)
+            session.assistant(f"The crate of harbour {turn} is at gate {turn * 7}. " * 4)
+        session.user("Where is the crate of harbour 3?")
+        assert session.context().tokens > 1_200
+        assert session.explain(session.last_call).manifest.recalled
+        for limit in (1_000, 600, 300):
+            context = session.context(max_tokens=limit)
+            assert context.tokens <= limit
+            assert context.messages[-1].text == "Where is the crate of harbour 3?"

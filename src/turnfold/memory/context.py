@@ -205,7 +205,7 @@ class ContextBuilder:
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
             # Recalled passages give way to a running turn before the window does.
-            if not kept.room or window.room_left(budget, prompt) >= 0:
+            if not kept.room or self._room_left(request, window, prompt) >= 0:
                 return prompt, kept.text
         tail = await self._tail(request, window, rules)
         return self._prompt_with(request, tail), tail.text
@@ -458,19 +458,22 @@ class ContextBuilder:
         budget = request.budget
         share = budget.share("tail")
         # Without passages the tail is shortened to its share; with them all of it is shown.
+        bare = self._prompt_with(replace(request, notes={}, workspace=""), Tail())
         left = min(
-            window.room_left(budget, self._prompt_with(request, Tail(base))),
-            window.room_left(
-                budget, self._prompt_with(replace(request, notes={}, workspace=""), Tail())
-            )
-            - base_tokens,
+            self._room_left(request, window, self._prompt_with(request, Tail(base))),
+            self._room_left(request, window, bare) - base_tokens,
         )
-        if request.max_tokens:
-            left -= max(budget.tokens - request.max_tokens, 0)
         # A tail that gives way in a running turn leaves some room, so that it need not give way again at once.
         running = self._in_tool_loop(window)
         loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
         return min(max(left - loop, min(left, share)), RECALL_TOKENS)
+
+    @staticmethod
+    def _room_left(request: ContextRequest, window: LiveWindow, prompt: PromptParts) -> int:
+        """Return the tokens left if everything from the anchor on is shown, under `max_tokens` too."""
+        budget = request.budget
+        less = max(budget.tokens - request.max_tokens, 0) if request.max_tokens else 0
+        return window.room_left(budget, prompt) - less
 
     def _tail_findings(
         self, request: ContextRequest, window: LiveWindow, turn: int
