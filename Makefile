@@ -62,8 +62,7 @@ test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold 
 	@.venv-frameworks/bin/python tools/frameworks.py
 
 test-frameworks-newest: $(FRAMEWORKS_READY) ## the same with the newest releases, in an environment of its own: reports drift
-	@test -x .venv-frameworks-newest/bin/pip || $(PYTHON) -m venv .venv-frameworks-newest
-	@.venv-frameworks-newest/bin/python -m pip install --quiet -r requirements/frameworks.txt -e '.[cli]'
+	$(call install,.venv-frameworks-newest,frameworks)
 	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents
 	@.venv-frameworks-newest/bin/python tools/frameworks.py
 

@@ -125,7 +125,11 @@ def unchecked_installs(text: str) -> list[str]:
 def test_whatever_is_installed_is_checked(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "--require-hashes" in text
-    assert unchecked_installs(text) == []
+    # What is newest has no pin yet: it is tried in an environment of its own.
+    unpinned = [
+        "@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents"
+    ]
+    assert unchecked_installs(text) == (unpinned if name == "Makefile" else [])
 
 
 def test_the_rule_sees_an_install_that_is_not_checked() -> None:

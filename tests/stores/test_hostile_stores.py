@@ -46,7 +46,9 @@ READS: dict[str, Read] = {
     "search": lambda store: store.search(ALICE, ["hello 你好"]),
     "capture": lambda store: store.capture(*PLACE, lambda _document: None),
 }
-WRITES = {"append", "add_checkpoint", "put_document", "note", "drop_document", "delete", "restore"}
+WRITES = {
+    "append", "add_checkpoint", "put_document", "note", "drop_document", "erase", "delete", "restore",
+}  # fmt: skip
 
 
 def test_every_verb_that_reads_is_tried() -> None:

@@ -17,7 +17,7 @@ import sys
 sys.modules[{package!r}] = None
 from turnfold.errors import MissingExtra
 try:
-    import turnfold.testing
+    import turnfold.testing.stores
 except MissingExtra as error:
     print(error.package, error.extra, error, sep="|")
 """
@@ -41,7 +41,8 @@ def test_a_missing_package_is_told_with_the_extra_that_brings_it(package: str) -
     named, name, told = finished.stdout.strip().split("|")
     assert (named, name) == (package, "testing")
     assert (
-        told == f"turnfold.testing needs the package '{package}': pip install 'turnfold[testing]'"
+        told
+        == f"the store conformance suite needs the package '{package}': pip install 'turnfold[testing]'"
     )
     assert package in extra()
 

@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar, cast
 
 import apsw
@@ -55,10 +56,15 @@ from turnfold.stores.sqlite.queue import (
 )
 
 __all__ = (
+    "REBUILT_BYTES",
     "SAFE_SQLITE",
     "SqliteEngine",
     "sqlite_version",
 )
+
+
+REBUILT_BYTES = 64 << 20
+"""The largest file that is written anew when an entry is erased; a larger one would stop all writers for too long."""
 
 
 Item = TypeVar("Item")
@@ -211,12 +217,16 @@ class SqliteEngine(Writer):
     def _check_log(self, connection: Connection) -> None:
         self._first_write.check(connection, self.path, had_log=self._file.had_log)
 
-    async def scrub(self) -> None:
-        """Move the write-ahead log into the file and truncate it, so that deleted text is in neither."""
+    async def scrub(self, *, rebuild: bool = False) -> None:
+        """Move the write-ahead log into the file and truncate it, so that deleted text is in neither.
+
+        With `rebuild`, a file of at most `REBUILT_BYTES` is written anew: the unused space inside a page may hold bytes
+        of older versions of its rows.
+        """
         if self._closed:
             return  # closing truncates the log as well
         try:
-            await self._run_between(self._scrub)
+            await self._run_between(partial(self._scrub, rebuild=rebuild))
         except StoreUnavailable:
             if not self._closed:
                 raise
@@ -260,10 +270,12 @@ class SqliteEngine(Writer):
         self._writer.close()
         self.process.release()
 
-    def _scrub(self) -> None:
+    def _scrub(self, *, rebuild: bool) -> None:
         if self._file.in_memory:
             return
         try:
+            if rebuild and self._size() <= REBUILT_BYTES:
+                self._writer.execute("VACUUM")
             answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if answer is not None and answer[0]:
                 raise apsw.BusyError("a reader still uses an older snapshot")
@@ -271,6 +283,14 @@ class SqliteEngine(Writer):
             raise StoreUnavailable(
                 f"deleted, but the write-ahead log could not be truncated ({error}): call it again"
             ) from error
+
+    def _size(self) -> int:
+        """Return the bytes of the database."""
+        pages, size = (
+            self._writer.execute(f"PRAGMA {each}").fetchone()
+            for each in ("page_count", "page_size")
+        )
+        return cast("int", pages[0]) * cast("int", size[0]) if pages and size else 0
 
     def _backup(self, target: str) -> None:
         with self._readers.lend() as source:

@@ -409,7 +409,7 @@ class SqliteStore:
 
         erasure = await self._engine.write(job)
         await self._index.remove_retired()
-        await self._engine.scrub()
+        await self._engine.scrub(rebuild=not erasure.already)
         return erasure
 
     async def _finish_erasing(self) -> None:
