@@ -394,7 +394,7 @@ class TestErasesRowsButNotBytes(Sabotaged):
         async def delete(self, scope: Scope, conversation: str) -> Erasure:
             scrub = self._engine.scrub
 
-            async def nothing(*, rebuild: bool = False) -> None:  # noqa: ARG001 (as the real one)
+            async def nothing(*, rebuild: bool = False) -> None:
                 pass
 
             self._engine.scrub = nothing
