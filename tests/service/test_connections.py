@@ -45,7 +45,10 @@ def rest(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("sent", SLOW)
-def test_a_request_that_does_not_arrive_is_ended(tmp_path: Path, sent: str) -> None:
+def test_a_request_that_does_not_arrive_is_ended(
+    tmp_path: Path, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_SECONDS", 1)
     limits = Limits(header_seconds=0.2, body_seconds=0.3)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service, connect(service) as connection:

@@ -79,9 +79,10 @@ def finished(base: Path, place: Path, verb: Verb) -> dict[str, list[tuple[Any, .
     return dump(place / "undisturbed.db")
 
 
-def assert_no_lock_is_left(path: Path) -> None:
+def assert_no_lock_is_left(path: Path, *, milliseconds: int = 0) -> None:
+    """Fails if the writer's lock cannot be had; `milliseconds` is how long what still runs may take."""
     other = apsw.Connection(str(path))
-    other.set_busy_timeout(0)
+    other.set_busy_timeout(milliseconds)
     other.execute("BEGIN IMMEDIATE; ROLLBACK")
     other.close()
 

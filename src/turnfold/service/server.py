@@ -182,7 +182,7 @@ def server_config(app: ASGIApp, options: ServiceOptions) -> uvicorn.Config:
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=max(int(options.drain), 1),
-        timeout_keep_alive=30,
+        timeout_keep_alive=_IDLE_SECONDS,
         lifespan="on",
     )
 
@@ -316,6 +316,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+_IDLE_SECONDS: Final = 30
+"""Seconds after which a connection is closed that asks for nothing more."""
 _RESERVED: Final = 128
 """Files that the process may need beside its connections: stores, logs, connections to models."""
 _LEAST: Final = 16
