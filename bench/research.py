@@ -12,6 +12,8 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 
 from turnfold import Budget, Memory, Message, assistant
 from turnfold.agent import Agent, Event, Sending, ToolDone
@@ -31,6 +33,8 @@ _THINGS = (
     "局部放电",
     "介质损耗",
 )
+_BEGINNING, _SECOND = 1_700_000_000_000_000, 1_000_000
+"""Microseconds since 1970, and of a second."""
 _FILLER = (
     "运行单位应当按照规定的周期进行检查，并保存完整的记录。The record is kept for five years. "
 )
@@ -167,7 +171,9 @@ def research(
 ) -> Outcome:
     """Answer the questions in one conversation; `afresh` starts over before each, as document 004's `reset()` does."""
     books, events = library(), list[Event]()
-    with Memory("sqlite://", budget=budget or Budget(max_tokens=12_000)) as memory:
+    # A clock of its own: the time of a passage is part of the prompt, and so of what fits.
+    clock = partial(next, count(_BEGINNING, _SECOND))
+    with Memory("sqlite://", budget=budget or Budget(max_tokens=12_000), clock=clock) as memory:
         model = ScriptedModel([Researcher()], repeat=True)
         tools = [books.get_toc, books.read_page]
         agent = Agent(memory, model, tools=tools, findings=rules, on_event=events.append)
