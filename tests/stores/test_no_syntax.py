@@ -27,7 +27,7 @@ from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.sqlite import index as sqlite_filling
+from turnfold.stores.sqlite import index as sqlite_index
 from turnfold.testing.stores.values import (
     HOSTILE_NAMES,
     HOSTILE_TEXTS,
@@ -233,8 +233,8 @@ def test_so_is_any_text(store: Store, examples: int) -> None:
 def test_a_term_that_reaches_the_query_as_it_is_is_caught(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term)
-    monkeypatch.setattr(sqlite_filling, "_number", hash)
+    monkeypatch.setattr(sqlite_index, "_digest", lambda term, _key: term)
+    monkeypatch.setattr(sqlite_index, "_number", hash)
     monkeypatch.setattr("turnfold.stores.sqlite.store.query_terms", list)
     with pytest.raises((AssertionError, TurnfoldError)):
         compare(store, "a", ["alpha", "x", "y"], ['alpha" OR "beta', "beta"])

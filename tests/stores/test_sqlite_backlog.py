@@ -18,11 +18,11 @@ from turnfold.records import Document, Message, NewEntry, TextPart, ToolCall, To
 from turnfold.runtime import drive
 from turnfold.search import Hit, Within
 from turnfold.stores import MemoryStore, SqliteStore
-from turnfold.stores.sqlite import index as sqlite_catching_up
 from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores.sqlite import search as sqlite_scan
 from turnfold.stores.sqlite import store as sqlite_store
-from turnfold.stores.sqlite.index import IndexBackfill
+from turnfold.stores.sqlite.index_backfill import IndexBackfill
 from turnfold.stores.sqlite.search import SearchMatches
 
 ENTRIES, LONG, STEP, AT_ONCE, NEWEST = 300, 50, 20, 40, 30
@@ -30,11 +30,11 @@ ENTRIES, LONG, STEP, AT_ONCE, NEWEST = 300, 50, 20, 40, 30
 
 @pytest.fixture(autouse=True)
 def _small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_catching_up, "_LONG", LONG)
+    monkeypatch.setattr(sqlite_backfill, "_LONG", LONG)
     monkeypatch.setattr(sqlite_index, "MANY_WAITING", LONG)
-    monkeypatch.setattr(sqlite_catching_up, "_STEP", STEP)
-    monkeypatch.setattr(sqlite_catching_up, "_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(sqlite_catching_up, "_BACKGROUND_STEP", STEP)
+    monkeypatch.setattr(sqlite_backfill, "_STEP", STEP)
+    monkeypatch.setattr(sqlite_backfill, "_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(sqlite_backfill, "_BACKGROUND_STEP", STEP)
     monkeypatch.setattr(sqlite_scan, "NEWEST", NEWEST)
 
 
@@ -126,13 +126,13 @@ def test_each_search_goes_on_until_the_answer_is_that_of_a_whole_index(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, conversation: str | None
 ) -> None:
     places: list[int] = []
-    index_some = sqlite_index.index_some
+    index_some = sqlite_backfill.index_some
 
     def counted(*arguments: object, **options: object) -> int:
         places.append(index_some(*arguments, **options))  # type: ignore[arg-type]
         return places[-1]
 
-    monkeypatch.setattr(sqlite_index, "index_some", counted)
+    monkeypatch.setattr(sqlite_backfill, "index_some", counted)
     left, found = [ENTRIES], SearchMatches()
     while left[-1]:
         places.clear()
@@ -177,7 +177,9 @@ def test_what_is_looked_through_is_found_as_what_is_indexed_is(
     assert isinstance(found, SearchMatches)
     assert not found.unsearched
     assert (
-        settled(store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, "long")))
+        settled(
+            store._engine.read(lambda c: sqlite_backfill.count_unindexed(c, ALICE.tenant, "long"))
+        )
         > 200
     )
     assert found == drive(
@@ -209,7 +211,9 @@ def test_a_log_that_is_not_long_is_indexed_before_the_answer(tmp_path: Path) -> 
     found = search(store, "common")
     assert (len(found), found.unsearched) == (32, 0)
     assert (
-        settled(store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, None)))
+        settled(
+            store._engine.read(lambda c: sqlite_backfill.count_unindexed(c, ALICE.tenant, None))
+        )
         == 0
     )
     assert store._index._worker is None
@@ -228,14 +232,14 @@ def test_the_rest_is_indexed_in_the_background(store: SqliteStore) -> None:
     worker.join(60)
     assert not worker.is_alive()
     waiting = settled(
-        store._engine.read(lambda c: sqlite_index.count_unindexed(c, ALICE.tenant, "long"))
+        store._engine.read(lambda c: sqlite_backfill.count_unindexed(c, ALICE.tenant, "long"))
     )
     assert waiting == 0
     assert not search(store, "common").unsearched
 
 
 def test_closing_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_catching_up, "_BACKGROUND_STEP", 1)
+    monkeypatch.setattr(sqlite_backfill, "_BACKGROUND_STEP", 1)
     store = SqliteStore(tmp_path / "chat.db", blocking=True)
     filled(store)
     assert search(store, "common").unsearched

@@ -15,9 +15,8 @@ from turnfold.records import NewEntry, user
 from turnfold.search import Hit, ranking
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import erasure as sqlite_erasure
-from turnfold.stores.sqlite import index as sqlite_catching_up
-from turnfold.stores.sqlite import index as sqlite_filling
 from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores.sqlite import search as sqlite_search
 
 WORD = "zebracard"
@@ -82,8 +81,8 @@ def test_where_pages_of_the_index_meet_nothing_of_a_word_is_left(
 def test_an_index_of_the_words_themselves_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_filling, "_digest", lambda term, _key: term.replace(":", ""))
-    monkeypatch.setattr(sqlite_filling, "_number", hash)
+    monkeypatch.setattr(sqlite_index, "_digest", lambda term, _key: term.replace(":", ""))
+    monkeypatch.setattr(sqlite_index, "_number", hash)
     monkeypatch.setattr(
         sqlite_erasure, "_MERGE_RATIO", 0
     )  # merged lists leave nothing; places removed at once do
@@ -104,7 +103,7 @@ def erase_under_new_rules(
     settled(store.append(Scope("bob"), "talk", said(["gamma"])))
     with monkeypatch.context() as before:
         before.setattr(sqlite_index, "TERMS_MADE_BY", mark)
-        before.setattr(sqlite_filling, "distinct_terms", other_rules)
+        before.setattr(sqlite_index, "distinct_terms", other_rules)
         settled(store.search(ALICE, ["alpha"]))
         settled(store.search(Scope("bob"), ["gamma"]))
     settled(store.delete(ALICE, "talk"))
@@ -142,7 +141,7 @@ def test_entries_indexed_by_two_releases_are_erased_whole(
     settled(store.append(ALICE, "talk", said(["beta"])))
     with monkeypatch.context() as between:
         between.setattr(sqlite_index, "TERMS_MADE_BY", "0/of old")
-        between.setattr(sqlite_filling, "distinct_terms", other_rules)
+        between.setattr(sqlite_index, "distinct_terms", other_rules)
         settled(store.search(ALICE, ["beta"]))
     settled(store.append(ALICE, "talk", said(["gamma"])))
     settled(store.search(ALICE, ["gamma"]))
@@ -169,8 +168,8 @@ def test_a_body_damaged_since_it_was_indexed_can_be_erased(tmp_path: Path) -> No
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_catching_up, "_STEP", 10)
-    monkeypatch.setattr(sqlite_catching_up, "_LONG", 50)
+    monkeypatch.setattr(sqlite_backfill, "_STEP", 10)
+    monkeypatch.setattr(sqlite_backfill, "_LONG", 50)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -222,7 +221,7 @@ def test_what_came_meanwhile_is_indexed_and_told() -> None:
 def test_what_a_listener_raises_ends_the_search_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sqlite_catching_up, "_STEP", 10)
+    monkeypatch.setattr(sqlite_backfill, "_STEP", 10)
 
     def stop(done: int, _total: int) -> None:
         if done:

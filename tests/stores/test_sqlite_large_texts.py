@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import apsw
 import pytest
@@ -15,6 +16,7 @@ from turnfold.search import Within
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import erasure as sqlite_erasure
 from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 
 TERMS = 20
 """Terms of a transaction in these tests."""
@@ -25,7 +27,7 @@ BOB = Scope("bob")
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_index, "_BATCH_TERMS", TERMS)
+    monkeypatch.setattr(sqlite_index, "BATCH_TERMS", TERMS)
     monkeypatch.setattr(sqlite_erasure, "_MOST_INDEXED_BYTES", 1_000)
 
 
@@ -64,16 +66,16 @@ def watch_terms(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[boo
     return made
 
 
-def watch_sizes(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
-    """Record the numbers of terms that the transactions add (`_add`) or remove (`_remove_rows`)."""
+def watch_sizes(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[int]:
+    """Record the numbers of terms that the transactions add (`add_rows`) or remove (`_remove_rows`)."""
     sizes: list[int] = []
-    write: Callable[..., None] = getattr(sqlite_index, name)
+    write: Callable[..., None] = getattr(module, name)
 
-    def watched(connection: object, tables: object, rows: sqlite_index._Rows) -> None:
+    def watched(connection: object, tables: object, rows: sqlite_index.IndexRows) -> None:
         sizes.append(rows.terms.count(",") + 1)
         write(connection, tables, rows)
 
-    monkeypatch.setattr(sqlite_index, name, watched)
+    monkeypatch.setattr(module, name, watched)
     return sizes
 
 
@@ -81,7 +83,10 @@ def test_a_large_text_is_indexed_in_short_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     store = filled(tmp_path / "chat.db", text)
-    made, sizes = watch_terms(store, monkeypatch), watch_sizes(monkeypatch, "_add")
+    made, sizes = (
+        watch_terms(store, monkeypatch),
+        watch_sizes(monkeypatch, sqlite_backfill, "add_rows"),
+    )
     indexed(store, text)
     assert made == [False, False], "once each, and not by the writer"
     assert max(sizes) <= 2 * TERMS
@@ -95,7 +100,10 @@ def test_a_large_text_is_deleted_in_short_transactions(
     path = tmp_path / "chat.db"
     store = filled(path, text)
     indexed(store, text)
-    made, sizes = watch_terms(store, monkeypatch), watch_sizes(monkeypatch, "_remove_rows")
+    made, sizes = (
+        watch_terms(store, monkeypatch),
+        watch_sizes(monkeypatch, sqlite_index, "_remove_rows"),
+    )
     receipt = settled(store.delete(ALICE, "talk"))
     assert (receipt.entries, receipt.documents) == (2, 1)
     assert made == [False, False]
@@ -110,7 +118,7 @@ def test_in_parts_the_index_is_the_same(
 ) -> None:
     found: list[list[tuple[object, ...]]] = []
     for terms in (TERMS, 1_000_000):
-        monkeypatch.setattr(sqlite_index, "_BATCH_TERMS", terms)
+        monkeypatch.setattr(sqlite_index, "BATCH_TERMS", terms)
         path = tmp_path / f"{terms}.db"
         store = filled(path, text)
         indexed(store, text)
@@ -134,7 +142,7 @@ class Killed(BaseException):
 
 def end_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let indexing end after so many transactions."""
-    write, left = sqlite_index.write_batch, [batches]
+    write, left = sqlite_backfill.write_batch, [batches]
 
     def dying(*values: object, **options: object) -> int:
         if not left[0]:
@@ -142,7 +150,7 @@ def end_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
         left[0] -= 1
         return write(*values, **options)  # pyright: ignore[reportArgumentType] (passed on as it came)
 
-    monkeypatch.setattr(sqlite_index, "write_batch", dying)
+    monkeypatch.setattr(sqlite_backfill, "write_batch", dying)
 
 
 @pytest.mark.parametrize("batches", [1, 7, 25])
@@ -173,7 +181,7 @@ def test_a_text_indexed_in_part_is_neither_lost_nor_left(
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> list[int]:
     """Change the store after the first texts were read and before their terms are written; return the batches."""
-    add, plans = sqlite_index.rows_to_add, list[int]()
+    add, plans = sqlite_backfill.rows_to_add, list[int]()
 
     def watched(steps: list[object], tenant: str) -> object:
         plans.append(len(steps))
@@ -181,7 +189,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> li
             change()
         return add(steps, tenant)  # pyright: ignore[reportArgumentType] (passed on as it came)
 
-    monkeypatch.setattr(sqlite_index, "rows_to_add", watched)
+    monkeypatch.setattr(sqlite_backfill, "rows_to_add", watched)
     return plans
 
 

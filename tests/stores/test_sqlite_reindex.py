@@ -16,9 +16,8 @@ from turnfold.records import Checkpoint, Document, NewEntry, encode_message, use
 from turnfold.runtime import drive
 from turnfold.search import Hit, Within
 from turnfold.stores import MemoryStore, Scope, SqliteStore
-from turnfold.stores.sqlite import index as sqlite_catching_up
-from turnfold.stores.sqlite import index as sqlite_filling
 from turnfold.stores.sqlite import index as sqlite_index
+from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.tokens import cautious_counter
 
@@ -42,7 +41,7 @@ def fill(store: SqliteStore | MemoryStore) -> None:
 def indexed_by_old_rules(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:
         before.setattr(sqlite_index, "TERMS_MADE_BY", "0/of old")
-        before.setattr(sqlite_filling, "distinct_terms", old_rules)
+        before.setattr(sqlite_index, "distinct_terms", old_rules)
         store = SqliteStore(path, blocking=True, clock=lambda: 1)
         fill(store)
         assert len(settled(store.search(ALICE, ["alpha"], limit=100))) == 0  # found by "oldalpha"
@@ -119,7 +118,7 @@ def test_readers_and_writers_are_served_between_two_steps(
 ) -> None:
     path = tmp_path / "chat.db"
     indexed_by_old_rules(path, monkeypatch)
-    monkeypatch.setattr(sqlite_catching_up, "_STEP", 5)
+    monkeypatch.setattr(sqlite_backfill, "_STEP", 5)
     other = SqliteStore(path, blocking=True)
     served: list[int] = []
 
@@ -140,11 +139,11 @@ def test_readers_and_writers_are_served_between_two_steps(
 KILLED = """
 import os, signal, sys
 from turnfold.stores import Scope
-from turnfold.stores.sqlite import index as sqlite_catching_up
+from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores import SqliteStore
 from turnfold.runtime import drive
 
-sqlite_catching_up._STEP = 4
+sqlite_backfill._STEP = 4
 
 def stop(done, total):
     if done >= int(sys.argv[2]):

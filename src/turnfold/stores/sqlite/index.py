@@ -1,13 +1,7 @@
 """The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
 
 A place is an entry, or a text of a checkpoint or document (table `beside`). Places are indexed by the next search, not
-when they are written. A search indexes only the conversation or scope that it searches. Terms are made of a copy of the
-texts; the writer only inserts them, in batches of a bounded number of terms, and checks that what they were made of is
-unchanged. A place with more terms than a batch holds is indexed over several batches (table `part`). Each batch is a
-commit, so after a kill the next process continues at the last one, and writers never wait for more than one, whatever
-others have written. For an event loop, a thread indexes for each tenant that searches, so that none waits for the texts
-of another. If very many places wait (an imported log, or one that was never searched), a search indexes some of them
-and answers; later searches and a background thread, which sleeps half of the time, index the rest.
+when they are written (`index_backfill`).
 
 The index stores digests instead of words, because deletion must be complete, and FTS5 may keep the beginning of a
 deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
@@ -23,46 +17,48 @@ old one is removed in steps as well.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
 from typing import NamedTuple, TypeAlias, cast
-from weakref import WeakValueDictionary
 
 import msgspec
 
-from turnfold.errors import InvalidRecord, StoreError
+from turnfold.errors import InvalidRecord
 from turnfold.records import Message, decode_message
 from turnfold.search import CALL_REACH, Findable, ToolNames, findable, marks_of_text
 from turnfold.stores.checksums import is_sound_text
 from turnfold.stores.log_semantics import Row
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.queue import Connection
 from turnfold.text import TERMS_MADE_BY, distinct_terms
 
 __all__ = (
+    "BATCH_TERMS",
     "JOIN_TEXTS",
-    "IndexBackfill",
-    "IndexPlan",
+    "MANY_WAITING",
+    "MIXED",
+    "TERMS_MADE_BY",
+    "IndexRows",
     "IndexTables",
+    "IndexedPart",
     "LongPlace",
+    "Place",
     "TermDigests",
+    "add_rows",
     "add_text",
-    "count_unindexed",
+    "beside_texts",
+    "entry_texts",
     "findable_entries",
-    "index_some",
     "index_warnings",
     "is_text_indexed",
     "last_indexed",
     "live_index",
-    "log_incomplete",
     "long_place",
     "merge_some",
+    "oldest_retired",
+    "partly_indexed",
+    "parts_of",
     "places",
     "prepare_index",
     "remove_conversation",
@@ -72,9 +68,8 @@ __all__ = (
     "remove_text",
     "remove_texts",
     "replace_entry",
-    "rows_to_add",
-    "waiting_texts",
-    "write_batch",
+    "rows_of",
+    "set_parts_indexed",
 )
 
 
@@ -83,13 +78,14 @@ _DIGEST_BYTES = 7
 """Bytes of a digest: with a hundred million terms, one in a billion searches would also count another term's places."""
 _ALL = ""
 """The term under which the total number of places is stored; no text has it."""
-_MIXED = "mixed"
+MIXED = "mixed"
 MANY_WAITING = 20_000
 """If at most this many entries wait, a search indexes all of them before it answers."""
+BATCH_TERMS = 6_000
+"""Distinct terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
 """Steps of removing a retired index that are done when the file is opened; enough for the index of a new file."""
-_WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 JOIN_TEXTS = """
 LEFT JOIN document ON document.conversation = beside.conversation
     AND document.kind = beside.kind AND document.key = beside.key
@@ -102,7 +98,7 @@ _TEXTS = (
     "WHERE beside.conversation = ?"
 )
 
-_Place: TypeAlias = tuple[int, Findable | None]
+Place: TypeAlias = tuple[int, Findable | None]
 """The id of a place, and its searchable text; None if the text cannot be read."""
 
 
@@ -146,7 +142,7 @@ def _number(digest: str) -> int:
     return int(digest, 16)
 
 
-class _Part(NamedTuple):
+class IndexedPart(NamedTuple):
     """Terms of a place that are written together: all of them, or one of its parts."""
 
     place: int
@@ -159,13 +155,13 @@ class _Part(NamedTuple):
     """Digests of marks, which are not counted."""
 
 
-def _parts(place: int, found: Findable | None, digests: TermDigests) -> list[_Part]:
-    """Return all terms and marks of a place in parts of about `_BATCH_TERMS`; the same text has the same parts."""
+def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[IndexedPart]:
+    """Return all terms and marks of a place in parts of about `BATCH_TERMS`; the same text has the same parts."""
     of = digests.of
     terms = [of(term) for term in distinct_terms(found.text)] if found is not None else []
     marks = [of(mark) for mark in found.marks] if found is not None else []
-    many = -(-(len(terms) + len(marks)) // _BATCH_TERMS) or 1
-    parts = [_Part(place, number, many, [], []) for number in range(many)]
+    many = -(-(len(terms) + len(marks)) // BATCH_TERMS) or 1
+    parts = [IndexedPart(place, number, many, [], []) for number in range(many)]
     # Sorting a million terms would be one call, during which no other thread runs.
     for digest in terms:
         parts[_number(digest) % many].terms.append(digest)
@@ -174,8 +170,8 @@ def _parts(place: int, found: Findable | None, digests: TermDigests) -> list[_Pa
     return parts
 
 
-class _Rows(NamedTuple):
-    """Parts of places as the statements of `_add` and `_remove_rows` read them: JSON arrays.
+class IndexRows(NamedTuple):
+    """Parts of places as the statements of `add_rows` and `_remove_rows` read them: JSON arrays.
 
     They are made before the writer is asked for. With a call for each row, other threads could take the interpreter
     lock at each, while the writer holds the database.
@@ -189,7 +185,7 @@ class _Rows(NamedTuple):
     """All terms of `counts`."""
 
 
-def _rows(parts: Iterable[_Part], tenant: str, change: int) -> _Rows:
+def rows_of(parts: Iterable[IndexedPart], tenant: str, change: int) -> IndexRows:
     """Return parts with the counts of their terms; `change` is 1 for parts to be added, -1 for parts to be removed."""
     every = TermDigests(tenant).all_places
     entries: Counter[int] = Counter()
@@ -207,14 +203,15 @@ def _rows(parts: Iterable[_Part], tenant: str, change: int) -> _Rows:
     for term in terms:
         equal.setdefault((entries[term], texts[term]), []).append(term)
     counts = [(_json(each), *changes) for changes, each in equal.items()]
-    return _Rows(_json(postings), counts, _json(terms))
+    return IndexRows(_json(postings), counts, _json(terms))
 
 
 def _json(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _add(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
+    """Add parts of places to the index, and count their terms."""
     # Counts first: they are written under a savepoint, at which FTS5 would write its lists, and each page twice.
     _count(connection, index, rows)
     connection.execute(
@@ -223,7 +220,7 @@ def _add(connection: Connection, index: IndexTables, rows: _Rows) -> None:
     )
 
 
-def _remove_rows(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+def _remove_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
     """Remove places from the index; their terms must be those they were added with."""
     table = index.postings
     _count(connection, index, rows)
@@ -237,7 +234,7 @@ def _remove_rows(connection: Connection, index: IndexTables, rows: _Rows) -> Non
     )
 
 
-def _count(connection: Connection, index: IndexTables, rows: _Rows) -> None:
+def _count(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
     connection.executemany(
         f"INSERT INTO {index.counts} (term, entries, beside) "  # noqa: S608 (a table's name)
         "SELECT value, ?2, ?3 FROM json_each(?1) WHERE true ON CONFLICT DO UPDATE SET "
@@ -316,7 +313,7 @@ def index_warnings(connection: Connection) -> tuple[str, ...]:
             f"{waiting} entries wait to be indexed: until then searches cover the indexed entries and the newest of "
             "the others; reindex() indexes all of them now"
         )
-    if _oldest_retired(connection) is not None:
+    if oldest_retired(connection) is not None:
         stale = sql.scalar(connection, "SELECT count(*) FROM conversation WHERE unindexed")
         warnings.append(
             f"the search index was made by other rules and is being rebuilt: {stale} conversations wait for their "
@@ -325,7 +322,8 @@ def index_warnings(connection: Connection) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _oldest_retired(connection: Connection) -> int | None:
+def oldest_retired(connection: Connection) -> int | None:
+    """Return the number of the oldest retired index; None if there is none."""
     return sql.scalar(
         connection, "SELECT number FROM search_index WHERE retired ORDER BY number LIMIT 1"
     )
@@ -333,7 +331,7 @@ def _oldest_retired(connection: Connection) -> int | None:
 
 def remove_retired(connection: Connection) -> None:
     """Do one bounded step of removing the oldest retired index; call it until none is left."""
-    number = _oldest_retired(connection)
+    number = oldest_retired(connection)
     if number is None:
         return
     # Number 0 is the index of releases that had a single one.
@@ -370,160 +368,7 @@ def _delete_some(connection: Connection, table: str) -> int:
     return connection.total_changes() - before
 
 
-# ------------------------------------------------------------------------------------------- indexing
-
-
-def count_unindexed(connection: Connection, tenant: str, conversation: str | None) -> int:
-    """Return the number of entries of the scope, or of one conversation, that wait to be indexed."""
-    return sql.scalar(
-        connection,
-        f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE {_WAITING}",  # noqa: S608 (constants)
-        (tenant, conversation),
-    )
-
-
-def _has_unindexed(connection: Connection, tenant: str, conversation: str | None) -> bool:
-    found = sql.scalar(
-        connection,
-        f"SELECT 1 FROM conversation WHERE {_WAITING} LIMIT 1",  # noqa: S608 (constants)
-        (tenant, conversation),
-    )
-    return found is not None
-
-
-def _tenant_unindexed(connection: Connection) -> str | None:
-    """Return a tenant that has something to index; None if there is none."""
-    return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
-
-
-class _Step(NamedTuple):
-    """Parts of one conversation that are written in one transaction."""
-
-    key: int
-    after: int
-    """Entries up to this one were indexed before."""
-    upto: int
-    """Entries up to this one are indexed with it."""
-    texts: list[int]
-    """Texts of checkpoints and documents that are indexed with it."""
-    parts: list[_Part]
-    versions: dict[int, tuple[object, ...]]
-    """What identifies the texts that the parts were made of."""
-    last: bool
-    """True if nothing of the conversation waited after it."""
-
-
-class _Waiting(NamedTuple):
-    """Texts of one conversation that wait to be indexed, as a snapshot has them."""
-
-    key: int
-    indexed: int
-    """Entries up to this one are indexed."""
-    places: list[_Place]
-    versions: dict[int, tuple[object, ...]]
-    """What identifies the texts."""
-    partly: dict[int, int]
-    """Places that are indexed in part, with the number of their parts in the index."""
-    last: bool
-    """True if nothing else of the conversation waits."""
-
-
-def waiting_texts(
-    connection: Connection, tenant: str, conversation: str | None, *, most: int
-) -> tuple[IndexTables, list[_Waiting]]:
-    """Return the live index and at most `most` places that wait to be indexed, and fewer if they are long."""
-    index = live_index(connection)
-    pending = connection.execute(
-        f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
-        (tenant, conversation, most),
-    ).fetchall()
-    found: list[_Waiting] = []
-    left, characters = most, 0
-    for key, indexed in cast("list[tuple[int, int]]", pending):
-        places: list[_Place] = []
-        # Texts first: meanwhile a search can scan the newest entries, but not the texts.
-        texts = _texts(connection, key, "AND NOT beside.indexed LIMIT ?", left)
-        last = True
-        for place in chain(texts, _entries(connection, key, after=indexed, limit=left)):
-            if len(places) >= left or characters >= _STEP_CHARACTERS:
-                last = False
-                break
-            places.append(place)
-            characters += len(place[1].text) if place[1] is not None else 0
-        left -= len(places)
-        versions = _versions(connection, [place for place, _ in places])
-        # A place that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
-        longest = max((len(text.text) for _, text in places if text is not None), default=0)
-        partly = _partly_indexed(connection, index, key) if 2 * longest > _BATCH_TERMS else {}
-        found.append(_Waiting(key, indexed, places, versions, partly, last))
-        if not last or not left:
-            break
-    return index, found
-
-
-class IndexPlan:
-    """What to add to the index, in batches of bounded size; what it was made of is checked when it is written."""
-
-    def __init__(self, index: IndexTables, tenant: str) -> None:
-        self.index, self.tenant = index, tenant
-        self.batches: list[list[_Step]] = [[]]
-        self._digests = TermDigests(tenant)
-        self._terms: set[str] = set()
-        """Distinct terms of the last batch, which cost the most to write."""
-        self._size = 0
-        """All its terms and marks."""
-
-    def add(self, waiting: _Waiting) -> None:
-        """Make the terms of texts of one conversation, and add them to the plan."""
-        after = upto = waiting.indexed
-        texts, parts = list[int](), list[_Part]()
-
-        def close(*, last: bool) -> None:
-            versions = {part.place: waiting.versions[part.place] for part in parts}
-            step = _Step(waiting.key, after, upto, texts, parts, versions, last)
-            self.batches[-1].append(step)
-
-        for place, found in waiting.places:
-            for part in _parts(place, found, self._digests)[waiting.partly.get(place, 0) :]:
-                size = len(part.terms) + len(part.marks)
-                if self._size and (
-                    len(self._terms) + size > _BATCH_TERMS
-                    or self._size + size > _BATCH_REPEATS * _BATCH_TERMS
-                ):
-                    close(last=False)
-                    self.batches.append([])
-                    self._terms, self._size, after, texts, parts = set(), 0, upto, [], []
-                self._terms.update(part.terms)
-                self._size += size + 1
-                parts.append(part)
-            if place > 0:
-                upto = place & sql.LAST_SEQ
-            else:
-                texts.append(place)
-        close(last=waiting.last)
-
-
-def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
-    """Return what identifies the stored texts of these places of one conversation; a place without one is left out."""
-    entries = [place for place in places if place > 0]
-    texts = [place for place in places if place < 0]
-    found: list[tuple[object, ...]] = []
-    if entries:
-        found += connection.execute(
-            "SELECT id, revision, checksum FROM entry WHERE id BETWEEN ? AND ?",
-            (min(entries), max(entries)),
-        )
-    if texts:
-        found += connection.execute(
-            "SELECT beside.id, document.version, "  # noqa: S608 (constants)
-            f"iif(document.text IS NULL, checkpoint.checksum, document.checksum) FROM beside {JOIN_TEXTS} "
-            "WHERE beside.id IN (SELECT value FROM json_each(?)) AND NOT beside.indexed",
-            (msgspec.json.encode(texts).decode(),),
-        )
-    return {cast("int", row[0]): row[1:] for row in found}
-
-
-def _partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
+def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
     """Return the places of a conversation that are indexed in part, with the number of their parts in the index."""
     if not _exists(connection, index.parts):
         return {}
@@ -535,7 +380,7 @@ def _partly_indexed(connection: Connection, index: IndexTables, key: int) -> dic
     return dict(cast("Iterable[tuple[int, int]]", found))
 
 
-def _set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
+def set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
     """Record how many parts of a place are in the index; 0 if none is, or all are."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
@@ -546,80 +391,9 @@ def _set_parts_indexed(connection: Connection, index: IndexTables, place: int, d
         connection.execute(f"DELETE FROM {index.parts} WHERE place = ?", (place,))  # noqa: S608 (a table's name)
 
 
-def rows_to_add(steps: Iterable[_Step], tenant: str) -> _Rows:
-    """Return what the steps of a batch add to the index."""
-    return _rows(chain.from_iterable(step.parts for step in steps), tenant, 1)
-
-
-def write_batch(
-    connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: _Rows
-) -> int:
-    """Write a batch of a plan, without what has changed since it was made; return the number of places indexed."""
-    if live_index(connection) != plan.index:
-        return 0
-    valid = [step for step in steps if _is_valid(connection, plan, step)]
-    if len(valid) < len(steps):
-        rows = rows_to_add(valid, plan.tenant)
-    _add(connection, plan.index, rows)
-    done = 0
-    for step in valid:
-        for part in step.parts:
-            if part.of > 1:
-                left = part.number + 1 < part.of
-                _set_parts_indexed(
-                    connection, plan.index, part.place, part.number + 1 if left else 0
-                )
-        connection.executemany(
-            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place in step.texts]
-        )
-        connection.execute(
-            "UPDATE conversation SET indexed = ?, unindexed = ?, "
-            "indexed_by = iif(indexed_by IN ('', ?), ?, ?) WHERE key = ?",
-            (
-                step.upto,
-                int(not step.last or _is_waiting(connection, step)),
-                TERMS_MADE_BY,
-                TERMS_MADE_BY,
-                _MIXED,
-                step.key,
-            ),
-        )
-        done += step.upto - step.after + len(step.texts)
-    return done
-
-
-def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
-    """Return True if the index and the texts are as they were when the step was planned."""
-    indexed = sql.scalar(
-        connection,
-        "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",
-        (step.key, plan.tenant),
-    )
-    if indexed != step.after:
-        return False
-    if step.versions != _versions(connection, {part.place for part in step.parts}):
-        return False
-    first = {part.place: part.number for part in reversed(step.parts) if part.of > 1}
-    if not first:
-        return True
-    partly = _partly_indexed(connection, plan.index, step.key)
-    return all(partly.get(place, 0) == number for place, number in first.items())
-
-
-def _is_waiting(connection: Connection, step: _Step) -> bool:
-    """Return True if something of the step's conversation waits after it."""
-    found = sql.scalar(
-        connection,
-        "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
-        "OR EXISTS (SELECT 1 FROM beside WHERE conversation = ?3 AND NOT indexed)",
-        (sql.row_id(step.key, step.upto), sql.row_id(step.key, sql.LAST_SEQ), step.key),
-    )
-    return bool(found)
-
-
-def _entries(
+def entry_texts(
     connection: Connection, key: int, *, after: int = 0, limit: int = -1, upto: int = sql.LAST_SEQ
-) -> Iterator[_Place]:
+) -> Iterator[Place]:
     """Yield entries with their searchable text; None for a damaged entry."""
     raw = sql.raw_rows(connection, key, after=after, upto=upto, limit=limit)
     for seq, _, found in findable_entries(connection, key, raw, after=after):
@@ -664,7 +438,8 @@ def _decode(
 # ------------------------------------------------------------------- texts of checkpoints and documents
 
 
-def _texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[_Place]:
+def beside_texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[Place]:
+    """Yield texts of checkpoints and documents; None for a damaged one."""
     for row in connection.execute(f"{_TEXTS} {which}", (key, *values)):
         place, text, checksum = cast("tuple[int, str, int | None]", row)
         sound = is_sound_text(text, checksum)
@@ -692,11 +467,13 @@ def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: 
 
 def _indexed_texts(
     connection: Connection, key: int, which: str, *values: object
-) -> Sequence[_Place]:
+) -> Sequence[Place]:
     """Return texts that are indexed, if only in part."""
-    partly = _partly_indexed(connection, live_index(connection), key)
+    partly = partly_indexed(connection, live_index(connection), key)
     where = f"AND (beside.indexed OR beside.id IN (SELECT value FROM json_each(?))) {which}"  # noqa: S608 (constants)
-    return list(_texts(connection, key, where, msgspec.json.encode(list(partly)).decode(), *values))
+    return list(
+        beside_texts(connection, key, where, msgspec.json.encode(list(partly)).decode(), *values)
+    )
 
 
 # ------------------------------------------------------------------------------------------- removing
@@ -706,7 +483,7 @@ def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
     """Remove a whole conversation from the index; it must still be stored."""
     last = last_indexed(connection, key)
     if last is not None:
-        entries = _entries(connection, key, upto=last) if last else ()
+        entries = entry_texts(connection, key, upto=last) if last else ()
         texts = _indexed_texts(connection, key, "")
         _remove(connection, tenant, key, [*entries, *texts])
     connection.execute("DELETE FROM beside WHERE conversation = ?", (key,))
@@ -723,21 +500,21 @@ def last_indexed(connection: Connection, key: int) -> int | None:
     indexed, made_by = cast("tuple[int, str]", found) if found is not None else (0, "")
     if not made_by:
         return None
-    partly = _partly_indexed(connection, live_index(connection), key)
+    partly = partly_indexed(connection, live_index(connection), key)
     return max([indexed, *(place & sql.LAST_SEQ for place in partly if place > 0)])
 
 
 def is_text_indexed(connection: Connection, key: int, place: int) -> bool:
     """Return True if the text of a checkpoint or document is indexed, if only in part."""
     indexed = sql.scalar(connection, "SELECT indexed FROM beside WHERE id = ?", (place,))
-    return bool(indexed) or place in _partly_indexed(connection, live_index(connection), key)
+    return bool(indexed) or place in partly_indexed(connection, live_index(connection), key)
 
 
 def remove_entries(
     connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
 ) -> None:
     """Remove the entries of `span` (first and last seq) from the index; they must still be stored."""
-    found = list(_entries(connection, key, after=span[0] - 1, upto=span[1]))
+    found = list(entry_texts(connection, key, after=span[0] - 1, upto=span[1]))
     _remove(connection, tenant, key, found, merged=merged)
 
 
@@ -747,16 +524,16 @@ def replace_entry(
     """Apply a change of one entry's body to the entry and, as far as the entry is indexed, to the index."""
     place = sql.row_id(key, seq)
     indexed = _is_indexed(connection, key, seq)
-    if indexed or place in _partly_indexed(connection, live_index(connection), key):
+    if indexed or place in partly_indexed(connection, live_index(connection), key):
         remove_entries(connection, tenant, key, (seq, seq), merged=False)
     change()
     if indexed and _is_indexed(
         connection, key, seq
     ):  # not if a new index was started: searches fill it
         digests = TermDigests(tenant)
-        found = _entries(connection, key, after=seq - 1, upto=seq)
-        parts = [part for place, each in found for part in _parts(place, each, digests)]
-        _add(connection, live_index(connection), _rows(parts, tenant, 1))
+        found = entry_texts(connection, key, after=seq - 1, upto=seq)
+        parts = [part for place, each in found for part in parts_of(place, each, digests)]
+        add_rows(connection, live_index(connection), rows_of(parts, tenant, 1))
 
 
 def _is_indexed(connection: Connection, key: int, seq: int) -> bool:
@@ -782,7 +559,7 @@ class LongPlace(NamedTuple):
 
     place: int
     tables: IndexTables
-    parts: list[_Part]
+    parts: list[IndexedPart]
     damaged: bool
 
 
@@ -790,10 +567,10 @@ def long_place(connection: Connection, tenant: str, key: int, place: int) -> Lon
     """Make the terms of a place, to be removed by `remove_part`."""
     if place > 0:
         seq = place & sql.LAST_SEQ
-        [(_, found)] = _entries(connection, key, after=seq - 1, upto=seq)
+        [(_, found)] = entry_texts(connection, key, after=seq - 1, upto=seq)
     else:
-        [(_, found)] = _texts(connection, key, "AND beside.id = ?", place)
-    parts = _parts(place, found, TermDigests(tenant))
+        [(_, found)] = beside_texts(connection, key, "AND beside.id = ?", place)
+    parts = parts_of(place, found, TermDigests(tenant))
     return LongPlace(place, live_index(connection), parts, found is None)
 
 
@@ -803,9 +580,9 @@ def remove_part(connection: Connection, tenant: str, key: int, long: LongPlace) 
     if long.damaged or not _is_removable(connection, key) or live != long.tables:
         _start_new_index(connection)
         return False
-    done = _partly_indexed(connection, live, key).get(long.place, len(long.parts))
+    done = partly_indexed(connection, live, key).get(long.place, len(long.parts))
     _remove_parts(connection, tenant, long.parts[done - 1 : done], merged=True)
-    _set_parts_indexed(connection, live, long.place, done - 1)
+    set_parts_indexed(connection, live, long.place, done - 1)
     return done > 1
 
 
@@ -813,7 +590,7 @@ def _remove(
     connection: Connection,
     tenant: str,
     key: int,
-    places: Sequence[_Place],
+    places: Sequence[Place],
     *,
     merged: bool = False,
 ) -> None:
@@ -825,13 +602,13 @@ def _remove(
         _start_new_index(connection)
         return
     live, digests = live_index(connection), TermDigests(tenant)
-    partly = _partly_indexed(connection, live, key)
-    parts: list[_Part] = []
+    partly = partly_indexed(connection, live, key)
+    parts: list[IndexedPart] = []
     for place, found in places:
-        all_parts = _parts(place, found, digests)
+        all_parts = parts_of(place, found, digests)
         parts += all_parts[: partly.get(place, len(all_parts))]
         if place in partly:
-            _set_parts_indexed(connection, live, place, 0)
+            set_parts_indexed(connection, live, place, 0)
     _remove_parts(connection, tenant, parts, merged=merged)
 
 
@@ -842,12 +619,12 @@ def _is_removable(connection: Connection, key: int) -> bool:
 
 
 def _remove_parts(
-    connection: Connection, tenant: str, parts: Sequence[_Part], *, merged: bool
+    connection: Connection, tenant: str, parts: Sequence[IndexedPart], *, merged: bool
 ) -> None:
     live = live_index(connection)
     if merged:
         _configure(connection, live.postings, "secure-delete", 0)
-    _remove_rows(connection, live, _rows(parts, tenant, -1))
+    _remove_rows(connection, live, rows_of(parts, tenant, -1))
     if merged:
         connection.execute("SAVEPOINT noted; RELEASE noted")  # FTS5 writes its lists at a savepoint
         _configure(connection, live.postings, "secure-delete", 1)
@@ -886,168 +663,3 @@ def _configure(connection: Connection, table: str, option: str, value: int) -> N
         f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)",  # noqa: S608 (a table's name)
         (option, value),
     )
-
-
-# ------------------------------------------------------------------------------------------- backfill
-
-_STEP = 2000
-"""Places indexed in one step."""
-_STEP_CHARACTERS = 1_000_000
-"""Characters of texts after which a step ends; a single text may be longer."""
-_BATCH_TERMS = 6_000
-"""Distinct terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
-_BATCH_REPEATS = 12
-"""Times as many terms of all places together, which repeat each other."""
-_LONG = MANY_WAITING
-_AT_ONCE = 2 * _STEP
-"""Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""
-_BACKGROUND_STEP = 250
-"""Places indexed in one step of the background thread."""
-
-
-def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
-    """Execute one step: index at most `most` waiting places; return how many were indexed.
-
-    It blocks the calling thread. 0 may mean that another process has indexed them meanwhile.
-    """
-    index, waiting = engine.read_here(
-        lambda connection: waiting_texts(connection, tenant, conversation, most=most)
-    )
-    plan, done = IndexPlan(index, tenant), 0
-    for each in waiting:
-        plan.add(each)
-    for steps in plan.batches:
-        write = partial(write_batch, plan=plan, steps=steps, rows=rows_to_add(steps, tenant))
-        done += engine.write_here(write)
-    return done
-
-
-class _Turn:
-    """Lets one search of a tenant index at a time: two would make the same terms."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-class IndexBackfill:
-    """Brings the index up to date when it is needed; `on_progress` is called with the numbers done and total."""
-
-    def __init__(
-        self, engine: SqliteEngine, on_progress: Callable[[int, int], None] | None
-    ) -> None:
-        self._engine = engine
-        self._on_progress = on_progress
-        self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
-        self._worker: threading.Thread | None = None
-        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
-
-    async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or some if there are many; return how many still wait.
-
-        Also removes a part of a retired index.
-        """
-        _, left = await self._index(tenant, conversation, bounded=True)
-        if await self._engine.read(_oldest_retired, short=True) is not None:
-            await self._engine.write(remove_retired)
-        if left:
-            self._continue_in_background((tenant, conversation))
-        return left
-
-    async def everything(self) -> int:
-        """Index all waiting places of all tenants, and remove retired indexes; return the number of places indexed."""
-        done = 0
-        while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
-            done += (await self._index(tenant, None, bounded=False))[0]
-        await self.remove_retired()
-        return done
-
-    async def remove_retired(self) -> None:
-        """Remove all retired indexes."""
-        while await self._engine.read(_oldest_retired) is not None:
-            await self._engine.write(remove_retired)
-
-    async def _index(
-        self, tenant: str, conversation: str | None, *, bounded: bool
-    ) -> tuple[int, int]:
-        """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
-        done, total, begun = 0, 0, False
-        turn = self._turns.setdefault(tenant, _Turn())
-
-        def has_more(connection: Connection) -> bool:
-            return _has_unindexed(connection, tenant, conversation)
-
-        def count(connection: Connection) -> int:
-            return count_unindexed(connection, tenant, conversation)
-
-        def step() -> int:
-            if self._engine.blocking:  # an interrupt could leave a lock locked
-                return index_some(self._engine, tenant, conversation, most=_STEP)
-            with turn.lock:
-                return index_some(self._engine, tenant, conversation, most=_STEP)
-
-        while await self._engine.read(has_more, short=True):
-            if not begun:
-                begun, total = True, await self._engine.read(count)
-                _log_long(total)
-            elif bounded and done >= _AT_ONCE and total > _LONG:
-                self._report(done, total)
-                return done, await self._engine.read(count)
-            self._report(done, total)
-            done += await self._engine.run(step)
-        self._report(done, total)
-        return done, 0
-
-    def _report(self, done: int, total: int) -> None:
-        # A single step is not reported. Others may append meanwhile, so there may be more than was counted.
-        if self._on_progress is not None and total > _STEP:
-            self._on_progress(done, max(done, total))
-
-    def _continue_in_background(self, waiting: tuple[str, str | None]) -> None:
-        if waiting not in self._backlog:
-            self._backlog.append(waiting)
-        if self._worker is None or not self._worker.is_alive():
-            # A daemon: each step is a commit, so the program may end between any two.
-            self._worker = threading.Thread(
-                target=self._work, name="turnfold-sqlite-index", daemon=True
-            )
-            self._worker.start()
-
-    def _work(self) -> None:
-        try:
-            while self._backlog:
-                tenant, conversation = self._backlog[0]
-                while self._work_some(tenant, conversation):
-                    pass
-                self._backlog.pop(0)
-        except StoreError as error:  # most likely closed; a later search continues
-            kind = type(error).__name__
-            _log.info("background indexing stopped: %s", kind, extra={"event": "indexing"})
-
-    def _work_some(self, tenant: str, conversation: str | None) -> bool:
-        """Execute a step and pause as long as it took; return False if there was nothing to do."""
-        started = time.monotonic()
-        if not self._engine.read_here(
-            lambda connection: _has_unindexed(connection, tenant, conversation)
-        ):
-            return False
-        index_some(self._engine, tenant, conversation, most=_BACKGROUND_STEP)
-        time.sleep(time.monotonic() - started)
-        return True
-
-
-def log_incomplete(unsearched: int) -> None:
-    """Log that a search did not cover everything."""
-    _log.warning(
-        "a search does not cover %d entries that are not indexed yet; reindex() indexes them now",
-        unsearched,
-        extra={"event": "search_incomplete", "entries": unsearched},
-    )
-
-
-def _log_long(total: int) -> None:
-    if total >= _LONG:
-        _log.info(
-            "indexing %d entries for the first search since they were written",
-            total,
-            extra={"event": "indexing", "entries": total},
-        )

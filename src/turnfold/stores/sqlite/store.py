@@ -62,12 +62,8 @@ from turnfold.stores.sqlite.erasure import (
     next_long_place,
 )
 from turnfold.stores.sqlite.file import file_address
-from turnfold.stores.sqlite.index import (
-    IndexBackfill,
-    index_warnings,
-    log_incomplete,
-    prepare_index,
-)
+from turnfold.stores.sqlite.index import index_warnings, prepare_index
+from turnfold.stores.sqlite.index_backfill import IndexBackfill, log_incomplete
 from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import migrate
 from turnfold.stores.sqlite.search import search

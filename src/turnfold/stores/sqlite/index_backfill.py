@@ -1,0 +1,445 @@
+"""Fills the search index of the SQLite store: by the next search, in steps, and in the background if very many wait.
+
+Terms are made of a copy of the texts; the writer only inserts them, in batches of a bounded number of terms, and checks
+that what they were made of is unchanged. A place (entry, or text beside the log) with more terms than a batch holds is
+indexed over several batches. Each batch is a commit, so after a kill the next process continues at the last one, and
+writers never wait for more than one, whatever others have written.
+
+A search indexes only the conversation or scope that it searches. For an event loop, a thread indexes for each tenant
+that searches, so that none waits for the texts of another. If very many places wait (an imported log, or one that was
+never searched), a search indexes some of them and answers; later searches and a background thread, which sleeps half of
+the time, index the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from turnfold.errors import StoreError
+from turnfold.stores.sqlite import index as tables
+from turnfold.stores.sqlite import statements as sql
+from turnfold.stores.sqlite.engine import SqliteEngine
+from turnfold.stores.sqlite.index import (
+    JOIN_TEXTS,
+    MIXED,
+    IndexedPart,
+    IndexRows,
+    IndexTables,
+    Place,
+    TermDigests,
+    add_rows,
+    beside_texts,
+    entry_texts,
+    live_index,
+    oldest_retired,
+    partly_indexed,
+    parts_of,
+    remove_retired,
+    rows_of,
+    set_parts_indexed,
+)
+from turnfold.stores.sqlite.queue import Connection
+
+__all__ = (
+    "IndexBackfill",
+    "IndexPlan",
+    "count_unindexed",
+    "index_some",
+    "log_incomplete",
+    "rows_to_add",
+    "waiting_texts",
+    "write_batch",
+)
+
+
+_log = logging.getLogger(__name__)
+_STEP = 2000
+"""Places indexed in one step."""
+_STEP_CHARACTERS = 1_000_000
+"""Characters of texts after which a step ends; a single text may be longer."""
+_BATCH_REPEATS = 12
+"""Times as many terms of all places together, which repeat each other."""
+_LONG = tables.MANY_WAITING
+_AT_ONCE = 2 * _STEP
+"""Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""
+_BACKGROUND_STEP = 250
+"""Places indexed in one step of the background thread."""
+_WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
+
+
+def count_unindexed(connection: Connection, tenant: str, conversation: str | None) -> int:
+    """Return the number of entries of the scope, or of one conversation, that wait to be indexed."""
+    return sql.scalar(
+        connection,
+        f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE {_WAITING}",  # noqa: S608 (constants)
+        (tenant, conversation),
+    )
+
+
+def _has_unindexed(connection: Connection, tenant: str, conversation: str | None) -> bool:
+    found = sql.scalar(
+        connection,
+        f"SELECT 1 FROM conversation WHERE {_WAITING} LIMIT 1",  # noqa: S608 (constants)
+        (tenant, conversation),
+    )
+    return found is not None
+
+
+def _tenant_unindexed(connection: Connection) -> str | None:
+    """Return a tenant that has something to index; None if there is none."""
+    return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
+
+
+class _Step(NamedTuple):
+    """Parts of one conversation that are written in one transaction."""
+
+    key: int
+    after: int
+    """Entries up to this one were indexed before."""
+    upto: int
+    """Entries up to this one are indexed with it."""
+    texts: list[int]
+    """Texts of checkpoints and documents that are indexed with it."""
+    parts: list[IndexedPart]
+    versions: dict[int, tuple[object, ...]]
+    """What identifies the texts that the parts were made of."""
+    last: bool
+    """True if nothing of the conversation waited after it."""
+
+
+class _Waiting(NamedTuple):
+    """Texts of one conversation that wait to be indexed, as a snapshot has them."""
+
+    key: int
+    indexed: int
+    """Entries up to this one are indexed."""
+    places: list[Place]
+    versions: dict[int, tuple[object, ...]]
+    """What identifies the texts."""
+    partly: dict[int, int]
+    """Places that are indexed in part, with the number of their parts in the index."""
+    last: bool
+    """True if nothing else of the conversation waits."""
+
+
+def waiting_texts(
+    connection: Connection, tenant: str, conversation: str | None, *, most: int
+) -> tuple[IndexTables, list[_Waiting]]:
+    """Return the live index and at most `most` places that wait to be indexed, and fewer if they are long."""
+    index = live_index(connection)
+    pending = connection.execute(
+        f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
+        (tenant, conversation, most),
+    ).fetchall()
+    found: list[_Waiting] = []
+    left, characters = most, 0
+    for key, indexed in cast("list[tuple[int, int]]", pending):
+        places: list[Place] = []
+        # Texts first: meanwhile a search can scan the newest entries, but not the texts.
+        texts = beside_texts(connection, key, "AND NOT beside.indexed LIMIT ?", left)
+        last = True
+        for place in chain(texts, entry_texts(connection, key, after=indexed, limit=left)):
+            if len(places) >= left or characters >= _STEP_CHARACTERS:
+                last = False
+                break
+            places.append(place)
+            characters += len(place[1].text) if place[1] is not None else 0
+        left -= len(places)
+        versions = _versions(connection, [place for place, _ in places])
+        # A place that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
+        longest = max((len(text.text) for _, text in places if text is not None), default=0)
+        partly = partly_indexed(connection, index, key) if 2 * longest > tables.BATCH_TERMS else {}
+        found.append(_Waiting(key, indexed, places, versions, partly, last))
+        if not last or not left:
+            break
+    return index, found
+
+
+class IndexPlan:
+    """What to add to the index, in batches of bounded size; what it was made of is checked when it is written."""
+
+    def __init__(self, index: IndexTables, tenant: str) -> None:
+        self.index, self.tenant = index, tenant
+        self.batches: list[list[_Step]] = [[]]
+        self._digests = TermDigests(tenant)
+        self._terms: set[str] = set()
+        """Distinct terms of the last batch, which cost the most to write."""
+        self._size = 0
+        """All its terms and marks."""
+
+    def add(self, waiting: _Waiting) -> None:
+        """Make the terms of texts of one conversation, and add them to the plan."""
+        after = upto = waiting.indexed
+        texts, parts = list[int](), list[IndexedPart]()
+
+        def close(*, last: bool) -> None:
+            versions = {part.place: waiting.versions[part.place] for part in parts}
+            step = _Step(waiting.key, after, upto, texts, parts, versions, last)
+            self.batches[-1].append(step)
+
+        for place, found in waiting.places:
+            for part in parts_of(place, found, self._digests)[waiting.partly.get(place, 0) :]:
+                size = len(part.terms) + len(part.marks)
+                if self._size and (
+                    len(self._terms) + size > tables.BATCH_TERMS
+                    or self._size + size > _BATCH_REPEATS * tables.BATCH_TERMS
+                ):
+                    close(last=False)
+                    self.batches.append([])
+                    self._terms, self._size, after, texts, parts = set(), 0, upto, [], []
+                self._terms.update(part.terms)
+                self._size += size + 1
+                parts.append(part)
+            if place > 0:
+                upto = place & sql.LAST_SEQ
+            else:
+                texts.append(place)
+        close(last=waiting.last)
+
+
+def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
+    """Return what identifies the stored texts of these places of one conversation; a place without one is left out."""
+    entries = [place for place in places if place > 0]
+    texts = [place for place in places if place < 0]
+    found: list[tuple[object, ...]] = []
+    if entries:
+        found += connection.execute(
+            "SELECT id, revision, checksum FROM entry WHERE id BETWEEN ? AND ?",
+            (min(entries), max(entries)),
+        )
+    if texts:
+        found += connection.execute(
+            "SELECT beside.id, document.version, "  # noqa: S608 (constants)
+            f"iif(document.text IS NULL, checkpoint.checksum, document.checksum) FROM beside {JOIN_TEXTS} "
+            "WHERE beside.id IN (SELECT value FROM json_each(?)) AND NOT beside.indexed",
+            (msgspec.json.encode(texts).decode(),),
+        )
+    return {cast("int", row[0]): row[1:] for row in found}
+
+
+def rows_to_add(steps: Iterable[_Step], tenant: str) -> IndexRows:
+    """Return what the steps of a batch add to the index."""
+    return rows_of(chain.from_iterable(step.parts for step in steps), tenant, 1)
+
+
+def write_batch(
+    connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: IndexRows
+) -> int:
+    """Write a batch of a plan, without what has changed since it was made; return the number of places indexed."""
+    if live_index(connection) != plan.index:
+        return 0
+    valid = [step for step in steps if _is_valid(connection, plan, step)]
+    if len(valid) < len(steps):
+        rows = rows_to_add(valid, plan.tenant)
+    add_rows(connection, plan.index, rows)
+    done = 0
+    for step in valid:
+        for part in step.parts:
+            if part.of > 1:
+                left = part.number + 1 < part.of
+                set_parts_indexed(
+                    connection, plan.index, part.place, part.number + 1 if left else 0
+                )
+        connection.executemany(
+            "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place in step.texts]
+        )
+        connection.execute(
+            "UPDATE conversation SET indexed = ?, unindexed = ?, "
+            "indexed_by = iif(indexed_by IN ('', ?), ?, ?) WHERE key = ?",
+            (
+                step.upto,
+                int(not step.last or _is_waiting(connection, step)),
+                tables.TERMS_MADE_BY,
+                tables.TERMS_MADE_BY,
+                MIXED,
+                step.key,
+            ),
+        )
+        done += step.upto - step.after + len(step.texts)
+    return done
+
+
+def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
+    """Return True if the index and the texts are as they were when the step was planned."""
+    indexed = sql.scalar(
+        connection,
+        "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",
+        (step.key, plan.tenant),
+    )
+    if indexed != step.after:
+        return False
+    if step.versions != _versions(connection, {part.place for part in step.parts}):
+        return False
+    first = {part.place: part.number for part in reversed(step.parts) if part.of > 1}
+    if not first:
+        return True
+    partly = partly_indexed(connection, plan.index, step.key)
+    return all(partly.get(place, 0) == number for place, number in first.items())
+
+
+def _is_waiting(connection: Connection, step: _Step) -> bool:
+    """Return True if something of the step's conversation waits after it."""
+    found = sql.scalar(
+        connection,
+        "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
+        "OR EXISTS (SELECT 1 FROM beside WHERE conversation = ?3 AND NOT indexed)",
+        (sql.row_id(step.key, step.upto), sql.row_id(step.key, sql.LAST_SEQ), step.key),
+    )
+    return bool(found)
+
+
+def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
+    """Execute one step: index at most `most` waiting places; return how many were indexed.
+
+    It blocks the calling thread. 0 may mean that another process has indexed them meanwhile.
+    """
+    index, waiting = engine.read_here(
+        lambda connection: waiting_texts(connection, tenant, conversation, most=most)
+    )
+    plan, done = IndexPlan(index, tenant), 0
+    for each in waiting:
+        plan.add(each)
+    for steps in plan.batches:
+        write = partial(write_batch, plan=plan, steps=steps, rows=rows_to_add(steps, tenant))
+        done += engine.write_here(write)
+    return done
+
+
+class _Turn:
+    """Lets one search of a tenant index at a time: two would make the same terms."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class IndexBackfill:
+    """Brings the index up to date when it is needed; `on_progress` is called with the numbers done and total."""
+
+    def __init__(
+        self, engine: SqliteEngine, on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._engine = engine
+        self._on_progress = on_progress
+        self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
+        self._worker: threading.Thread | None = None
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+
+    async def for_search(self, tenant: str, conversation: str | None) -> int:
+        """Index the entries written since the last search, or some if there are many; return how many still wait.
+
+        Also removes a part of a retired index.
+        """
+        _, left = await self._index(tenant, conversation, bounded=True)
+        if await self._engine.read(oldest_retired, short=True) is not None:
+            await self._engine.write(remove_retired)
+        if left:
+            self._continue_in_background((tenant, conversation))
+        return left
+
+    async def everything(self) -> int:
+        """Index all waiting places of all tenants, and remove retired indexes; return the number of places indexed."""
+        done = 0
+        while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
+            done += (await self._index(tenant, None, bounded=False))[0]
+        await self.remove_retired()
+        return done
+
+    async def remove_retired(self) -> None:
+        """Remove all retired indexes."""
+        while await self._engine.read(oldest_retired) is not None:
+            await self._engine.write(remove_retired)
+
+    async def _index(
+        self, tenant: str, conversation: str | None, *, bounded: bool
+    ) -> tuple[int, int]:
+        """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
+        done, total, begun = 0, 0, False
+        turn = self._turns.setdefault(tenant, _Turn())
+
+        def has_more(connection: Connection) -> bool:
+            return _has_unindexed(connection, tenant, conversation)
+
+        def count(connection: Connection) -> int:
+            return count_unindexed(connection, tenant, conversation)
+
+        def step() -> int:
+            if self._engine.blocking:  # an interrupt could leave a lock locked
+                return index_some(self._engine, tenant, conversation, most=_STEP)
+            with turn.lock:
+                return index_some(self._engine, tenant, conversation, most=_STEP)
+
+        while await self._engine.read(has_more, short=True):
+            if not begun:
+                begun, total = True, await self._engine.read(count)
+                _log_long(total)
+            elif bounded and done >= _AT_ONCE and total > _LONG:
+                self._report(done, total)
+                return done, await self._engine.read(count)
+            self._report(done, total)
+            done += await self._engine.run(step)
+        self._report(done, total)
+        return done, 0
+
+    def _report(self, done: int, total: int) -> None:
+        # A single step is not reported. Others may append meanwhile, so there may be more than was counted.
+        if self._on_progress is not None and total > _STEP:
+            self._on_progress(done, max(done, total))
+
+    def _continue_in_background(self, waiting: tuple[str, str | None]) -> None:
+        if waiting not in self._backlog:
+            self._backlog.append(waiting)
+        if self._worker is None or not self._worker.is_alive():
+            # A daemon: each step is a commit, so the program may end between any two.
+            self._worker = threading.Thread(
+                target=self._work, name="turnfold-sqlite-index", daemon=True
+            )
+            self._worker.start()
+
+    def _work(self) -> None:
+        try:
+            while self._backlog:
+                tenant, conversation = self._backlog[0]
+                while self._work_some(tenant, conversation):
+                    pass
+                self._backlog.pop(0)
+        except StoreError as error:  # most likely closed; a later search continues
+            kind = type(error).__name__
+            _log.info("background indexing stopped: %s", kind, extra={"event": "indexing"})
+
+    def _work_some(self, tenant: str, conversation: str | None) -> bool:
+        """Execute a step and pause as long as it took; return False if there was nothing to do."""
+        started = time.monotonic()
+        if not self._engine.read_here(
+            lambda connection: _has_unindexed(connection, tenant, conversation)
+        ):
+            return False
+        index_some(self._engine, tenant, conversation, most=_BACKGROUND_STEP)
+        time.sleep(time.monotonic() - started)
+        return True
+
+
+def log_incomplete(unsearched: int) -> None:
+    """Log that a search did not cover everything."""
+    _log.warning(
+        "a search does not cover %d entries that are not indexed yet; reindex() indexes them now",
+        unsearched,
+        extra={"event": "search_incomplete", "entries": unsearched},
+    )
+
+
+def _log_long(total: int) -> None:
+    if total >= _LONG:
+        _log.info(
+            "indexing %d entries for the first search since they were written",
+            total,
+            extra={"event": "indexing", "entries": total},
+        )
