@@ -62,11 +62,13 @@ from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.rules import RuleKind, StandingRule
-from turnfold.memory.folding import FoldCall, FoldMode
+from turnfold.memory.config import FoldMode
+from turnfold.memory.folding import FoldCall
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.memory_search import SearchResult
-from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
+from turnfold.memory.pins_and_state import AsyncState
+from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
@@ -91,7 +93,7 @@ if TYPE_CHECKING:
 """,
         late={"Snapshots": "turnfold.snapshots"},
         classes=(
-            ("session.py", "AsyncState", "State"),
+            ("pins_and_state.py", "AsyncState", "State"),
             ("session.py", "AsyncSession", "Session"),
             ("memory.py", "AsyncMemory", "Memory"),
         ),

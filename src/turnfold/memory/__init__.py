@@ -16,17 +16,18 @@ if TYPE_CHECKING:
         call_key,
         compare,
     )
-    from turnfold.memory.config import MemoryConfig, RecallMode
+    from turnfold.memory.config import FoldMode, MemoryConfig, MemoryMode, RecallMode
     from turnfold.memory.conversation_cache import ConversationCache
     from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
-    from turnfold.memory.folding import FoldCall, Folder, FoldMode, FoldRange, MemoryMode
+    from turnfold.memory.folding import FoldCall, Folder, FoldRange
     from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
     from turnfold.memory.memory_search import SearchResult
+    from turnfold.memory.pins_and_state import AsyncState
     from turnfold.memory.prompt_tail import pins_text, recalled_text
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-    from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus, list_client_ids
+    from turnfold.memory.session import AsyncSession, SessionStatus, list_client_ids
     from turnfold.memory.summary_writers import (
         ChatWriter,
         ExtractiveWriter,
@@ -95,16 +96,17 @@ __all__ = (
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
     "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
-    "turnfold.memory.config": "MemoryConfig RecallMode",
+    "turnfold.memory.config": "FoldMode MemoryConfig MemoryMode RecallMode",
     "turnfold.memory.conversation_cache": "ConversationCache",
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
-    "turnfold.memory.folding": "FoldCall FoldMode FoldRange Folder MemoryMode",
+    "turnfold.memory.folding": "FoldCall FoldRange Folder",
     "turnfold.memory.meaning": "MeaningStatus Meanings",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.memory_search": "SearchResult",
-    "turnfold.memory.session": "AsyncSession AsyncState SessionStatus list_client_ids",
+    "turnfold.memory.pins_and_state": "AsyncState",
+    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
     "SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",

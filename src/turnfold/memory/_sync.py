@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Self
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
-from turnfold.memory.config import RecallMode
+from turnfold.memory.config import FoldMode, RecallMode
 from turnfold.memory.context import Tools
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
-from turnfold.memory.folding import FoldCall, FoldMode
+from turnfold.memory.folding import FoldCall
 from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.memory_search import SearchResult
-from turnfold.memory.session import AsyncSession, AsyncState, SessionStatus
+from turnfold.memory.pins_and_state import AsyncState
+from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
-from turnfold.memory.folding import FoldPolicy
+from turnfold.fold import check_threshold
+from turnfold.memory.summary_writers import ExtractiveWriter, SummaryWriter
 from turnfold.models import Embedder
 from turnfold.runtime import Runtime
 from turnfold.stores import Scope, Store
@@ -18,7 +19,10 @@ from turnfold.tokens import CalibrationLog, TokenCounter
 from turnfold.window import Strategy
 
 __all__ = (
+    "FoldMode",
+    "FoldPolicy",
     "MemoryConfig",
+    "MemoryMode",
     "RecallMode",
     "check_budget",
     "check_type",
@@ -66,6 +70,52 @@ class RecallMode(StrEnum):
     def named(cls, name: str) -> RecallMode:
         """Return the mode of this name."""
         return choice("recall", name, cls)
+
+
+class FoldMode(StrEnum):
+    """When folds are made."""
+
+    MANUAL = "manual"
+    """Only by `fold()`."""
+    INLINE = "inline"
+    """By `context()`, before it returns."""
+    BACKGROUND = "background"
+    """By `context()`, which does not wait for the fold."""
+
+
+class MemoryMode(StrEnum):
+    """The part of the history that contexts show."""
+
+    FULL_HISTORY = "FULL_HISTORY"
+    """Everything that fits the budget: before the first checkpoint, and while folding fails without a stand-in."""
+    SUMMARY_N = "SUMMARY_N"
+    """A summary and the newest turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPolicy:
+    """The folding options of a memory."""
+
+    mode: FoldMode = FoldMode.INLINE
+    writer: SummaryWriter = field(default_factory=ExtractiveWriter)
+    threshold: float = 0.75
+    """Share of the budget at which folding is due."""
+    keep_turns: int = 8
+    """Newest turns that stay verbatim if the budget allows."""
+    retries: int = 3
+    """Attempts after the first before a session reports that it is back to its full history."""
+    backoff: float = 1.0
+    """Seconds before the second attempt; twice as long before each further one."""
+    lease: float = 120.0
+    """Seconds after which another process may take over."""
+    stand_in: bool = True
+    """True if an extract stands in for messages that left the window before their fold landed."""
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold, self.keep_turns)
+        for name in ("retries", "backoff", "lease"):
+            if getattr(self, name) < 0:
+                raise InvalidOption(f"{name}={getattr(self, name)} must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

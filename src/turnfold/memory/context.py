@@ -20,9 +20,9 @@ from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.findings import TailFindings
 from turnfold.memory.call_log import CallLog
-from turnfold.memory.config import MemoryConfig, RecallMode
+from turnfold.memory.config import FoldMode, MemoryConfig, RecallMode
 from turnfold.memory.conversation_cache import ConversationCache
-from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldMode, FoldRange
+from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldRange
 from turnfold.memory.prompt_tail import (
     check_pins,
     pinned_at,

@@ -35,13 +35,12 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
-from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, SummaryFailed
+from turnfold.errors import Conflict, ConversationDeleted, SummaryFailed
 from turnfold.fold import (
     MemoizedCounter,
     Passage,
@@ -49,13 +48,13 @@ from turnfold.fold import (
     SourceFacts,
     as_summary,
     check_fidelity,
-    check_threshold,
     passages_of,
     source_facts,
     split_prefix,
     with_annex,
     without_annex,
 )
+from turnfold.memory.config import FoldPolicy, MemoryMode
 from turnfold.memory.conversation_cache import erased
 from turnfold.memory.summary_writers import (
     CALLER,
@@ -98,11 +97,8 @@ __all__ = (
     "STEP_TOKENS",
     "FoldCall",
     "FoldManager",
-    "FoldMode",
-    "FoldPolicy",
     "FoldRange",
     "Folder",
-    "MemoryMode",
 )
 
 
@@ -412,52 +408,6 @@ def _summary_passages(fold: FoldRange) -> list[Passage]:
     """Split the previous summary into lines under the speakers named in it, so that names do not nest at each fold."""
     lines = (split_prefix(line.removeprefix("- ")) for line in fold.previous_text.splitlines())
     return [Passage(speaker, words, 0) for speaker, words in lines]
-
-
-class FoldMode(StrEnum):
-    """When folds are made."""
-
-    MANUAL = "manual"
-    """Only by `fold()`."""
-    INLINE = "inline"
-    """By `context()`, before it returns."""
-    BACKGROUND = "background"
-    """By `context()`, which does not wait for the fold."""
-
-
-class MemoryMode(StrEnum):
-    """The part of the history that contexts show."""
-
-    FULL_HISTORY = "FULL_HISTORY"
-    """Everything that fits the budget: before the first checkpoint, and while folding fails without a stand-in."""
-    SUMMARY_N = "SUMMARY_N"
-    """A summary and the newest turns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldPolicy:
-    """The folding options of a memory."""
-
-    mode: FoldMode = FoldMode.INLINE
-    writer: SummaryWriter = field(default_factory=ExtractiveWriter)
-    threshold: float = 0.75
-    """Share of the budget at which folding is due."""
-    keep_turns: int = 8
-    """Newest turns that stay verbatim if the budget allows."""
-    retries: int = 3
-    """Attempts after the first before a session reports that it is back to its full history."""
-    backoff: float = 1.0
-    """Seconds before the second attempt; twice as long before each further one."""
-    lease: float = 120.0
-    """Seconds after which another process may take over."""
-    stand_in: bool = True
-    """True if an extract stands in for messages that left the window before their fold landed."""
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold, self.keep_turns)
-        for name in ("retries", "backoff", "lease"):
-            if getattr(self, name) < 0:
-                raise InvalidOption(f"{name}={getattr(self, name)} must not be negative")
 
 
 @dataclass(slots=True)

@@ -18,9 +18,16 @@ from typing import Any, Final, Self, cast
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory import erasure
-from turnfold.memory.config import MemoryConfig, RecallMode, check_budget, check_type, choice
+from turnfold.memory.config import (
+    FoldMode,
+    FoldPolicy,
+    MemoryConfig,
+    RecallMode,
+    check_budget,
+    check_type,
+    choice,
+)
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
-from turnfold.memory.folding import FoldMode, FoldPolicy
 from turnfold.memory.memory_search import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.summary_writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
