@@ -19,6 +19,59 @@ COUNTER = cautious_counter()
 TEXTS = ("hello", "你好", "hello again")
 
 
+def _shape(path: Path) -> dict[str, object]:
+    """Return everything the tables, indexes and views of a file are, apart from the layout of their statements."""
+    with closing(apsw.Connection(str(path))) as connection:
+        found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+        shape: dict[str, object] = {
+            f"{kind} {name}": (table, " ".join(str(text).split()) if kind == "view" else None)
+            for kind, name, table, text in found
+        }
+        for kind, name, _, text in found:
+            if kind == "table":
+                shape[f"columns of {name}"] = connection.execute(
+                    'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)',
+                    (name,),
+                ).fetchall()
+                shape[f"table {name}"] = connection.execute(
+                    "SELECT wr, strict FROM pragma_table_list(?) WHERE schema = 'main'", (name,)
+                ).fetchall()
+                shape[f"keys of {name}"] = connection.execute(
+                    'SELECT "table", "from", "to" FROM pragma_foreign_key_list(?)', (name,)
+                ).fetchall()
+            if kind == "index":
+                shape[f"columns of {name}"] = connection.execute(
+                    "SELECT name FROM pragma_index_xinfo(?)", (name,)
+                ).fetchall()
+                shape[f"rows of {name}"] = str(text).partition("WHERE")[2]
+        for table in ("migration", "search_index"):
+            shape[f"rows of {table}"] = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+        return shape
+
+
+def test_a_new_file_is_what_an_upgraded_one_is(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with closing(apsw.Connection(str(old))) as connection:
+        connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        connection.execute("CREATE TABLE migration (name TEXT PRIMARY KEY) STRICT")
+        name, script = MIGRATIONS[0]
+        connection.execute(script)
+        connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
+    for path in (old, new):
+        settled(SqliteStore(path, blocking=True).close())
+    upgraded = _shape(old)
+    assert "columns of entry" in upgraded
+    # A column that a migration added stands last; statements name their columns.
+    assert _in_any_order(_shape(new)) == _in_any_order(upgraded)
+
+
+def _in_any_order(shape: dict[str, object]) -> dict[str, object]:
+    return {
+        name: sorted(map(str, each)) if isinstance(each, list) else each
+        for name, each in shape.items()
+    }
+
+
 def _first_file(path: Path) -> None:
     """What the first two steps made, with a conversation of three entries, the first of them indexed."""
     connection = apsw.Connection(str(path))

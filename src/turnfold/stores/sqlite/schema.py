@@ -1,4 +1,6 @@
-"""The tables of a SQLite store: an append-only list of named migrations, each applied once in a transaction.
+"""The tables of a SQLite store: those of a new file, and an append-only list of named migrations for older files.
+
+Each migration is applied once, in a transaction; a new file has the names of all of them.
 
 A process of an earlier release may be running meanwhile. If that process must stop, the migration renames a column that
 its statements use: they fail, and its callers get `UnsafeStore`.
@@ -16,6 +18,7 @@ from turnfold.stores.sqlite.statements import hide_erased_names
 
 __all__ = (
     "MIGRATIONS",
+    "TABLES",
     "migrate",
 )
 
@@ -25,6 +28,131 @@ _STRICT = (
     "beside", "checkpoint", "conversation", "document", "entry", "migration", "name_salt",
     "search_index",
 )  # fmt: skip
+
+_VIEW = """
+    CREATE VIEW ai_message AS
+    WITH said AS (
+        SELECT conversation.name, entry.conversation, entry.seq, entry.turn, entry.created,
+            max(entry.created) OVER (PARTITION BY entry.conversation ORDER BY entry.seq) + 2 * entry.seq AS place,
+            json_extract(CAST(body AS TEXT), '$.role') AS role,
+            (SELECT coalesce(group_concat(json_extract(part.value, '$.text'), ''), '')
+                FROM json_each(CAST(body AS TEXT), '$.parts') AS part
+                WHERE json_extract(part.value, '$.kind') = 'text') AS text,
+            json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.user_id') AS user_id,
+            json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.agent_code') AS agent_code
+        FROM entry JOIN conversation ON conversation.key = entry.conversation
+        WHERE conversation.tenant = 'default'
+    ), turns AS (
+        SELECT name, conversation, turn, min(seq) AS first, max(seq) AS last, min(place) AS place,
+            max(place) AS until, max(created) AS updated, min(seq) FILTER (WHERE role = 'user') AS asked,
+            max(seq) FILTER (WHERE role = 'assistant' AND text <> '') AS answered,
+            max(user_id) AS user_id, max(agent_code) AS agent_code
+        FROM said GROUP BY conversation, turn
+    ), shown AS (
+        SELECT name || '#' || first AS message_id, name AS conversation_id,
+            coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = asked), '')
+                AS query,
+            coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = answered), '')
+                AS answer,
+            place, coalesce(nullif(user_id, ''), 'user') AS create_by, updated,
+            coalesce(nullif(agent_code, ''), 'assistant') AS update_by
+        FROM turns WHERE asked IS NOT NULL OR answered IS NOT NULL
+    )
+    SELECT message_id, conversation_id, query, answer,
+        datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000) AS create_time,
+        iif(create_by GLOB 'turnfold:*', 'user:' || create_by, create_by) AS create_by,
+        datetime(updated / 1000000, 'unixepoch') || printf('.%06d', updated % 1000000) AS update_time,
+        iif(update_by GLOB 'turnfold:*', 'user:' || update_by, update_by) AS update_by
+    FROM shown
+    UNION ALL
+    SELECT id, name, '[MEMORY_CHECKPOINT]', text,
+        datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000), 'turnfold:checkpoint',
+        datetime(made / 1000000, 'unixepoch') || printf('.%06d', made % 1000000), 'turnfold:checkpoint'
+    FROM (
+        SELECT checkpoint.id, conversation.name, checkpoint.text, checkpoint.created AS made, coalesce(
+            (SELECT max(until) + 1 FROM turns
+                WHERE turns.conversation = checkpoint.conversation AND turns.last <= checkpoint.upto),
+            (SELECT min(place) - 1 FROM said WHERE said.conversation = checkpoint.conversation)) AS place
+        FROM checkpoint JOIN conversation ON conversation.key = checkpoint.conversation
+        WHERE conversation.tenant = 'default'
+    );
+"""
+
+TABLES = """
+    CREATE TABLE conversation (
+        key INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        checkpoint TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        counter TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        deleted INTEGER NOT NULL DEFAULT 0,
+        indexed INTEGER NOT NULL DEFAULT 0,
+        unindexed INTEGER NOT NULL DEFAULT 0,
+        indexed_by TEXT NOT NULL DEFAULT '',
+        dropped INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (tenant, name)
+    ) STRICT;
+    CREATE INDEX conversation_unindexed ON conversation (tenant) WHERE unindexed;
+    CREATE TABLE entry (
+        conversation INTEGER NOT NULL GENERATED ALWAYS AS (id >> 32) VIRTUAL,
+        seq INTEGER NOT NULL GENERATED ALWAYS AS (id & 4294967295) VIRTUAL,
+        id INTEGER PRIMARY KEY,
+        revision INTEGER NOT NULL,
+        client_id TEXT,
+        created INTEGER NOT NULL,
+        turn INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        running INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        checksum INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE UNIQUE INDEX entry_client_id ON entry (conversation, client_id) WHERE client_id IS NOT NULL;
+    CREATE TABLE checkpoint (
+        conversation INTEGER NOT NULL REFERENCES conversation (key),
+        upto INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        text TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        model TEXT NOT NULL,
+        trust TEXT NOT NULL,
+        fidelity REAL NOT NULL,
+        created INTEGER NOT NULL,
+        checksum INTEGER,
+        PRIMARY KEY (conversation, upto),
+        UNIQUE (conversation, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE document (
+        conversation INTEGER NOT NULL REFERENCES conversation (key),
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        text TEXT NOT NULL DEFAULT '',
+        checksum INTEGER,
+        PRIMARY KEY (conversation, kind, key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE beside (
+        conversation INTEGER NOT NULL GENERATED ALWAYS AS (-id >> 32) VIRTUAL,
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        indexed INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX beside_place ON beside (conversation, kind, key);
+    CREATE TABLE search_index (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        made_by TEXT NOT NULL,
+        retired INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE name_salt (salt BLOB NOT NULL) STRICT;
+    INSERT INTO name_salt (salt) VALUES (randomblob(32));
+"""
+"""What a new file begins with, and the view: the same as after all of MIGRATIONS, which are for files that exist."""
 
 NAMES_STEP = "0010_erased_names"
 MIGRATIONS: tuple[tuple[str, str], ...] = (
@@ -211,54 +339,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
         # The log of the default tenant as the table that earlier tools query: see the view of a PostgreSQL store.
         "0009_documented_view",
-        """
-        CREATE VIEW ai_message AS
-        WITH said AS (
-            SELECT conversation.name, entry.conversation, entry.seq, entry.turn, entry.created,
-                max(entry.created) OVER (PARTITION BY entry.conversation ORDER BY entry.seq) + 2 * entry.seq AS place,
-                json_extract(CAST(body AS TEXT), '$.role') AS role,
-                (SELECT coalesce(group_concat(json_extract(part.value, '$.text'), ''), '')
-                    FROM json_each(CAST(body AS TEXT), '$.parts') AS part
-                    WHERE json_extract(part.value, '$.kind') = 'text') AS text,
-                json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.user_id') AS user_id,
-                json_extract(json_extract(CAST(body AS TEXT), '$.labels'), '$.agent_code') AS agent_code
-            FROM entry JOIN conversation ON conversation.key = entry.conversation
-            WHERE conversation.tenant = 'default'
-        ), turns AS (
-            SELECT name, conversation, turn, min(seq) AS first, max(seq) AS last, min(place) AS place,
-                max(place) AS until, max(created) AS updated, min(seq) FILTER (WHERE role = 'user') AS asked,
-                max(seq) FILTER (WHERE role = 'assistant' AND text <> '') AS answered,
-                max(user_id) AS user_id, max(agent_code) AS agent_code
-            FROM said GROUP BY conversation, turn
-        ), shown AS (
-            SELECT name || '#' || first AS message_id, name AS conversation_id,
-                coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = asked), '')
-                    AS query,
-                coalesce((SELECT text FROM said WHERE said.conversation = turns.conversation AND seq = answered), '')
-                    AS answer,
-                place, coalesce(nullif(user_id, ''), 'user') AS create_by, updated,
-                coalesce(nullif(agent_code, ''), 'assistant') AS update_by
-            FROM turns WHERE asked IS NOT NULL OR answered IS NOT NULL
-        )
-        SELECT message_id, conversation_id, query, answer,
-            datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000) AS create_time,
-            iif(create_by GLOB 'turnfold:*', 'user:' || create_by, create_by) AS create_by,
-            datetime(updated / 1000000, 'unixepoch') || printf('.%06d', updated % 1000000) AS update_time,
-            iif(update_by GLOB 'turnfold:*', 'user:' || update_by, update_by) AS update_by
-        FROM shown
-        UNION ALL
-        SELECT id, name, '[MEMORY_CHECKPOINT]', text,
-            datetime(place / 1000000, 'unixepoch') || printf('.%06d', place % 1000000), 'turnfold:checkpoint',
-            datetime(made / 1000000, 'unixepoch') || printf('.%06d', made % 1000000), 'turnfold:checkpoint'
-        FROM (
-            SELECT checkpoint.id, conversation.name, checkpoint.text, checkpoint.created AS made, coalesce(
-                (SELECT max(until) + 1 FROM turns
-                    WHERE turns.conversation = checkpoint.conversation AND turns.last <= checkpoint.upto),
-                (SELECT min(place) - 1 FROM said WHERE said.conversation = checkpoint.conversation)) AS place
-            FROM checkpoint JOIN conversation ON conversation.key = checkpoint.conversation
-            WHERE conversation.tenant = 'default'
-        );
-        """,
+        _VIEW,
     ),
     (
         # The row that remains of a deleted conversation has a digest instead of its tenant and name (see
@@ -282,10 +363,14 @@ def migrate(connection: Connection) -> None:
         connection.execute(_MIGRATION)
         applied = _applied(connection)
         _check_known(applied)
+        if not applied:
+            connection.execute(TABLES)
+            connection.execute(_VIEW)
         for name, script in MIGRATIONS[len(applied) :]:
-            connection.execute(script)
-            if name == NAMES_STEP:
-                hide_erased_names(connection)
+            if applied:
+                connection.execute(script)
+                if name == NAMES_STEP:
+                    hide_erased_names(connection)
             connection.execute("INSERT INTO migration (name) VALUES (?)", (name,))
         _check_unaltered(connection)
         connection.execute(f"PRAGMA application_id={MARK:d}")
