@@ -437,9 +437,10 @@ class ContextBuilder:
         found = [entry for entry in found if not _is_shown_by(whole, entry)]
         if not found:
             return Tail(text((), every))
-        if cost(found, every) > max(base + room, share):
-            every = first
         total = cost(found, every)
+        if total > max(base + room, share):
+            every = first
+            total = cost(found, every)
         return Tail(
             text(found, every),
             tuple((entry.seq, entry.score) for entry in found),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
@@ -149,7 +149,7 @@ class Recaller:
             fill,
             entries=entries,
             terms=terms,
-            count=self.cache.counter.count_text,
+            count=cache(self.cache.counter.count_text),  # most are counted in both selections
             measure=measure,
         )
         relevant = {seq for seq, _ in close}

@@ -377,11 +377,11 @@ def fill(
     def selection() -> list[Recalled]:
         return [taken[seq] for seq in sorted(taken)]
 
+    used = measure(())
     for _ in range(_ROUNDS):
-        room = tokens - measure(selection())
-        if room <= 0 or not _take(offers, taken, room):
+        if used >= tokens or not _take(offers, taken, tokens - used):
             break
-        while taken and measure(selection()) > tokens:
+        while (used := measure(selection())) > tokens and taken:
             taken.popitem()
     return selection()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any, cast
 
@@ -53,6 +53,9 @@ NEWEST = 1000
 """Entries scanned in one search."""
 _CONVERSATIONS = 16
 """Conversations of a scope whose newest entries are scanned: those created last."""
+_SHORT_BODY = 2_000
+_SHORT_BODIES = 1_024
+"""Bodies of at most `_SHORT_BODY` bytes whose text is kept: the turns of a session search the same log again."""
 
 
 @dataclass(slots=True)
@@ -184,6 +187,15 @@ def _spans(record: sql.SqliteConversation | None) -> tuple[_Span, _Span]:
     return (first, last), (-last, -first)
 
 
+def _text_of(body: bytes) -> str:
+    return _short_text(body) if len(body) <= _SHORT_BODY else decode_message(body).text
+
+
+@lru_cache(_SHORT_BODIES)
+def _short_text(body: bytes) -> str:
+    return decode_message(body).text
+
+
 def _candidates(
     connection: Connection, tenant: str, chosen: Collection[int], query: QueryTerms
 ) -> Iterator[Candidate]:
@@ -197,7 +209,7 @@ def _candidates(
         seq = place & sql.LAST_SEQ
         if not is_sound_entry(place, (client_id, created, turn, body), checksum):
             raise damaged(f"entry {seq}", partial(log_mark, tenant, name))
-        yield Candidate(name, seq, ENTRY, "", query.count_in(decode_message(body).text))
+        yield Candidate(name, seq, ENTRY, "", query.count_in(_text_of(body)))
     for row in connection.execute(_TEXTS_READ, (texts, tenant)):
         name, kind, key, text, checksum = cast("tuple[str, str, str, str, int | None]", row)
         if not is_sound_text(text, checksum):
