@@ -45,6 +45,7 @@ def test_every_payload_is_shown_as_the_text_it_is(served: tuple[Running, list[st
         assert said.count(seen) >= 3, payload
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_without_escaping_most_screens_would_be_dangerous(
     served: tuple[Running, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -352,6 +352,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], test_unforgeable.Judge]] = [
 
 
 @pytest.mark.parametrize(("sabotage", "judge"), SABOTAGES)
+@pytest.mark.slow  # shows that the tests above can fail
 def test_every_one_of_these_faults_is_seen(
     sabotage: Callable[[Patch], None], judge: test_unforgeable.Judge, monkeypatch: Patch
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_process_that_writes_while_it_folds_and_a_summariser_in_every_order(
     assert found.orders > 10**16
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_strands_that_share_only_the_store_may_be_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many orders, and as many of them with faults, where the order among strands of a process is kept."""
     build_again(monkeypatch, times=0)
@@ -145,6 +146,7 @@ def test_three_writers_two_summarisers_and_a_deleter_in_every_order() -> None:
 
 
 @pytest.mark.parametrize("many", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow  # shows that the tests above can fail
 def test_writers_who_differ_in_their_names_only_may_take_turns(many: int) -> None:
     """The one saving that is an argument and not a count, counted where that is cheap."""
     others = (summariser("a"), deleter())

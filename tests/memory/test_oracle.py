@@ -143,6 +143,7 @@ def found_with(kind: str, *, seeds: int = 250) -> set[str]:
     return faults
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_c1_a_huge_result_that_empties_the_context_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,6 +166,7 @@ def test_c1_a_huge_result_that_empties_the_context_is_found(
     assert "nowhere" in found_with("huge")
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_c2_messages_nowhere_while_a_fold_is_slow_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -243,11 +245,13 @@ def test_c3_a_report_that_is_counted_twice_hides_the_next_question(
     assert "second question" not in shown
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_c3_a_report_that_is_counted_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     count_reports_twice(monkeypatch)
     assert {"stale", "nowhere"} & found_with("reports")
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_c4_a_lost_history_that_is_taken_for_this_one_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -181,6 +181,7 @@ def test_the_histories_fold_cut_and_shorten() -> None:
     assert verbs == {"add", "clear", "context", "fold", "pin", "query", "state", "system", "unpin"}  # fmt: skip
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_a_window_that_depends_on_its_process_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = ConversationCache._load_window
 

@@ -272,6 +272,7 @@ def test_an_eviction_attack_loses_no_real_rule(memory: Memory) -> None:
     assert "不过敏" not in text
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_the_attack_wins_where_the_newest_come_first(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

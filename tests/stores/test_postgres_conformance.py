@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
-from tests.stores.conftest import EVERY_CASE
+from tests.stores.conftest import CALLS_AND_CACHES
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
 from turnfold.stores.postgres.store import PostgresStore
@@ -35,5 +35,5 @@ class TestPostgres(Placed, StoreConformance):
 
 
 class TestPostgresBlocking(TestPostgres):
-    twin = EVERY_CASE
+    twin = CALLS_AND_CACHES
     blocking = True

@@ -107,6 +107,7 @@ def test_killing_anything_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.parametrize("fault", ["hasty", "trusting"])
+@pytest.mark.slow  # shows that the tests above can fail
 def test_a_store_that_answers_before_it_has_written_is_caught(
     server: BadlyTreated, url: str, fault: str
 ) -> None:

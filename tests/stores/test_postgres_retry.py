@@ -79,6 +79,7 @@ def assert_nothing_lost_or_doubled(caller: PostgresCaller, batches: int) -> None
     assert caller.restarts > batches // 20
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_without_client_ids_entries_are_doubled(wire: Wire) -> None:
     told, held = told_and_held(PostgresCaller(wire), 40, with_ids=False)
     assert set(held) == set(told)

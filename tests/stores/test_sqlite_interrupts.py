@@ -271,6 +271,7 @@ settle = SqliteEngine._recover
         ),
     ],
 )
+@pytest.mark.slow  # shows that the tests above can fail
 def test_without_each_part_somebody_hangs_or_something_is_stored_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

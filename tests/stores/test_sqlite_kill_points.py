@@ -88,6 +88,7 @@ def test_killed_at_any_statement_leaves_before_or_after(
 
 
 @needs_fork
+@pytest.mark.slow  # shows that the tests above can fail
 def test_without_transactions_half_a_write_is_seen(base: Path, tmp_path: Path) -> None:
     verb = "append to a new conversation"
     died = deaths(base, tmp_path, [verb], "torn")

@@ -265,6 +265,7 @@ def test_power_loss_takes_nothing_acknowledged(
 
 
 @pytest.mark.parametrize(("setting", "value"), [("NORMAL", 1), ("OFF", 0)])
+@pytest.mark.slow  # shows that the tests above can fail
 def test_with_fewer_syncs_many_images_have_lost_something(
     recorder: Recorder,
     tmp_path: Path,

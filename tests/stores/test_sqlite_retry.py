@@ -56,6 +56,7 @@ def test_lost_answers_neither_lose_nor_double_an_entry(caller: SqliteCaller, bat
     assert caller.restarts > batches // 20
 
 
+@pytest.mark.slow  # shows that the tests above can fail
 def test_without_client_ids_entries_are_doubled(caller: SqliteCaller) -> None:
     told, held = told_and_held(caller, 60, with_ids=False)
     assert set(held) == set(told)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import count, filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnfold.budget import RECALL_TOKENS, Budget
@@ -433,8 +433,7 @@ class ContextBuilder:
         every = known.text(share, lambda block: cost((), block))
         if any(each not in known.whole(every) for each in whole):
             every = first  # a finding that no passage repeats must not be cut to show others
-        whole = known.whole(every)
-        found = [entry for entry in found if not _is_shown_by(whole, entry)]
+        found = list(filterfalse(partial(_is_shown_by, known.whole(every)), found))
         if not found:
             return Tail(text((), every))
         total = cost(found, every)
