@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.service.operation_requests import asked, fill
 from tests.service.running import make_tokens, running
 from tests.sizes import examples
+from tests.stores.redis_server import shared_url
 from turnfold.api import AnyOperation
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, LimitExceeded
@@ -25,7 +26,7 @@ from turnfold.service import limits as limits_module
 from turnfold.service import limits as quota_module
 from turnfold.service.limits import ROW_BYTES, Quota, RateLimit
 from turnfold.service.routes import TABLE
-from turnfold.stores import MemoryStore, Scope, Store, open_store
+from turnfold.stores import MemoryStore, Scope, Store, open_store, with_cache
 
 LIMITS = Limits(body=2_000, streams=1)
 
@@ -259,19 +260,29 @@ GROWTH = {
     "rules": ("POST", "/v1/sessions/a/rules", lambda number: {"text": f"Say {number}. 说。"}),
     "fork": ("POST", "/v1/sessions/a/fork", lambda number: {"conversation": f"copy{number}"}),
     "turns": ("POST", "/v1/short-memories/s/turns", lambda _: {"user_query": "q", "agent_response": "a"}),
+    "chinese turns": ("POST", "/v1/short-memories/中/turns", lambda _: {"user_query": "问", "agent_response": "答"}),
+    "short": ("POST", "/v1/short-memories/new{}", lambda number: {"user_id": f"{number:0200}"}),
     "replies": ("DELETE", "/v1/sessions/a/pins/none", lambda _: None),
     "ran": ("POST", "/v1/sessions/a/findings/ran", lambda number: {"tool": f"{number:0500}"}),
 }  # fmt: skip
 """Method, path and body of requests that each store something more."""
 
 
-@pytest.mark.parametrize("kind", GROWTH)
-def test_what_is_written_counts_before_the_next_scan(tmp_path: Path, kind: str) -> None:
+CACHED = ("user", "turns", "chinese turns", "short")
+"""What is tried behind a cache too: a `ShortMemory` writes to the store behind it."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "cached"), [*((kind, False) for kind in GROWTH), *((kind, True) for kind in CACHED)]
+)
+def test_what_is_written_counts_before_the_next_scan(
+    tmp_path: Path, kind: str, *, cached: bool
+) -> None:
     store, quota = f"sqlite:///{tmp_path / 'chat.db'}", 20_000
     method, path, body = GROWTH[kind]
-    options = ServiceOptions(
-        store=store, limits=Limits(stored=quota), budget=Budget(max_tokens=2_000)
-    )
+    limits, budget = Limits(stored=quota), Budget(max_tokens=2_000)
+    cache = shared_url() if cached else None
+    options = ServiceOptions(store=store, cache=cache, limits=limits, budget=budget)
     with running(options) as service, service.client() as client:
         service.state.quota.scan_every = float("inf")
         assert client.post("/v1/sessions/a/user", json={"content": "x" * 4_000}).status_code == 200
@@ -306,6 +317,22 @@ def test_every_method_of_a_store_is_known_to_write_or_not() -> None:
     writes = {name for name in methods if getattr(metered, name) != getattr(store, name)}
     assert methods == writes | set(reads.split())
     assert not writes & set(reads.split())
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_nothing_but_the_methods_of_a_store_passes_the_meter(*, cached: bool) -> None:
+    """A method that a store has beside those of the protocol could write without being counted."""
+    inner: Any = MemoryStore()
+    inner.write_anyway = inner.append
+    store = with_cache(inner, shared_url()) if cached else inner
+    metered: Any = Quota(store, bytes=1).metered()
+    for each in (metered, metered.durable) if cached else (metered,):
+        assert not hasattr(each, "write_anyway")
+        assert not {name for name in dir(each) if name[0] != "_"} - PASSED - set(dir(Store))
+    assert (metered.durable is not None) == cached
+
+
+PASSED = {"abilities", "blocking", "durable", "redaction", "session_values"}
 
 
 def test_room_that_was_freed_is_noticed_before_a_request_is_refused(tmp_path: Path) -> None:

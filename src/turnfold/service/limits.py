@@ -7,9 +7,9 @@ messages, summaries and the documents stored with them (pins, state, snapshots, 
 replies), and `ROW_BYTES` for each. A log only grows, so of a changed conversation only new entries and its documents
 are read; the first check of a tenant after startup reads all of it. Services without a byte quota do not pay for this.
 
-Between two scans a process adds what it writes itself: `Quota.metered` wraps the store, so every write counts, whatever
-operation made it. Several processes together may exceed the limit by what they write in that time. Usage is remembered
-for a bounded number of tenants and evicted least recently used first.
+Between two scans a process adds what it writes itself: `Quota.metered` wraps the store, and the store behind its cache,
+so every write counts, whatever operation made it. Several processes together may exceed the limit by what they write in
+that time. Usage is remembered for a bounded number of tenants and evicted least recently used first.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from turnfold.stores import (
     Scope,
     State,
     Store,
+    redaction_of,
 )
 
 __all__ = (
@@ -421,16 +422,25 @@ class Quota:
 
 
 class _MeteredStore:
-    """A store that records in a quota what is written to it: after each call of a method in `_METERED`."""
+    """A store that records in a quota what is written to it: after each call of a method in `_METERED`.
+
+    It has the methods of a store and nothing else: any other attribute of a store may be a way to write past the quota.
+    """
 
     def __init__(self, inner: Store, quota: Quota) -> None:
         self._inner = inner
         self._quota = quota
+        self.abilities, self.blocking = inner.abilities, inner.blocking
+        self.redaction = redaction_of(inner)
+        self.session_values: object = getattr(inner, "session_values", None)
+        """Copies of sessions in Redis, if there is a cache: they expire, and are not what a quota counts."""
+        durable = cast("Store | None", getattr(inner, "durable", None))
+        self.durable = None if durable is None else _MeteredStore(durable, quota)
+        """The store behind a cache, to which `ShortMemory` writes."""
+        for name in _READS:
+            setattr(self, name, getattr(inner, name))
         for name, record in _METERED.items():
             setattr(self, name, _metered(inner, name, partial(record, quota)))
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         size = 0
@@ -508,6 +518,13 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "delete": _erased,
 }
 """What records a call of each method: it gets the quota, the tenant, the result and the other positional arguments."""
+
+
+_READS: Final = (
+    "head view read read_turn find tail live_checkpoint checkpoints get_document documents conversations search "
+    "capture health close"
+).split()
+"""Methods of a store that write nothing."""
 
 
 def _entry_bytes(entry: NewEntry | Entry) -> int:
