@@ -61,6 +61,24 @@ def test_a_summary_may_be_given_as_text_file_or_input(store: str, tmp_path: Path
     assert missing.exit_code == 3
 
 
+def test_a_checkpoint_is_listed_and_dropped(store: str) -> None:
+    summary = "zxqbad 坏摘要"
+    at = ["--store", store]
+    with Memory(store, model=MODEL) as memory:
+        before = [each.id for each in memory.session(LONG).checkpoints()]
+    made = invoke_json(["fold", "ware", "--keep-turns", "1", "--summary", summary, *at])
+    name = made["checkpoint"]["id"]
+    listed = invoke_json(["checkpoints", "ware", *at])
+    assert [each["id"] for each in listed["checkpoints"]] == [*before, name]
+    assert summary in invoke(["checkpoints", "ware", *at]).stdout
+    gone = invoke(["checkpoints", "ware", "--drop", name, *at])
+    assert (gone.exit_code, "dropped" in gone.stdout, summary in gone.stdout) == (0, True, True)
+    assert summary not in invoke(["checkpoints", "ware", *at]).stdout
+    audited = invoke_json(["checkpoints", "ware", "--dropped", *at])
+    assert [each["id"] for each in audited["checkpoints"]] == [name]
+    assert invoke(["checkpoints", "ware", "--drop", name, *at]).exit_code == 3
+
+
 def test_a_fork_is_counted_like_its_original(store: str) -> None:
     made = invoke_json(["fork", "ware", "branch", "--at", "9", "--store", store])
     assert (made["forked_from"], made["entries"]) == (LONG, 9)

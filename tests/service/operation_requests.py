@@ -60,6 +60,7 @@ NAMES = {
     "key": "p",
     "seq": "1",
     "rule": "0123456789abcdef",
+    "checkpoint": "none",
 }
 
 

@@ -99,6 +99,22 @@ def test_fold_refuses_what_cannot_be(face: Face) -> None:
     assert face.call("checkpoints") == []
 
 
+def test_a_checkpoint_is_dropped_and_kept_for_audit(face: Face) -> None:
+    talk(face, 3)
+    first = face.call("fold", summary="第一 first", keep_turns=2)
+    second = face.call("fold", summary="zxqbad 坏摘要", keep_turns=1)
+    assert "zxqbad" in face.call("context").messages[0].text
+    for name in ("", "none"):
+        with pytest.raises(NotFound):
+            face.call("drop_checkpoint", name)
+    assert face.call("drop_checkpoint", second.id) == [second]
+    assert face.call("checkpoints") == [first]
+    assert face.call("checkpoints", dropped=True) == [second]
+    assert face.call("status").checkpoint == first.id
+    shown = "".join(message.text for message in face.call("context").messages)
+    assert ("zxqbad" in shown, "第一 first" in shown) == (False, True)
+
+
 LAID_DOWN = {
     "en": ("Never push to the main branch directly.", "Answer in one sentence."),
     "zh": ("我对花生过敏。", "用一句话回答。"),

@@ -47,7 +47,8 @@ READS: dict[str, Read] = {
     "capture": lambda store: store.capture(*PLACE, lambda _document: None),
 }
 WRITES = {
-    "append", "add_checkpoint", "put_document", "note", "drop_document", "erase", "delete", "restore",
+    "append", "add_checkpoint", "drop_checkpoint", "put_document", "note", "drop_document", "erase", "delete",
+    "restore",
 }  # fmt: skip
 
 

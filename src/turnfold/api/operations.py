@@ -201,6 +201,17 @@ FOLD = declare(
     keyed=True,
 )
 
+DROP_CHECKPOINT = declare(
+    "drop_checkpoint",
+    f"DELETE {_SESSION}/checkpoints/{{checkpoint}}",
+    "Drop a checkpoint and those made from it: later contexts show the entries themselves or fold them anew. Returns "
+    "the dropped ones; they are kept for audit and never shown.",
+    right=_WRITE,
+    frees=True,
+    answer=responses.CheckpointsAnswer,
+    keyed=True,
+)
+
 # Pins, rules, state, usage, and the life of a session.
 PIN = declare(
     "pin",
@@ -360,8 +371,9 @@ RECALL = declare(
 CHECKPOINTS = declare(
     "checkpoints",
     f"GET {_SESSION}/checkpoints",
-    "List all checkpoints, oldest first; the last one is live.",
+    "List all checkpoints, oldest first; the last one is live. With `dropped`, those that were dropped instead.",
     right=_READ,
+    query=requests.CheckpointsQuery,
     answer=responses.CheckpointsAnswer,
 )
 PINS = declare(

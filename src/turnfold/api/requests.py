@@ -35,6 +35,7 @@ __all__ = (
     "AssistantBody",
     "Body",
     "BudgetBody",
+    "CheckpointsQuery",
     "ClearFindingsBody",
     "ClientIdsBody",
     "ContextBody",
@@ -444,6 +445,13 @@ class EraseQuery(Body):
 
     reason: str = ""
     """Stored with the placeholder that stays, and shown to models; at most 200 characters."""
+
+
+class CheckpointsQuery(Body):
+    """Which checkpoints to list."""
+
+    dropped: bool = False
+    """Those that were dropped, instead of the others."""
 
 
 class RulesQuery(Body):

@@ -248,6 +248,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Erase all sessions of this user.": "删除此用户的所有会话。",
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
     "Check the receipt in this file instead.": "改为核对此文件中的回执。",
+    "Drop this checkpoint and those made from it.": "弃用此检查点及由它写成的检查点。",
+    "Show those that were dropped.": "列出已弃用的。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
     "The model a provider's format is written for.": "服务商格式所针对的模型。",
     "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (

@@ -1,4 +1,4 @@
-"""`turnfold fold` and `turnfold fork`: folds (compacts) or copies a session."""
+"""`turnfold fold`, `checkpoints` and `fork`: folds (compacts) a session, drops a summary of it, or copies it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
 from rich.text import Text
 
 from turnfold.cli.labels import label
@@ -15,11 +16,14 @@ from turnfold.errors import NotFound
 from turnfold.records import Checkpoint
 
 __all__ = (
+    "ListedCheckpoints",
     "MadeFold",
     "MadeFork",
+    "list_checkpoints",
     "make_fold",
     "make_fork",
     "read_summary",
+    "show_checkpoints",
     "show_fold",
     "show_fork",
 )
@@ -41,6 +45,16 @@ class MadeFork:
     session: str
     forked_from: str
     entries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedCheckpoints:
+    """Checkpoints of a session."""
+
+    session: str
+    checkpoints: list[Checkpoint]
+    dropped: bool
+    """True if these were dropped."""
 
 
 def read_summary(given: str | None) -> str | None:
@@ -83,6 +97,44 @@ def make_fork(
         )
 
 
+def list_checkpoints(
+    store: str | None, tenant: str, session: str, *, drop: str | None, dropped: bool
+) -> ListedCheckpoints:
+    """Return the checkpoints of a session, those that were dropped, or those that are dropped now."""
+    with open_session(store, tenant, session, calls=1) as at:
+        if drop is not None:
+            gone = at.session.drop_checkpoint(drop)
+            return ListedCheckpoints(session=at.session.id, checkpoints=gone, dropped=True)
+        found = at.session.checkpoints(dropped=dropped)
+        return ListedCheckpoints(session=at.session.id, checkpoints=found, dropped=dropped)
+
+
+def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
+    """Print checkpoints, oldest first."""
+    if json:
+        print(as_json(listed))  # noqa: T201 (what the command is for)
+        return
+    console = make_console()
+    if not listed.checkpoints:
+        console.print(label("no checkpoints"))
+    for each in listed.checkpoints:
+        if listed.dropped:
+            console.print(label("dropped; no later context shows it:"))
+        _print_checkpoint(console, each)
+
+
+def _print_checkpoint(console: Console, checkpoint: Checkpoint) -> None:
+    text = label("checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}")
+    text = text.format(
+        id=printable(checkpoint.id),
+        upto=checkpoint.upto,
+        fidelity=checkpoint.fidelity,
+        trust=printable(checkpoint.trust),
+    )
+    console.print(Text(text, "bold"))
+    console.print(Text("\n".join(printable(line) for line in checkpoint.text.splitlines())))
+
+
 def show_fold(made: MadeFold, *, json: bool) -> None:
     """Print the checkpoint that a fold made."""
     if json:
@@ -93,15 +145,7 @@ def show_fold(made: MadeFold, *, json: bool) -> None:
     if checkpoint is None:
         console.print(label("nothing to fold: there are only the turns to keep (see --keep-turns)"))
         return
-    text = label("checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}")
-    text = text.format(
-        id=checkpoint.id,
-        upto=checkpoint.upto,
-        fidelity=checkpoint.fidelity,
-        trust=checkpoint.trust,
-    )
-    console.print(Text(text, "bold"))
-    console.print(Text("\n".join(printable(line) for line in checkpoint.text.splitlines())))
+    _print_checkpoint(console, checkpoint)
 
 
 def show_fork(made: MadeFork, *, json: bool) -> None:

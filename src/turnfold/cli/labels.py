@@ -186,6 +186,8 @@ _SENTENCES: Final = (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
         "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
     ),
+    ("no checkpoints", "没有检查点"),
+    ("dropped; no later context shows it:", "已弃用，之后的上下文不再展示："),
     (
         "{session}: {entries:,} entries of {source}",
         "{session}：来自 {source} 的 {entries:,} 条记录",

@@ -284,9 +284,17 @@ class RemoteSession:
             self._awaiting.fold(summary=summary, keep_turns=keep_turns, on_progress=on_progress)
         )
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live."""
-        return drive(self._awaiting.checkpoints())
+    def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        return drive(self._awaiting.checkpoints(dropped=dropped))
+
+    def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
+        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+
+        The conversation returns to the checkpoint before it, or to none. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        """
+        return drive(self._awaiting.drop_checkpoint(checkpoint))
 
     def recall(
         self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES

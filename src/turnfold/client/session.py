@@ -22,6 +22,7 @@ from turnfold.api import (
     AddBody,
     AddRuleBody,
     BudgetBody,
+    CheckpointsQuery,
     ClearFindingsBody,
     ClientIdsBody,
     ContextBody,
@@ -423,9 +424,22 @@ class AsyncRemoteSession:
             on_progress(checkpoint.upto, checkpoint.upto)
         return checkpoint
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live."""
-        return (await self._sender.call(api.operations.CHECKPOINTS, self.id)).checkpoints
+    async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        query = CheckpointsQuery(dropped=dropped)
+        found = await self._sender.call(api.operations.CHECKPOINTS, self.id, query=query)
+        return found.checkpoints
+
+    async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
+        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+
+        The conversation returns to the checkpoint before it, or to none. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        """
+        if not checkpoint:
+            raise NotFound("there is no checkpoint '' to drop: checkpoints() lists them")
+        found = await self._sender.call(api.operations.DROP_CHECKPOINT, self.id, checkpoint)
+        return found.checkpoints
 
     async def recall(
         self,

@@ -255,9 +255,18 @@ class Session:
             self._awaiting.fold(summary=summary, keep_turns=keep_turns, on_progress=on_progress)
         )
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live."""
-        return drive(self._awaiting.checkpoints())
+    def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        return drive(self._awaiting.checkpoints(dropped=dropped))
+
+    def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
+        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+
+        The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
+        fold them anew. A fold that is under way is refused. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        """
+        return drive(self._awaiting.drop_checkpoint(checkpoint))
 
     def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
         """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""

@@ -15,6 +15,7 @@ import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import InvalidRecord, NotFound
+from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.conversation_cache import ConversationCache, erased
 from turnfold.memory.prompt_tail import tail_message
 from turnfold.memory.window import LiveWindow, PromptParts, StoredMessage
@@ -448,7 +449,10 @@ class CallLog:
         if not name:
             return None
         found = await self.cache.store.checkpoints(self.cache.scope, self.cache.conversation)
-        return next((each for each in found if each.id == name), None)
+        known = next((each for each in found if each.id == name), None)
+        if known is None and (dropped := await self.cache.document(DROPPED_CHECKPOINT, name)):
+            return read_dropped(dropped)
+        return known
 
 
 def _has_missed(manifest: Manifest, usage: Usage) -> bool:

@@ -4,10 +4,11 @@ The store replaces the entry, drops the checkpoints that cover it and corrects i
 store anything made from the old text. Then the documents that were made from it are replaced or dropped. A crash in
 between leaves documents behind, and the same call finishes the work.
 
-Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts that cover
-it, the windows' stored tails, and the tails in the manifests (stored context reports) of later calls, which quote
-recalled entries, rules and findings. Kept: the figures of these manifests, and everything the program wrote itself: its
-state, snapshots, pins of texts and documents of adapters. Those that may contain the text are named in the result.
+Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts and
+dropped checkpoints that cover it, the windows' stored tails, and the tails in the manifests (stored context reports) of
+later calls, which quote recalled entries, rules and findings. Kept: the figures of these manifests, and everything the
+program wrote itself: its state, snapshots, pins of texts and documents of adapters. Those that may contain the text are
+named in the result.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 
 from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.memory.call_log import CALL, read_manifest, write_manifest
+from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.meaning import in_block, is_meaning_kind
 from turnfold.memory.rules import rules_without
 from turnfold.records import (
@@ -130,6 +132,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
         kind == WINDOW
         or (kind == FINDING and _is_finding_of(document, entry.message, seq))
         or (kind == PIN and read_note(document, PinNote).seq == seq)
+        or (kind == DROPPED_CHECKPOINT and read_dropped(document).upto >= seq)
         or (kind == STAND_IN and StandIn.read(document).upto >= seq)
         or (place == (SESSION, STAND_IN) and read_note(document, StandInNote).upto >= seq)
         or (is_meaning_kind(kind) and in_block(document.key, seq))

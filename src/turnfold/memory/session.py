@@ -19,6 +19,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
+from turnfold.memory.checkpoint_history import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.config import (
     FoldMode,
     MemoryConfig,
@@ -403,9 +404,24 @@ class AsyncSession:
                 return await self._folds.given(fold, summary)
         return await self._folds.whole(fold, on_progress)
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live."""
+    async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        if dropped:
+            return await dropped_checkpoints(self._store, self._scope, self.id)
         return await self._store.checkpoints(self._scope, self.id)
+
+    async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
+        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+
+        The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
+        fold them anew. A fold that is under way is refused. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        """
+        async with self._lock:
+            try:
+                return await drop_checkpoint(self._store, self._scope, self.id, checkpoint)
+            finally:
+                self._reset()
 
     async def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
         """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""

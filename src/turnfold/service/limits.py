@@ -442,6 +442,23 @@ class _MeteredStore:
         for name, record in _METERED.items():
             setattr(self, name, _metered(inner, name, partial(record, quota)))
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        gone = await self._inner.drop_checkpoint(
+            scope, conversation, checkpoint, put=put, drop=drop, state=state
+        )
+        for document in put:
+            self._quota.put(scope.tenant, conversation, document)
+        return gone
+
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         size = 0
         refusal: LimitExceeded | None = None

@@ -51,6 +51,7 @@ __all__ = (
     "prepare",
     "repeated_checkpoint",
     "row_entry",
+    "split_checkpoints",
 )
 
 
@@ -277,6 +278,16 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
             f"checkpoint {checkpoint.id!r} covers the entries up to {checkpoint.upto}; it must cover more than "
             f"the {covered} already covered, and at most the {head.seq} stored"
         )
+
+
+def split_checkpoints(
+    known: Sequence[Checkpoint], name: str
+) -> tuple[list[Checkpoint], list[Checkpoint]]:
+    """Return the checkpoints before the one with this id, and it with those after it; `NotFound` without it."""
+    at = next((index for index, each in enumerate(known) if each.id == name), None)
+    if at is None:
+        raise NotFound(f"there is no checkpoint {name!r} to drop: checkpoints() lists them")
+    return list(known[:at]), list(known[at:])
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:

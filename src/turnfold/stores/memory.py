@@ -50,6 +50,7 @@ from turnfold.stores.log_semantics import (
     prepare,
     repeated_checkpoint,
     row_entry,
+    split_checkpoints,
 )
 from turnfold.stores.protocol import (
     Ability,
@@ -234,6 +235,31 @@ class MemoryStore:
         with self._lock:
             return list(self._find(scope, conversation).checkpoints)
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        for document in put:
+            check_document(document)
+        with self._change(scope, conversation) as record:
+            kept, gone = split_checkpoints(record.checkpoints, checkpoint)
+            if state is not None:
+                check_state(state, record.head)
+            _check_versions(record, (*put, *drop))
+            epoch, covered = new_epoch(), kept[-1].upto if kept else 0
+            for index in range(covered, len(record.rows)):
+                record.rows[index] = record.rows[index]._replace(epoch=epoch)
+            record.checkpoints = kept
+            self._change_documents(record, put, drop)
+            self._touch(record, checkpoint=kept[-1].id if kept else "", epoch=epoch)
+            return gone
+
     async def put_document(
         self,
         scope: Scope,
@@ -417,26 +443,30 @@ class MemoryStore:
         with self._change(scope, conversation) as record:
             row = record.rows[seq - 1] if 0 < seq <= len(record.rows) else None
             body = check_erasure(row, seq, message)
-            for each in (*replace, *drop):
-                known = record.documents.get((each.kind, each.key))
-                check_version(each.version, known.version if known else 0, each.kind, each.key)
+            _check_versions(record, (*replace, *drop))
             self._recount(record)
             already = record.rows[seq - 1].body == body
             dropped = [] if already else [one for one in record.checkpoints if one.upto >= seq]
             if not already:
                 self._replace_row(record, seq, body)
                 del record.checkpoints[len(record.checkpoints) - len(dropped) :]
-            for each in replace:
-                stored = _next_version(each, self._clock())
-                record.documents[each.kind, each.key] = stored
-            for each in drop:
-                del record.documents[each.kind, each.key]
-                record.dropped = max(record.dropped, each.version)
+            self._change_documents(record, replace, drop)
             live = record.checkpoints[-1].id if record.checkpoints else ""
             if not already or replace or drop:
                 self._touch(record, checkpoint=live)
             changed = len(replace) + len(drop)
             return Erasure(conversation, int(not already), len(dropped), changed, already)
+
+    def _change_documents(
+        self, record: _Conversation, put: Sequence[Document], drop: Sequence[Document]
+    ) -> None:
+        for each in put:
+            version = next_version(each.version, record.dropped)
+            stored = replace(each, version=version, created=self._clock())
+            record.documents[each.kind, each.key] = stored
+        for each in drop:
+            del record.documents[each.kind, each.key]
+            record.dropped = max(record.dropped, each.version)
 
     def _replace_row(self, record: _Conversation, seq: int, body: bytes) -> None:
         epoch, old = new_epoch(), record.rows[seq - 1]
@@ -540,8 +570,10 @@ def _check_same(conversation: str, record: _Conversation, stream: Pieces) -> Non
     check_same_whole(stream.order, created=record.created, counts=counts)
 
 
-def _next_version(document: Document, created: int) -> Document:
-    return replace(document, version=document.version + 1, created=created)
+def _check_versions(record: _Conversation, documents: Iterable[Document]) -> None:
+    for each in documents:
+        known = record.documents.get((each.kind, each.key))
+        check_version(each.version, known.version if known else 0, each.kind, each.key)
 
 
 def _check_seen(record: _Conversation, seen: tuple[int, int] | None) -> None:

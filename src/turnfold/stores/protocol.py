@@ -349,6 +349,26 @@ class Store(Protocol):
         """Return all checkpoints, oldest first; the last one is live."""
         ...
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        """Remove a checkpoint and those after it, which were made from it; return them, oldest first.
+
+        The one before it becomes live again, or none. Every entry that is no longer covered gets a new epoch: readers
+        that cached them read them again, and a checkpoint or note by somebody who saw the removed text is refused by
+        its `seen`. Documents in `put` and `drop` are written and removed in the same transaction. If one does not have
+        the version it is given with (0: it must not exist), or if `state` is given and is not the conversation's state,
+        nothing is changed and `Conflict` is raised. Raises `NotFound` without such a checkpoint.
+        """
+        ...
+
     async def put_document(
         self,
         scope: Scope,

@@ -510,6 +510,22 @@ class RedactingStore:
             scope, conversation, replace(checkpoint, text=text), seen=seen
         )
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        """Drop a checkpoint; the documents that are written with it are redacted."""
+        redacted = [await self.redaction.document(scope, conversation, each) for each in put]
+        return await self._inner.drop_checkpoint(
+            scope, conversation, checkpoint, put=redacted, drop=drop, state=state
+        )
+
     async def put_document(
         self,
         scope: Scope,

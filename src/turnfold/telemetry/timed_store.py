@@ -25,7 +25,7 @@ _WRITE = "database_write_seconds"
 _METHODS = {
     _READ: "head view read read_turn find tail live_checkpoint checkpoints get_document documents "
     "conversations search",
-    _WRITE: "append add_checkpoint put_document note drop_document erase delete",
+    _WRITE: "append add_checkpoint drop_checkpoint put_document note drop_document erase delete",
 }
 _REFUSALS = (Conflict, ConversationDeleted, IdReused, InvalidOption)
 """Errors with which a working store refuses a request; they do not count as database errors."""

@@ -1,4 +1,4 @@
-"""Commands that change a conversation or add one: fold and fork."""
+"""Commands that change a conversation or add one: fold, checkpoints and fork."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ("add",)
 
 def add(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (fold, fork):
+    for command in (fold, checkpoints, fork):
         app.command()(command)
 
 
@@ -58,6 +58,32 @@ def fold(
             model=model,
         )
         show_fold(made, json=as_json)
+
+
+def checkpoints(
+    session: SessionArgument,
+    *,
+    drop: Annotated[
+        str | None,
+        typer.Option(help="Drop this checkpoint and those made from it.", metavar="ID"),
+    ] = None,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="Show those that were dropped.")
+    ] = False,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it.
+
+    列出会话的检查点（摘要），或弃用其中一个：会话回到它之前的检查点。
+    """
+    with report_errors():
+        from turnfold.cli.fold import list_checkpoints, show_checkpoints
+
+        show_checkpoints(
+            list_checkpoints(store, tenant, session, drop=drop, dropped=dropped), json=as_json
+        )
 
 
 def fork(

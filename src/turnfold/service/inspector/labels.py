@@ -109,6 +109,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "done": "完成",
     "fact": "事实",
     "kind": "种类",
+    "dropped, and shown to no model since: {ids}": "已弃用，此后不再展示给模型：{ids}",
     "no checkpoints yet": "还没有检查点",
     "no rules yet": "还没有规则",
     "preference": "偏好",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from turnfold import api
 from turnfold.api import (
     AddRuleBody,
+    CheckpointsAnswer,
     ClearedAnswer,
     DoneAnswer,
     EraseQuery,
@@ -91,6 +92,12 @@ async def fork(request: OperationRequest[ForkBody, NoQuery]) -> ForkedAnswer:
 @TABLE.bind(api.operations.ERASE_ENTRY)
 async def erase_entry(request: OperationRequest[Nothing, EraseQuery]) -> Erasure:
     return await request.session.erase(request.number("seq"), reason=request.query.reason)
+
+
+@TABLE.bind(api.operations.DROP_CHECKPOINT)
+async def drop_checkpoint(request: OperationRequest[Nothing, NoQuery]) -> CheckpointsAnswer:
+    dropped = await request.session.drop_checkpoint(request.params["checkpoint"])
+    return CheckpointsAnswer(checkpoints=dropped)
 
 
 @TABLE.bind(api.operations.DELETE)

@@ -9,6 +9,7 @@ from turnfold import api, wire
 from turnfold.api import (
     CallsPage,
     CheckpointsAnswer,
+    CheckpointsQuery,
     ClientIdsBody,
     ContextForm,
     DifferenceForm,
@@ -95,8 +96,9 @@ async def recall(request: OperationRequest[RecallBody, FormQuery]) -> RecalledAn
 
 
 @TABLE.bind(api.operations.CHECKPOINTS)
-async def checkpoints(request: OperationRequest[Nothing, NoQuery]) -> CheckpointsAnswer:
-    return CheckpointsAnswer(checkpoints=await request.session.checkpoints())
+async def checkpoints(request: OperationRequest[Nothing, CheckpointsQuery]) -> CheckpointsAnswer:
+    found = await request.session.checkpoints(dropped=request.query.dropped)
+    return CheckpointsAnswer(checkpoints=found)
 
 
 @TABLE.bind(api.operations.PINS)

@@ -52,6 +52,7 @@ __all__ = (
     "newest_rows",
     "next_head",
     "of_conversation",
+    "renew_entries",
     "replace_entry",
     "rows_between",
     "rows_by_id",
@@ -512,6 +513,14 @@ def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -
         Statement(f"DELETE FROM turnfold_term WHERE {HERE} AND seq = $3", (*place.keys, new.seq)),
         index_rows(place, [new], [found]),
     ]
+
+
+def renew_entries(place: ConversationKey, *, after: int, epoch: int) -> Statement:
+    """Give all entries after one a new epoch."""
+    return Statement(
+        f"UPDATE turnfold_entry SET epoch = $4 WHERE {HERE} AND seq > $3",
+        (*place.keys, after, epoch),
+    )
 
 
 def of_conversation(action: str, table: str, place: ConversationKey) -> Statement:

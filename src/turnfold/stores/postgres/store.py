@@ -36,6 +36,7 @@ from turnfold.stores.log_semantics import (
     next_version,
     prepare,
     repeated_checkpoint,
+    split_checkpoints,
 )
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import statements as sql
@@ -314,6 +315,39 @@ class PostgresStore:
             place, await self._read(place, doc_sql.find_checkpoints(place))
         )
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        place = _place(scope, conversation)
+        for document in put:
+            check_document(document)
+
+        async def work(link: Link) -> list[Checkpoint]:
+            link.allow_long()
+            head, found = await self._lock(link, place, doc_sql.find_checkpoints(place))
+            kept, gone = split_checkpoints(doc_sql.to_checkpoints(place, found), checkpoint)
+            if state is not None:
+                check_state(state, head)
+            statements = await self._document_changes(link, place, put, drop)
+            live, covered = (kept[-1].id, kept[-1].upto) if kept else ("", 0)
+            after = sql.next_head(replace(head, checkpoint=live))
+            await link.finish(
+                *statements,
+                *(one for each in gone for one in doc_sql.drop_checkpoint(place, each)),
+                sql.renew_entries(place, after=covered, epoch=after.epoch),
+                sql.save_head(place, after, before=head.state, now=self._clock()),
+            )
+            return gone
+
+        return await self._write(place, work)
+
     async def put_document(
         self,
         scope: Scope,
@@ -532,16 +566,17 @@ class PostgresStore:
         replaced: Sequence[Document],
         dropped: Sequence[Document],
     ) -> list[Statement]:
-        """Return the statements that replace and delete documents; `Conflict` if one has another version."""
+        """Return the statements that write and delete documents; `Conflict` if one has another version."""
         given = (*replaced, *dropped)
         asked = [doc_sql.find_version(place, each.kind, each.key) for each in given]
         answers = await link.ask(*asked) if asked else []
         statements: list[Statement] = []
         for at, (each, found) in enumerate(zip(given, answers, strict=True)):
-            version, _, searchable = doc_sql.to_version(found)
+            version, highest, searchable = doc_sql.to_version(found)
             check_version(each.version, version, each.kind, each.key)
             if at < len(replaced):
-                stored = replace(each, version=version + 1, created=self._clock())
+                version = next_version(version, highest)
+                stored = replace(each, version=version, created=self._clock())
                 statements += doc_sql.replace_document(place, stored, searchable=searchable)
             else:
                 statements += sql.unindex_text(place, each.kind, each.key) if searchable else []

@@ -174,6 +174,22 @@ class CachedStore:
     ) -> Checkpoint:
         return await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        gone = await self._inner.drop_checkpoint(
+            scope, conversation, checkpoint, put=put, drop=drop, state=state
+        )
+        await self._cache.erase(scope, conversation)
+        return gone
+
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
         return await self._inner.live_checkpoint(scope, conversation)
 

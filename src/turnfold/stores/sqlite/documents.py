@@ -15,6 +15,7 @@ from turnfold.stores.log_semantics import (
     check_version,
     next_version,
     repeated_checkpoint,
+    split_checkpoints,
 )
 from turnfold.stores.protocol import State, Written
 from turnfold.stores.sqlite import index
@@ -28,6 +29,7 @@ __all__ = (
     "counts",
     "documents_after",
     "documents_of",
+    "drop_checkpoint",
     "drop_checkpoints",
     "drop_document",
     "find_document",
@@ -192,19 +194,49 @@ def change_documents(
     dropped: Sequence[Document],
     now: int,
 ) -> None:
-    """Replace and delete documents, each of which must have the version it is given with."""
+    """Write and delete documents, each of which must have the version it is given with; 0 for a new one."""
     for each in (*replaced, *dropped):
         version = sql.document_version(connection, key, each.kind, each.key)
         check_version(each.version, version, each.kind, each.key)
     for each in replaced:
         index.remove_text(connection, tenant, key, each.kind, each.key)
+    highest = sql.scalar(connection, "SELECT dropped FROM conversation WHERE key = ?", (key,))
     insert_documents(
         connection,
         key,
-        [replace(each, version=each.version + 1, created=now) for each in replaced],
+        [
+            replace(each, version=next_version(each.version, highest), created=now)
+            for each in replaced
+        ],
     )
     for each in dropped:
         _delete_document(connection, tenant, key, (each.kind, each.key), each.version)
+
+
+def drop_checkpoint(
+    connection: Connection,
+    tenant: str,
+    conversation: str,
+    checkpoint: str,
+    *,
+    put: Sequence[Document],
+    drop: Sequence[Document],
+    state: State | None,
+    now: int,
+) -> list[Checkpoint]:
+    """Delete a checkpoint and those after it, and return them; the entries they covered get a new epoch."""
+    record = sql.find_conversation(connection, tenant, conversation, writing=True)
+    key = record.key
+    kept, gone = split_checkpoints(sql.checkpoints(connection, key), checkpoint)
+    if state is not None:
+        check_state(state, record.head)
+    change_documents(connection, tenant, key, replaced=put, dropped=drop, now=now)
+    _, live = drop_checkpoints(connection, tenant, key, gone[0].upto)
+    epoch = sql.new_epoch()
+    sql.renew_entries(connection, key, after=kept[-1].upto if kept else 0, epoch=epoch)
+    record.head = replace(record.head, checkpoint=live)
+    sql.save_head(connection, tenant, conversation, record, now=now, epoch=epoch)
+    return gone
 
 
 def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:

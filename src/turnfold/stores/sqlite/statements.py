@@ -48,6 +48,7 @@ __all__ = (
     "new_row",
     "newest_entries",
     "raw_rows",
+    "renew_entries",
     "replace_entry",
     "row_id",
     "rows",
@@ -277,6 +278,14 @@ def replace_entry(
     connection.execute(
         "UPDATE entry SET running = running + ?, revision = ? | revision & 4294967295 WHERE id >= ? AND id <= ?",
         (tokens - old.tokens, revision(0, epoch), place, row_id(key, LAST_SEQ)),
+    )
+
+
+def renew_entries(connection: Connection, key: int, *, after: int, epoch: int) -> None:
+    """Give all entries after one a new epoch."""
+    connection.execute(
+        "UPDATE entry SET revision = ? | revision & 4294967295 WHERE id > ? AND id <= ?",
+        (revision(0, epoch), row_id(key, after), row_id(key, LAST_SEQ)),
     )
 
 

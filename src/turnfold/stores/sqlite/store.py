@@ -229,6 +229,32 @@ class SqliteStore:
             scope, conversation, lambda connection, record: sql.checkpoints(connection, record.key)
         )
 
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        check_name(conversation, "conversation id")
+        for document in put:
+            check_document(document)
+        return await self._engine.write(
+            lambda connection: doc_sql.drop_checkpoint(
+                connection,
+                scope.tenant,
+                conversation,
+                checkpoint,
+                put=put,
+                drop=drop,
+                state=state,
+                now=self._clock(),
+            )
+        )
+
     async def put_document(
         self,
         scope: Scope,

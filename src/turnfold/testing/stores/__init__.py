@@ -39,7 +39,11 @@ from turnfold.testing.stores.append import (
     ReusedIdCases,
 )
 from turnfold.testing.stores.change_counters import EpochCases, GenerationCases
-from turnfold.testing.stores.checkpoints import CheckpointCases, SuccessionCases
+from turnfold.testing.stores.checkpoints import (
+    CheckpointCases,
+    DroppedCheckpointCases,
+    SuccessionCases,
+)
 from turnfold.testing.stores.concurrency import (
     ConcurrencyCases,
     DeletionRaceCases,
@@ -77,6 +81,7 @@ class StoreConformance(
     CounterCases,
     CheckpointCases,
     SuccessionCases,
+    DroppedCheckpointCases,
     DocumentCases,
     VersionCases,
     NoteCases,

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from turnfold.errors import Conflict, InvalidOption, InvalidRecord
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord, NotFound
 from turnfold.records import Checkpoint
+from turnfold.search import Within
 from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
@@ -17,11 +18,15 @@ from turnfold.testing.stores.values import (
     HOSTILE_TEXTS,
     TALK,
     checkpoint,
+    digest,
+    document,
+    texts,
     user_entries,
 )
 
 __all__ = (
     "CheckpointCases",
+    "DroppedCheckpointCases",
     "SuccessionCases",
 )
 
@@ -278,3 +283,151 @@ class SuccessionCases(StoreCases):
         await _refused(trial, checkpoint("s3", 8, previous="s1"))
         await store.add_checkpoint(ALICE, TALK, checkpoint("s3", 8, previous="s2"))
         assert (await store.head(ALICE, TALK)).checkpoint == "s3"
+
+
+class DroppedCheckpointCases(StoreCases):
+    """Cases for dropping a checkpoint: it and those after it are gone, the log stays, and nobody brings them back."""
+
+    @case
+    async def test_the_one_before_it_is_live_again(self, trial: Trial) -> None:
+        await _two(trial)
+        first, second = await trial.store.checkpoints(ALICE, TALK)
+        log, before = await trial.store.read(ALICE, TALK), await trial.store.head(ALICE, TALK)
+        assert await trial.store.drop_checkpoint(ALICE, TALK, "s2") == [second]
+        head = await trial.store.head(ALICE, TALK)
+        moved = {"generation": head.generation, "epoch": head.epoch}
+        assert head == replace(before, checkpoint="s1", **moved)
+        assert head.generation == before.generation + 1
+        assert await trial.store.live_checkpoint(ALICE, TALK) == first
+        view = await trial.store.view(ALICE, TALK, ())
+        assert (view.checkpoint, view.head) == (first, head)
+        assert await trial.store.checkpoints(ALICE, TALK) == [first]
+        assert await trial.store.read(ALICE, TALK) == log
+
+    @case
+    async def test_those_made_from_it_go_with_it(self, trial: Trial) -> None:
+        await _two(trial)
+        listed = await trial.store.checkpoints(ALICE, TALK)
+        assert await trial.store.drop_checkpoint(ALICE, TALK, "s1") == listed
+        assert await trial.store.checkpoints(ALICE, TALK) == []
+        assert await trial.store.live_checkpoint(ALICE, TALK) is None
+        assert (await trial.store.head(ALICE, TALK)).checkpoint == ""
+
+    @case
+    async def test_no_search_finds_it(self, trial: Trial) -> None:
+        await trial.store.append(ALICE, TALK, user_entries("a", "b"))
+        given = checkpoint("s", 1, text="zebra 斑马")
+        await trial.store.add_checkpoint(ALICE, TALK, given)
+        for word in ("zebra", "斑马"):
+            assert await _found(trial, word) == ["s"]
+        await trial.store.drop_checkpoint(ALICE, TALK, "s")
+        for word in ("zebra", "斑马"):
+            assert await _found(trial, word) == []
+
+    @case
+    async def test_a_successor_of_it_is_refused(self, trial: Trial) -> None:
+        await _two(trial)
+        await trial.store.drop_checkpoint(ALICE, TALK, "s2")
+        await _refused(trial, checkpoint("s3", 8, previous="s2"))
+        await trial.store.add_checkpoint(ALICE, TALK, checkpoint("s3", 8, previous="s1"))
+        assert (await trial.store.head(ALICE, TALK)).checkpoint == "s3"
+
+    @pytest.mark.parametrize("seq", [5, 6, 10])
+    @case
+    async def test_nothing_made_before_the_drop_comes_after_it(
+        self, trial: Trial, seq: int
+    ) -> None:
+        await _two(trial)
+        [read] = await trial.store.read(ALICE, TALK, after=seq - 1, upto=seq)
+        seen = (read.seq, read.epoch)
+        given = (await trial.store.checkpoints(ALICE, TALK))[1]
+        await trial.store.drop_checkpoint(ALICE, TALK, "s2")
+        for late in (given, checkpoint("s4", 9, previous="s1")):
+            with pytest.raises(Conflict):
+                await trial.store.add_checkpoint(ALICE, TALK, late, seen=seen)
+        with pytest.raises(Conflict):
+            await trial.store.put_document(ALICE, TALK, document("late"), seen=seen)
+        [read] = await trial.store.read(ALICE, TALK, after=seq - 1, upto=seq)
+        await trial.store.add_checkpoint(ALICE, TALK, given, seen=(read.seq, read.epoch))
+
+    @case
+    async def test_entries_that_stay_covered_keep_their_epoch(self, trial: Trial) -> None:
+        await _two(trial)
+        before = await trial.store.read(ALICE, TALK)
+        await trial.store.drop_checkpoint(ALICE, TALK, "s2")
+        after = await trial.store.read(ALICE, TALK)
+        same = [old.epoch == new.epoch for old, new in zip(before, after, strict=True)]
+        assert same == [True] * 4 + [False] * 6
+
+    @case
+    async def test_documents_change_with_it_or_nothing_does(self, trial: Trial) -> None:
+        await _two(trial)
+        await trial.store.put_document(ALICE, TALK, document("gone"))
+        await trial.store.drop_document(ALICE, TALK, "note", "gone")
+        await trial.store.put_document(ALICE, TALK, document("dropped"))
+        dropped = await trial.store.get_document(ALICE, TALK, "note", "dropped")
+        assert dropped is not None
+        new, before = document("new", b"kept"), await digest(trial.store, ALICE)
+        state = (await trial.store.head(ALICE, TALK)).state
+        for put, drop, at in (
+            (replace(new, version=1), dropped, state),
+            (new, replace(dropped, version=9), state),
+            (new, dropped, (state[0] - 1, state[1])),
+            (new, dropped, (state[0], state[1] + 1)),
+        ):
+            with pytest.raises(Conflict):
+                await trial.store.drop_checkpoint(
+                    ALICE, TALK, "s2", put=[put], drop=[drop], state=at
+                )
+        assert await digest(trial.store, ALICE) == before
+        await trial.store.drop_checkpoint(ALICE, TALK, "s2", put=[new], drop=[dropped], state=state)
+        assert await trial.store.get_document(ALICE, TALK, "note", "dropped") is None
+        found = await trial.store.get_document(ALICE, TALK, "note", "new")
+        assert found is not None
+        assert (found.body, found.version) == (b"kept", 2)  # no version is used twice
+
+    @pytest.mark.parametrize("name", ["s3", "", "S2"])
+    @case
+    async def test_one_that_is_not_there_is_an_error(self, trial: Trial, name: str) -> None:
+        await _two(trial)
+        before, head = await digest(trial.store, ALICE), await trial.store.head(ALICE, TALK)
+        for talk in (TALK, "unknown"):
+            with pytest.raises(NotFound):
+                await trial.store.drop_checkpoint(ALICE, talk, name)
+        with pytest.raises(NotFound):
+            await trial.store.drop_checkpoint(BOB, TALK, "s2")
+        assert await digest(trial.store, ALICE) == before
+        assert await trial.store.head(ALICE, TALK) == head
+
+    @case
+    async def test_of_those_who_drop_the_same_one_does(self, trial: Trial) -> None:
+        await _two(trial)
+        done = await trial.together(
+            [lambda: trial.store.drop_checkpoint(ALICE, TALK, "s2") for _ in range(4)]
+        )
+        assert sum(isinstance(each, list) for each in done) == 1
+        assert sum(isinstance(each, NotFound) for each in done) == 3
+        assert [each.id for each in await trial.store.checkpoints(ALICE, TALK)] == ["s1"]
+
+    @case
+    async def test_a_deleted_conversation_stays_deleted(self, trial: Trial) -> None:
+        await _two(trial)
+        await trial.store.delete(ALICE, TALK)
+        with pytest.raises(ConversationDeleted):
+            await trial.store.drop_checkpoint(ALICE, TALK, "s2")
+
+    @case
+    async def test_it_lasts(self, trial: Trial) -> None:
+        await _two(trial)
+        await trial.store.drop_checkpoint(ALICE, TALK, "s2")
+        store = await trial.reopen()
+        assert [each.id for each in await store.checkpoints(ALICE, TALK)] == ["s1"]
+        await store.append(ALICE, TALK, user_entries("k"))
+        assert texts(await store.read(ALICE, TALK)) == list("abcdefghijk")
+        assert (await store.head(ALICE, TALK)).checkpoint == "s1"
+
+
+async def _found(trial: Trial, word: str) -> list[str]:
+    within = Within(kinds=None)
+    found = await trial.store.search(ALICE, [word], conversation=TALK, within=within)
+    return [hit.key for hit in found]

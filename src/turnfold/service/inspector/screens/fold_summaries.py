@@ -37,6 +37,10 @@ async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
         fork = _fork(name, request.caller.tenant, each, words)
         articles.append(await _article(view, each, previous, words, fork, live=each is stored[-1]))
         previous = each.upto
+    dropped = [each.id for each in await view.session.checkpoints(dropped=True)]
+    if dropped:
+        told = words("dropped, and shown to no model since: {ids}", ids=", ".join(dropped))
+        articles.insert(0, tag("p", told))
     return RenderedScreen(
         title=f"{words('checkpoints')} · {name}",
         session=name,

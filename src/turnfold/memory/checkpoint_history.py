@@ -1,0 +1,124 @@
+"""Dropping a checkpoint, and reading those that were dropped.
+
+A summary may be wrong: a model was injected, or summarised badly. Dropping it takes the conversation back to the
+checkpoint before it. Checkpoints after it were made from its text and go with it, and so does what was built on it: the
+stored beginnings of windows, and the temporary extract that is shown while a fold is not finished. All of that is one
+transaction. The entries that are no longer covered get new epochs, so a fold that began before is refused when it ends.
+
+Each dropped checkpoint becomes a document that no context and no search shows, so that what a call sent can still be
+explained. Erasing an entry that it covers removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from turnfold.errors import Conflict, InvalidRecord, NotFound
+from turnfold.records import SESSION, STAND_IN, WINDOW, Checkpoint, Document
+from turnfold.stores import Scope, Store
+
+__all__ = ("DROPPED_CHECKPOINT", "drop_checkpoint", "dropped_checkpoints", "read_dropped")
+
+
+DROPPED_CHECKPOINT: Final = "dropped-checkpoint"
+"""Kind of the documents with dropped checkpoints, by id."""
+_MAX_TRIES: Final = 64
+_STRICT_TRIES: Final = 8
+"""Attempts in which nothing at all may change; a busy writer could keep it from ever succeeding."""
+_PAGE: Final = 500
+
+
+@dataclass(slots=True)
+class _Rollback:
+    """What has to change with the checkpoints of a conversation."""
+
+    built: list[Document] = field(default_factory=list[Document])
+    """Documents that were made with the live checkpoint."""
+    versions: dict[str, int] = field(default_factory=dict[str, int])
+    """Of the documents of checkpoints that were dropped before, by id."""
+
+    def take(self, document: Document) -> None:
+        """Look at one document of the conversation."""
+        if document.kind == WINDOW or (document.kind, document.key) == (SESSION, STAND_IN):
+            self.built.append(document)
+        elif document.kind == DROPPED_CHECKPOINT:
+            self.versions[document.key] = document.version
+
+    def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
+        """Return the documents that keep these checkpoints."""
+        return [
+            Document(
+                DROPPED_CHECKPOINT,
+                each.id,
+                msgspec.json.encode(each),
+                self.versions.get(each.id, 0),
+            )
+            for each in checkpoints
+        ]
+
+
+async def drop_checkpoint(
+    store: Store, scope: Scope, conversation: str, checkpoint: str
+) -> list[Checkpoint]:
+    """Drop a checkpoint and those after it; return them, oldest first."""
+    attempt = 0
+    while True:
+        attempt += 1
+        change = _Rollback()
+        captured = await store.capture(scope, conversation, change.take)
+        if captured is None:
+            raise NotFound(f"there is no conversation {conversation!r}")
+        ids = [each.id for each in captured.checkpoints]
+        at = ids.index(checkpoint) if checkpoint in ids else len(ids)
+        strict = attempt <= _STRICT_TRIES
+        try:
+            gone = await store.drop_checkpoint(
+                scope,
+                conversation,
+                checkpoint,
+                put=change.kept(captured.checkpoints[at:]),
+                drop=change.built,
+                state=captured.head.state if strict else None,
+            )
+        except Conflict:  # the conversation changed meanwhile
+            if attempt == _MAX_TRIES:
+                raise
+            continue
+        if not strict:
+            await _drop_later(store, scope, conversation)
+        return gone
+
+
+async def _drop_later(store: Store, scope: Scope, conversation: str) -> None:
+    """Drop what was made with the live checkpoint between reading the conversation and changing it."""
+    later = _Rollback()
+    await store.capture(scope, conversation, later.take)
+    for each in later.built:
+        with suppress(Conflict):  # written since, without the dropped text
+            await store.drop_document(scope, conversation, each.kind, each.key, expect=each.version)
+
+
+async def dropped_checkpoints(store: Store, scope: Scope, conversation: str) -> list[Checkpoint]:
+    """Return the dropped checkpoints in the order in which they were made."""
+    found: list[Document] = []
+    after = ""
+    while page := await store.documents(
+        scope, conversation, DROPPED_CHECKPOINT, after=after, limit=_PAGE
+    ):
+        found += page
+        after = page[-1].key
+    return sorted(map(read_dropped, found), key=lambda each: (each.created, each.upto))
+
+
+def read_dropped(document: Document) -> Checkpoint:
+    """Return the checkpoint that a document stores."""
+    try:
+        return msgspec.json.decode(document.body, type=Checkpoint)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        path = f"{document.kind}/{document.key}"
+        raise InvalidRecord(f"not a dropped checkpoint: {error}", path=path) from None
