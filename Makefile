@@ -56,7 +56,7 @@ test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in a
 	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude
 
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
-	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation -k llama
+	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation tests/house/test_docs.py -k llama
 
 test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions
 	@.venv-frameworks/bin/python tools/frameworks.py

@@ -44,6 +44,8 @@ TABLES_HEAD = {
     "zh": "# 基准测试的全部表格\n\n> 本页由 `python -m bench --write` 写成，说明为英文；"
     "中文概述见[基准测试](benchmarks.md)。",
 }
+SECTION_TITLES = {"start": {"en": "Get started", "zh": "开始使用"}}
+"""Titles of the parts of the navigation that have no index page of their own."""
 SEARCHED_FOR = {"en": ("checkpoint", "budget", "预算"), "zh": ("检查点", "预算", "折叠")}
 """Words a search must be able to find: checked in the built index."""
 
@@ -86,29 +88,31 @@ def gather(language: str) -> dict[str, str]:
     return texts
 
 
-def navigation(nav: list[Any], texts: dict[str, str]) -> list[Any]:
-    """The navigation with titles: a page's is its first heading, a folder's that of its index."""
+def navigation(nav: list[Any], texts: dict[str, str], language: str = "en") -> list[Any]:
+    """The navigation with titles: a page's is its first heading, a part's that of its index, or in SECTION_TITLES."""
     told: list[Any] = []
     for entry in nav:
         if isinstance(entry, str):
             told.append({title(texts[entry]): entry})
         else:
-            [(folder, inside)] = entry.items()
-            told.append({title(texts[f"{folder}/index.md"]): navigation(inside, texts)})
+            [(part, inside)] = entry.items()
+            known = SECTION_TITLES.get(part)
+            heading = known[language] if known else title(texts[f"{part}/index.md"])
+            told.append({heading: navigation(inside, texts, language)})
     return told
 
 
 def _with_generated(nav: list[Any]) -> list[Any]:
     """The shared navigation and the pages that are made while building."""
-    after = nav.index("benchmarks.md") + 1
-    made = [f"reference/{folder}.md" for folder in FOLDERS]
-    whole = [*nav[:after], "benchmark-tables.md", *nav[after:]]
-    return [
-        {"reference": [*entry["reference"], *made]}
-        if isinstance(entry, dict) and "reference" in entry
-        else entry
-        for entry in whole
-    ]
+    whole: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, str):
+            whole += [entry, "benchmark-tables.md"] if entry == "benchmarks.md" else [entry]
+        else:
+            [(part, inside)] = entry.items()
+            made = [f"reference/{folder}.md" for folder in FOLDERS] if part == "reference" else []
+            whole.append({part: [*_with_generated(inside), *made]})
+    return whole
 
 
 def config_for(base: dict[str, Any], language: str, texts: dict[str, str]) -> dict[str, Any]:
@@ -124,7 +128,7 @@ def config_for(base: dict[str, Any], language: str, texts: dict[str, str]) -> di
                 {"name": "中文", "link": "./zh/" if language == "en" else "./", "lang": "zh"},
             ],
         },
-        "nav": navigation(_with_generated(base["nav"]), texts),
+        "nav": navigation(_with_generated(base["nav"]), texts, language),
     }
 
 

@@ -151,7 +151,14 @@ def test_without_a_store_a_command_says_how_to_make_one(
     assert "`turnfold chat` and `turnfold import` create one" in line
 
 
-NEEDS = {"README.md": "openai", "docs/en/concepts/adapters.md": "pydantic_ai"}
+NEEDS = {
+    "README.md": "openai",
+    "docs/en/integrations/langchain.md": "langchain",
+    "docs/en/integrations/llama-index.md": "llama_index",
+    "docs/en/integrations/openai-agents.md": "agents",
+    "docs/en/integrations/own-loop.md": "openai",
+    "docs/en/integrations/pydantic-ai.md": "pydantic_ai",
+}
 """Pages whose blocks use a package that turnfold does not install, which they say: page -> the first of these."""
 
 

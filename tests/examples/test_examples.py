@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from examples import langgraph_approval
+from tests.examples.langchain_model import OpenAIModel
 from tests.house.source_tree import ROOT, SOURCE
 from tests.models.strict_server import Say, StrictServer
 from tests.models.strict_speech import Call
@@ -93,3 +95,43 @@ def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
     with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
         texts = [entry.message.text for entry in memory.session("user-42").history()]
     assert texts[1:] == ["五月去北京三天。", "Day one: 故宫。", "And then?", "Day two: 长城。"]
+
+
+REFUND = Call("call_1", "refund", {"order": "A-1007", "amount": 88})
+
+
+@pytest.mark.usefixtures("no_certificates")
+@pytest.mark.parametrize(
+    ("decision", "expected"),
+    [
+        (["--approve"], ("refunded 88 for A-1007", "已退款 88 元。")),
+        (["--reject", "先要收据"], ("先要收据", "请先提供收据。")),
+    ],
+    ids=["approved", "rejected"],
+)
+def test_the_refund_waits_for_a_person_and_goes_on_afterwards(
+    decision: list[str],
+    expected: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result, answer = expected
+    store = f"sqlite:///{tmp_path / 'refunds.db'}"
+    monkeypatch.setattr(langgraph_approval, "STORE", store)
+    with StrictServer([Say(calls=(REFUND,)), Say(answer), Say("不客气！")]) as server:
+        model = OpenAIModel(url=f"{server.url}/v1")
+        langgraph_approval.main(["user-42", "Refund order A-1007, 退款 88 元"], model)
+        assert capsys.readouterr().out.startswith("waits for approval: refund(")
+        with Memory(store) as memory:  # nothing was paid, and the question is in the log
+            roles = [entry.message.role for entry in memory.session("user-42").history()]
+            assert roles == ["system", "user"]
+        langgraph_approval.main(["user-42", *decision], model)
+        assert capsys.readouterr().out == f"{answer}\n"
+        langgraph_approval.main(["user-42", "谢谢"], model)
+        assert server.rejected == []
+    with Memory(store) as memory:
+        messages = [entry.message for entry in memory.session("user-42").history()]
+    roles = "system user assistant tool assistant user assistant".split()
+    assert [message.role for message in messages] == roles
+    assert result in messages[3].text
