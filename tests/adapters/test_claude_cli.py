@@ -170,7 +170,7 @@ def test_the_second_query_of_a_program_knows_the_table_of_contents(
                 given = options(api, tmp_path, f"{serve}{number}")
                 given.mcp_servers = {"rules": sdk.create_sdk_mcp_server("rules", tools=[get_toc])}
                 given.allowed_tools = [GET_TOC]
-                rules = known.finding_rules(toc=GET_TOC, serve=serve)
+                rules = known.finding_rules(serve=True) if serve else known
                 made: Any = turnfold_options(memory, "s", given, findings=rules)
                 assert made.resume is None
                 prompt = f"Question {number} about chapter 二"

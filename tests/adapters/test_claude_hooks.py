@@ -203,11 +203,12 @@ def test_a_compaction_folds_the_session_and_a_failing_summariser_stops_nothing()
     asyncio.run(main())
 
 
-def test_a_repeated_call_is_answered_by_a_hook_in_the_sdks_own_types() -> None:
-    """Document 004: 首次调用后缓存，后续跳过"""
+@pytest.mark.parametrize("name", ["get_toc", "mcp__rules__get_toc"])
+def test_a_repeated_call_is_answered_by_a_hook_in_the_sdks_own_types(name: str) -> None:
+    """Document 004: 首次调用后缓存，后续跳过; the SDK names the tool of a server in full."""
     types: Any = import_module("claude_agent_sdk.types")
     base = {"session_id": "x", "transcript_path": "", "cwd": "", "permission_mode": "default"}
-    call = {"tool_name": "get_toc", "tool_input": {"reg_id": "angui_2024"}}
+    call = {"tool_name": name, "tool_input": {"reg_id": "angui_2024"}}
 
     def before(call_id: str, **more: object) -> Any:
         return types.PreToolUseHookInput(
@@ -239,14 +240,16 @@ def test_a_repeated_call_is_answered_by_a_hook_in_the_sdks_own_types() -> None:
         assert log[3][1] == decision["permissionDecisionReason"]
 
     with_hooks(work, findings=AgentMemory().finding_rules(serve=True))
-    with_hooks(_unserved, findings=AgentMemory())
+    known = AgentMemory()
 
+    async def unserved(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        given = used(name, "t1", '{"title": "安规"}', tool_input={"reg_id": "angui_2024"})
+        await hooks.tool_used(given, "t1", None)
+        assert await memory.session("s").findings.list()
+        assert await hooks.tool_requested(given, "t2", None) == {}
 
-async def _unserved(memory: AsyncMemory, hooks: SessionHooks) -> None:
-    given = used("get_toc", "t1", "第一章")
-    await hooks.tool_used(given, "t1", None)
-    assert await memory.session("s").findings.list()
-    assert await hooks.tool_requested(given, "t2", None) == {}
+    with_hooks(unserved, findings=known)
+    assert known.get_cached_toc("angui_2024") == {"title": "安规"}
 
 
 def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:

@@ -100,6 +100,20 @@ def test_one_session_for_the_memory_sessions_and_the_command_line(
     assert "default" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("number", "kept"), [(0, False), (1, True)])
+def test_persistence_is_turned_on_and_off_by_a_number(
+    tmp_path: Path, number: int, *, kept: bool
+) -> None:
+    """int enable_persistence"""
+    path = tmp_path / "chat.db"
+    config = MessageMemoryConfig(db_path=path, enable_persistence=number)  # pyright: ignore[reportArgumentType] - as in C
+    with MessageMemory(config) as memory:
+        memory.add(user("hello"))
+    assert path.exists() is kept
+    with pytest.raises(InvalidOption, match="enable_persistence='no'"):
+        MessageMemoryConfig(db_path=path, enable_persistence="no")  # pyright: ignore[reportArgumentType]
+
+
 class Down:
     """A model that never answers, as a client and as a function."""
 

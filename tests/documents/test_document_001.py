@@ -243,6 +243,53 @@ def test_a_driver_is_asked_in_the_thread_pool_and_never_on_the_event_loop(
     assert driver.batches == ([len(set(log))] if isinstance(driver, Batch) else [])
 
 
+def test_a_single_count_where_an_event_loop_runs_is_asked_in_the_thread_pool() -> None:
+    """单条计数时会优先调用 model_driver.count_tokens"""
+    driver = Thread()
+    memory = TokenMemory("s", model_driver=driver)
+
+    async def count() -> int:
+        return memory.count_message_tokens({"role": "user", "content": "你好"})
+
+    assert asyncio.run(count()) == 4
+    assert threading.get_ident() not in driver.threads
+    memory.count_message_tokens({"role": "user", "content": "without a loop"})
+    assert threading.get_ident() in driver.threads
+
+
+class Slow:
+    """A driver that is not thread-safe, and counts until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered, self.stop = threading.Event(), threading.Event()
+        self.clashes = 0
+
+    def count_tokens(self, messages: list[dict[str, object]]) -> int:
+        if not self.lock.acquire(blocking=False):
+            self.clashes += 1
+            return len(messages)
+        self.entered.set()
+        self.stop.wait(60)
+        self.lock.release()
+        return len(messages)
+
+
+def test_a_driver_is_asked_by_one_thread_at_a_time() -> None:
+    driver = Slow()
+    memory = TokenMemory("s", model_driver=driver)
+    history = threading.Thread(target=lambda: asyncio.run(memory.get_history(chat(2))))
+    single = threading.Thread(target=lambda: memory.count_message_tokens(Message("user", "x")))
+    history.start()
+    assert driver.entered.wait(60)
+    single.start()
+    single.join(0.2)  # without the lock it asks at once
+    driver.stop.set()
+    single.join()
+    history.join()
+    assert driver.clashes == 0
+
+
 def test_a_driver_that_counts_as_a_coroutine_is_refused_when_the_memory_is_made() -> None:
     class Later:
         async def count_tokens(self, messages: object) -> int:

@@ -12,6 +12,7 @@ from turnfold import AgentMemory, Memory
 from turnfold.agent import Agent
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule
+from turnfold.memories import AgentMemoryConfig
 from turnfold.testing import ScriptedModel
 
 TOC = {"title": "安规 2024", "children": [{"title": "第一章 总则"}, {"title": "第二章 绝缘"}]}
@@ -134,11 +135,66 @@ def test_a_result_that_cannot_be_read_stops_no_agent(result: str) -> None:
 def test_update_memory_by_hand() -> None:
     """_update_memory(tool_name, result_content)"""
     memory = AgentMemory()
-    memory.update("get_toc", {"reg_id": "angui_2024"}, json.dumps(TOC))
-    memory.update("smart_search", {}, json.dumps({"results": HITS}))
-    memory.update("unknown", {}, "x")
-    assert memory.has_cached_toc("angui_2024")
-    assert len(memory.relevant_chunks) == 1
+    memory.update("get_toc", json.dumps({**TOC, "reg_id": "angui_2024"}))
+    memory.update("get_toc", json.dumps(TOC), {"reg_id": "wengui"})
+    memory.update("smart_search", json.dumps({"results": HITS}))
+    memory.update("read_page_range", "第 85 页", {"reg_id": "angui_2024", "start_page": 85})
+    memory.update("unknown", "x")
+    assert list(memory.toc_cache) == ["angui_2024", "wengui"]
+    assert [chunk.content for chunk in memory.relevant_chunks] == [HITS[0]["content"], "第 85 页"]
+
+
+@pytest.mark.parametrize("name", ["get_toc", "mcp__rules__get_toc"])
+@pytest.mark.parametrize("form", ["text", "value", "blocks", "mcp result"])
+def test_a_result_in_any_form_under_the_name_an_sdk_gives_the_tool(name: str, form: str) -> None:
+    """if hasattr(event, "type") and ... == "tool_result": self._update_memory(tool_name, content)"""
+    text = json.dumps(TOC)
+    blocks = [{"type": "text", "text": text}]
+    forms = {"text": text, "value": TOC, "blocks": blocks, "mcp result": {"content": blocks}}
+    memory = AgentMemory()
+    memory.update(name, forms[form], {"reg_id": "angui_2024"})
+    assert memory.get_cached_toc("angui_2024") == TOC
+
+
+def test_a_rule_finds_the_tool_of_an_mcp_server_and_keeps_servers_apart() -> None:
+    rules = [FindingRule("get_toc", serve=True, invalidated_by=("upload",))]
+    with Memory() as store:
+        session = store.session("s")
+        session.findings.use(rules)
+
+        def call(tool: str) -> dict[str, object]:
+            return {"id": "c", "name": tool, "arguments": "{}"}
+
+        session.findings.note(call("mcp__one__get_toc"), "第一章")
+        found = session.findings.serve(call("mcp__one__get_toc"))
+        assert found is not None
+        assert found.content == "第一章"
+        for other in ("mcp__two__get_toc", "get_toc", "mcp__one__get", "mcp____get_toc"):
+            assert session.findings.serve(call(other)) is None, other
+        session.user("next")
+        session.findings.ran("mcp__one__upload")
+        assert session.findings.serve(call("mcp__one__get_toc")) is None
+
+
+def test_a_memory_that_is_turned_off_keeps_nothing_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """memory_enabled: 是否启用 Agent 记忆系统"""
+    memory = AgentMemory.from_config(AgentMemoryConfig(memory_enabled=False))
+    call = {"id": "c", "name": "get_toc", "arguments": {"reg_id": "angui_2024"}}
+    with Memory() as store, caplog.at_level(logging.DEBUG, logger="turnfold.memories.agent_memory"):
+        session = store.session("s")
+        session.findings.use(memory.finding_rules())
+        assert session.findings.note(call, json.dumps(TOC)) is None
+        assert session.findings.note({**call, "name": "read_page_range"}, "第 85 页") is None
+        assert session.findings.list() == ()
+        memory.add_search_results(HITS)
+        memory.add_page_content("x", "angui_2024 P1")
+        assert not caplog.records
+        memory.enabled = True
+        assert session.findings.note(call, json.dumps(TOC)) is not None
+    assert list(memory.toc_cache) == ["angui_2024"]
+    assert memory.relevant_chunks == []
 
 
 def test_hints_are_separated_by_a_blank_line() -> None:

@@ -25,7 +25,10 @@ class Findings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`."""
+        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`.
+
+        A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
+        """
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:

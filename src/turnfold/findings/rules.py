@@ -44,8 +44,10 @@ __all__ = (
     "is_valid",
     "newer_finding",
     "normalized",
+    "plain_tool_name",
     "rank_findings",
     "rank_for_question",
+    "rule_for",
     "rules_by_tool",
     "score_in_json",
     "term_scores",
@@ -242,6 +244,17 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
             )
         found[rule.tool] = rule
     return found
+
+
+def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
+    """Return the rule of a tool; a rule may name an MCP tool with or without its server."""
+    return rules.get(tool) or rules.get(plain_tool_name(tool))
+
+
+def plain_tool_name(tool: str) -> str:
+    """Return the name of a tool without its MCP server: `get_toc` of `mcp__rules__get_toc`; other names as they are."""
+    parts = tool.split("__", 2)
+    return parts[2] if len(parts) == 3 and parts[0] == "mcp" and all(parts) else tool
 
 
 def term_scores(texts: Sequence[str], terms: Collection[str]) -> list[float]:

@@ -27,8 +27,10 @@ from turnfold.findings.rules import (
     findings_to_drop,
     is_valid,
     newer_finding,
+    plain_tool_name,
     rank_findings,
     rank_for_question,
+    rule_for,
     rules_by_tool,
 )
 from turnfold.records import (
@@ -291,7 +293,10 @@ class AsyncFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`."""
+        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`.
+
+        A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
+        """
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
@@ -325,7 +330,7 @@ class AsyncFindings:
         called, content = await self._redacted(as_tool_call(call), result_text(result))
         if isinstance(result, ToolResult) and result.is_error:
             return None
-        rule = self._rules.get(called.name) or FindingRule(called.name)
+        rule = rule_for(self._rules, called.name) or FindingRule(called.name)
         arguments = _comparable_arguments(called)
         kept = rule.kept_of(thaw_object(arguments), content) if arguments is not None else None
         relevance = rule.relevance_of(kept or content, score)
@@ -385,7 +390,7 @@ class AsyncFindings:
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """
         called = as_tool_call(call)
-        rule = self._rules.get(called.name)
+        rule = rule_for(self._rules, called.name)
         arguments = _comparable_arguments(called)
         if rule is None or not rule.serve or rule.side_effects or arguments is None:
             return None
@@ -430,8 +435,8 @@ class AsyncFindings:
         owner = self._owner
         stale = {name for rule in self._rules.values() for name in rule.invalidated_by}
         stale.update(name for each in owner.findings.all() for name in each.invalidated_by)
-        if tool in stale:
-            await self._storage.mark({tool: owner.head.seq})
+        if named := stale & {tool, plain_tool_name(tool)}:
+            await self._storage.mark(dict.fromkeys(named, owner.head.seq))
 
     async def _drop(self, chosen: Callable[[Finding], bool]) -> int:
         async with self._lock:

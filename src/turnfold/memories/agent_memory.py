@@ -29,10 +29,13 @@ from turnfold.findings import (
     check_language,
     escape_headings,
     items_text,
+    rule_for,
+    rules_by_tool,
 )
 from turnfold.records import check_score, check_text, freeze_object, plain_text, thaw_object
 from turnfold.text import fence, indented_whole, one_line
 from turnfold.tokens import TokenCounter, cautious_counter
+from turnfold.wire import outcome_of_blocks
 
 __all__ = (
     "AgentMemory",
@@ -277,12 +280,14 @@ class AgentMemory:
         """
         found = chunks_of(results)
         self._add(found)
-        _log.debug(f"[Memory] 添加搜索结果: {len(found)} 条")
+        if self.enabled:
+            _log.debug(f"[Memory] 添加搜索结果: {len(found)} 条")
 
     def add_page_content(self, content: str, source: str, relevance: float = 0.8) -> None:
         """添加页面内容摘要: add the content of a page; it is cut to the tokens at the end of a sentence or row."""
         self.add_chunk(ContentChunk(content, source, relevance, "page_content"))
-        _log.debug(f"[Memory] 添加页面内容: {source}")
+        if self.enabled:
+            _log.debug(f"[Memory] 添加页面内容: {source}")
 
     def get_memory_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
         """生成记忆上下文: render the relevant content, best first, in at most `tokens`; empty if there is none.
@@ -330,13 +335,25 @@ class AgentMemory:
             FindingRule(read, relevance=0.8, min_relevance=least, keep=self._keep_page),
         )
 
-    def update(self, tool: str, arguments: Mapping[str, object], result: str) -> None:
-        """Remember the result of a documented tool: `_update_memory()` of the document; other tools change nothing."""
-        for rule in self.finding_rules():
-            if rule.tool == tool and rule.keep is not None:
-                rule.keep(arguments, result)
+    def update(
+        self,
+        tool_name: str,
+        result_content: object,
+        arguments: Mapping[str, object] | None = None,
+    ) -> None:
+        """Remember the result of a documented tool: `_update_memory()` of the document; other tools change nothing.
 
-    def _keep_toc(self, arguments: Mapping[str, object], result: str) -> str:
+        The result is text, or any value that a tool returns. A table of contents is cached under the `reg_id` of the
+        call's arguments or of the table. The tool of an MCP server may have its full name (`mcp__rules__get_toc`).
+        """
+        rule = rule_for(rules_by_tool(self.finding_rules()), tool_name)
+        found = outcome_of_blocks(result_content)
+        if rule is not None and rule.keep is not None and not found.failed:
+            rule.keep(arguments or {}, found.text)
+
+    def _keep_toc(self, arguments: Mapping[str, object], result: str) -> str | None:
+        if not self.enabled:
+            return None
         toc = _json_of(result)
         if isinstance(toc, dict):
             named = arguments.get("reg_id") or toc.get("reg_id")
@@ -345,6 +362,8 @@ class AgentMemory:
         return result
 
     def _keep_search(self, arguments: Mapping[str, object], result: str) -> str | None:  # noqa: ARG002 (a rule's)
+        if not self.enabled:
+            return None
         value = _json_of(result)
         lists = [value] if not isinstance(value, dict) else [value.get(name) for name in _LISTS]
         hits = next((cast("list[object]", each) for each in lists if isinstance(each, list)), None)
@@ -359,7 +378,9 @@ class AgentMemory:
             return json.dumps(relevant, ensure_ascii=False) if relevant else None
         return result
 
-    def _keep_page(self, arguments: Mapping[str, object], result: str) -> str:
+    def _keep_page(self, arguments: Mapping[str, object], result: str) -> str | None:
+        if not self.enabled:
+            return None
         value = _json_of(result)
         fields = {**arguments, **(value if isinstance(value, dict) else {})}
         found = next((fields[name] for name in _PAGE_TEXTS if fields.get(name)), result)

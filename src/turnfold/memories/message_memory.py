@@ -96,7 +96,10 @@ class MessageMemoryConfig:
     db_path: str | Path | None = None
     """The SQLite file of the conversation; several conversations may share one."""
     enable_persistence: bool | None = None
-    """False to keep the conversation in the process only; None and True keep it in `db_path`, which True requires."""
+    """False or 0 to keep the conversation in the process only; None, True and 1 keep it in `db_path`.
+
+    True and 1 require a `db_path`.
+    """
 
     def __post_init__(self) -> None:
         Budget(
@@ -118,6 +121,12 @@ class MessageMemoryConfig:
             )
 
     def _check_persistence(self) -> None:
+        if self.enable_persistence not in (None, False, True):
+            raise InvalidOption(
+                f"enable_persistence={self.enable_persistence!r}: use True, False, or None"
+            )
+        if self.enable_persistence is not None:  # documented as a number
+            object.__setattr__(self, "enable_persistence", bool(self.enable_persistence))
         if self.enable_persistence and self.db_path is None:
             raise InvalidOption(
                 "enable_persistence=True with db_path=None: set db_path to the file of the conversation"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from types import TracebackType
@@ -66,7 +65,6 @@ class TokenMemory:
         self._local = counter_for(model_name)
         self._cache = CountCache(cache_size)
         self._driver: DriverCounter | None = None
-        self._driver_lock = threading.Lock()
         if model_driver is not None and callable(getattr(model_driver, "count_tokens", None)):
             if counting_driver(model_driver) is None:
                 raise InvalidOption(
@@ -92,10 +90,18 @@ class TokenMemory:
         return None if self._last is None else self._last.receipt
 
     def count_message_tokens(self, message: object) -> int:
-        """Return the tokens of one message, framing included; by the driver if there is one."""
-        if self._driver is not None:
-            return self._driver.count_message(as_message(message))
-        return self.count_messages_batch([message], use_cache=True)[0]
+        """Return the tokens of one message, framing included; by the driver if there is one.
+
+        Where an event loop runs, the driver is asked in the thread pool and waited for.
+        """
+        if self._driver is None:
+            return self.count_messages_batch([message], use_cache=True)[0]
+        count, accepted = self._driver.count_message, as_message(message)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return count(accepted)
+        return token_executor().submit(count, accepted).result()
 
     def count_messages_batch(
         self,
@@ -269,12 +275,7 @@ class TokenMemory:
         """Return the result of work that counts: in the thread pool if it may ask the driver, which may be remote."""
         if self._driver is None:
             return work()
-
-        def alone() -> _Result:
-            with self._driver_lock:  # a driver need not be thread-safe
-                return work()
-
-        return await asyncio.get_running_loop().run_in_executor(token_executor(), alone)
+        return await asyncio.get_running_loop().run_in_executor(token_executor(), work)
 
     def _limit_length(self, message: Message) -> Message:
         """Shorten texts longer than `max_message_length` characters to their head and tail."""

@@ -1,14 +1,15 @@
 """Count tokens with a model driver's own `count_tokens`.
 
-The driver knows its model best, so it is preferred. It may be remote and need not be thread-safe: whoever counts on an
-event loop calls this counter in a thread, one call at a time. Its counts have a cache of their own, because a driver's
-and a tokenizer's count of one message may differ.
+The driver knows its model best, so it is preferred. It may be remote: whoever counts on an event loop calls this
+counter in a thread. It need not be thread-safe: a counter asks it from one thread at a time. Its counts have a cache of
+their own, because a driver's and a tokenizer's count of one message may differ.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
@@ -40,7 +41,7 @@ class ModelDriver(Protocol):
 class DriverCounter(TokenCounter):
     """A counter that lets the driver count whole messages, and uses `local` if the driver fails."""
 
-    __slots__ = ("_cache", "_driver", "_local")
+    __slots__ = ("_cache", "_driver", "_local", "_lock")
 
     def __init__(self, driver: object, local: TokenCounter, *, cache_size: int) -> None:
         super().__init__(local.text, framing=local.framing, images=local.images)
@@ -48,6 +49,7 @@ class DriverCounter(TokenCounter):
         self._driver = cast("ModelDriver", driver)
         self._local = local
         self._cache = CountCache(cache_size)
+        self._lock = threading.Lock()
 
     @property
     def cache(self) -> CountCache:
@@ -94,11 +96,11 @@ class DriverCounter(TokenCounter):
         _log_unusable("count_tokens", count)
         return None
 
-    @staticmethod
-    def _answer(ask: Callable[[], object]) -> object:
+    def _answer(self, ask: Callable[[], object]) -> object:
         """Return what the driver answers; the type of the error if it raises."""
         try:
-            answer = ask()
+            with self._lock:
+                answer = ask()
         except Exception as error:  # whatever a driver raises, counting goes on locally
             # The error text may quote the conversation: it goes to the debug log only.
             _log.debug("count_tokens raised", exc_info=True)

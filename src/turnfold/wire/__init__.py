@@ -26,7 +26,14 @@ from turnfold.wire.request import (
     require_size,
 )
 from turnfold.wire.sdk_objects import SdkMessages, read_sdk_objects
-from turnfold.wire.tool_output import ENDING, ToolOutcome, described, encodable, outcome_of
+from turnfold.wire.tool_output import (
+    ENDING,
+    ToolOutcome,
+    described,
+    encodable,
+    outcome_of,
+    outcome_of_blocks,
+)
 from turnfold.wire.values import (
     JsonObject,
     list_at,
@@ -77,6 +84,7 @@ __all__ = (
     "openai_chat",
     "openai_responses",
     "outcome_of",
+    "outcome_of_blocks",
     "packed",
     "plain_object",
     "read_sdk_objects",

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Final, cast
 
+from turnfold.wire.values import list_of, object_of
+
 __all__ = (
     "ENDING",
     "ToolOutcome",
     "described",
     "encodable",
     "outcome_of",
+    "outcome_of_blocks",
 )
 
 
@@ -56,6 +59,27 @@ def outcome_of(found: object) -> ToolOutcome:
             failed=True,
         )
     return ToolOutcome(text)
+
+
+def outcome_of_blocks(found: object) -> ToolOutcome:
+    """Convert a tool result that may be content blocks, as MCP gives it: their text, or else as `outcome_of` does."""
+    try:
+        texts = _block_texts(found)
+        return outcome_of(found if texts is None else "\n".join(texts))
+    except ENDING:
+        raise
+    except BaseException:
+        return outcome_of(found)
+
+
+def _block_texts(found: object) -> list[str] | None:
+    """Return the texts of a result that consists of text blocks only; None for any other result."""
+    fields = object_of(found) or {}
+    blocks = [object_of(block) or {} for block in list_of(fields.get("content", found)) or ()]
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    if not texts or len(texts) < len(blocks) or not all(isinstance(text, str) for text in texts):
+        return None
+    return cast("list[str]", texts)
 
 
 def described(error: BaseException) -> str:

@@ -17,11 +17,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 from turnfold.adapters._common import ThreadBridge
 from turnfold.adapters.claude_agent_sdk.transcript import TranscriptFile
 from turnfold.errors import SummaryFailed
-from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.records import NewEntry, ToolCall, assistant, tool, user
 from turnfold.window import Section
-from turnfold.wire import ENDING, ToolOutcome, encodable, list_of, object_of, outcome_of, writable
+from turnfold.wire import ENDING, encodable, outcome_of, outcome_of_blocks, writable
 
 __all__ = (
     "HookFunction",
@@ -128,7 +128,8 @@ class SessionHooks:
         call = _call_of(payload, tool_use_id)
         if name not in self._unlogged:
             self._requested.setdefault(session.id, {})[call.id] = call
-        if not any(rule.serve and rule.tool == name for rule in self._findings):
+        rule = rule_for(session.findings.rules, name)
+        if rule is None or not rule.serve:
             return {}
         found = await session.findings.serve(call)
         if found is None:
@@ -145,7 +146,7 @@ class SessionHooks:
     ) -> HookOutput:
         """Log a call with its result, and remember the result if a rule says so."""
         del context
-        result = _response_text(payload.get("tool_response"))
+        result = outcome_of_blocks(payload.get("tool_response"))
         await self._log_call(payload, tool_use_id, result.text, failed=result.failed)
         return {}
 
@@ -196,7 +197,7 @@ class SessionHooks:
         stored = await self._add_call(session, call, result, beside=beside)
         if failed or not self._findings or not stored:
             return
-        if name in session.findings.rules:
+        if rule_for(session.findings.rules, name) is not None:
             await session.findings.note(call, result, seq=stored, asked=stored - 2)
         else:
             await session.findings.ran(name)
@@ -298,24 +299,3 @@ def _arguments(payload: object) -> str:
         raise
     except BaseException:  # whatever a value raises while it is written
         return json.dumps({"input": outcome_of(payload).text}, ensure_ascii=False)
-
-
-def _response_text(response: object) -> ToolOutcome:
-    """Return a tool response as text: the text of its blocks, or its JSON; an error text if it has neither."""
-    try:
-        texts = _block_texts(response)
-        return outcome_of(response if texts is None else "\n".join(texts))
-    except ENDING:
-        raise
-    except BaseException:
-        return outcome_of(response)
-
-
-def _block_texts(response: object) -> list[str] | None:
-    """Return the texts of a response that consists of text blocks only; None for any other response."""
-    fields = object_of(response) or {}
-    blocks = [object_of(block) or {} for block in list_of(fields.get("content", response)) or ()]
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    if not texts or len(texts) < len(blocks) or not all(isinstance(text, str) for text in texts):
-        return None
-    return cast("list[str]", texts)
