@@ -24,7 +24,8 @@ COST = frozenset("currency date model total without_cache read written fresh out
 SHAPES: tuple[tuple[str, str], ...] = (
     ("sessions", "store tenant total sessions"),
     ("show ware", "status entries"),
-    ("rules ware", "session rules"),
+    ("rules ware", "session rules ended"),
+    ("rules ware --all", "session rules ended"),
     (
         "context ware",
         (

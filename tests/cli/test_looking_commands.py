@@ -14,7 +14,7 @@ from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, se
 from turnfold import Budget, Memory
 from turnfold.cli import top as top_screen
 from turnfold.cli.labels import CHINESE
-from turnfold.rules import RuleKind
+from turnfold.rules import RuleKind, RuleState
 from turnfold.runtime import drive
 from turnfold.stores import Scope, digest, open_store
 from turnfold.window import Section
@@ -24,6 +24,7 @@ LOOKING = (
     ["show", "ware"],
     ["show", "ware", "--full"],
     ["rules", "ware"],
+    ["rules", "ware", "--all"],
     ["context", "ware"],
     ["context", "ware", "--query", "HT-2026-003"],
     ["top"],
@@ -156,8 +157,51 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     assert invoke(["rules", "nobody", "--store", store]).exit_code == 3
 
 
-def test_every_kind_of_rule_has_its_chinese() -> None:
-    assert set(get_args(RuleKind)) <= set(CHINESE)
+def test_ended_rules_say_when_and_by_which_rule(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'ended.db'}"
+    said = [
+        "The standup is on Monday.",
+        "以后用 MySQL 存数据。",
+        "Please send the invoice to Ms Wu.",
+        "The standup is on Thursday now.",
+        "改用 PostgreSQL 存数据，不用 MySQL 了。",
+        "The invoice to Ms Wu is sent.",
+    ]
+    with Memory(store) as memory:
+        session = memory.session("ended")
+        for text in said:
+            session.user(text)
+            session.assistant("ok")
+        by_hand = session.add_rule("Answer in French.", kind="preference")
+        session.drop_rule(by_hand.id)
+        times = {entry.seq: entry.created for entry in session.history()}
+    assert invoke_json(["rules", "ended", "--store", store])["ended"] is None
+    shown = invoke_json(["rules", "ended", "--all", "--store", store])
+    active = {row["text"]: row["id"] for row in shown["rules"]}
+    ended = {row["text"]: row for row in shown["ended"]}
+    assert not set(active) & set(ended)
+    day, database, task = (ended[text] for text in said[:3])
+    assert (day["state"], day["ended"], day["replaced_by"]) == ("superseded", 7, active[said[3]])
+    assert (database["state"], database["ended"]) == ("superseded", 9)
+    assert database["replaced_by"] in active.values()
+    assert (task["state"], task["ended"], task["replaced_by"]) == ("done", 11, "")
+    assert [row["ended_at"] for row in (day, database, task)] == [times[7], times[9], times[11]]
+    hand = ended[by_hand.text]
+    assert (hand["state"], hand["ended"], hand["ended_at"]) == ("dropped", 0, 0)
+    assert hand["replaced_by"] == ""
+    drawn = invoke(["rules", "ended", "--all", "--store", store], width=160).stdout
+    lines = drawn.splitlines()
+    assert f"{len(ended)} ended rules" in lines
+    row = next(line for line in lines if said[0] in line)
+    assert row.split()[:5] == [day["id"], "1", "decision", "superseded", "7"]
+    assert active[said[3]] in row
+    chinese = invoke(["rules", "ended", "--all", "--store", store], TURNFOLD_LANG="zh").stdout
+    assert f"{len(ended)} 已结束的规则" in chinese
+    assert "已被取代" in chinese
+
+
+def test_every_kind_and_state_of_a_rule_has_its_chinese() -> None:
+    assert {*get_args(RuleKind), *get_args(RuleState)} - {"active"} <= set(CHINESE)
 
 
 def test_the_context_is_the_one_the_next_call_gets(tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "One turn, or FIRST-LAST.": "一个轮次，或 FIRST-LAST。",
     "Only in this session.": "只在此会话中。",
     "Only print the address.": "只显示地址。",
+    "Also list rules that ended: when, and replaced by which.": "也列出已结束的规则：何时结束，被哪一条取代。",
     "Only sessions whose id starts with this.": "只列出标识以此开头的。",
     "Print JSON, and nothing else.": "只输出 JSON。",
     "Print every call and the totals as JSON, nothing else.": "只以 JSON 输出每次调用与总计。",

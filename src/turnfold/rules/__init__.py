@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
-from turnfold.rules.ledger import LedgerChange, update_ledger
+from turnfold.rules.ledger import LedgerChange, replacements, update_ledger
 from turnfold.rules.record import (
     LONGEST_RULE,
     RuleAct,
@@ -28,6 +28,7 @@ __all__ = (
     "likely_rule",
     "new_rule",
     "render_rules",
+    "replacements",
     "shown_rules",
     "update_ledger",
 )

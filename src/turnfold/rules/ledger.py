@@ -19,7 +19,7 @@ from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
 from turnfold.text import require_limit
 
-__all__ = ("LedgerChange", "update_ledger")
+__all__ = ("LedgerChange", "replacements", "update_ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,11 @@ def update_ledger(
         ended=tuple(ledger[each] for each in ended if each in ledger),
         evicted=tuple(evicted),
     )
+
+
+def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
+    """Return, by the id of a rule that was replaced, lifted or cancelled, the rule that did it."""
+    return {ended: rule for rule in rules for ended in rule.supersedes}
 
 
 def _targets(

@@ -75,6 +75,9 @@ def show(
 def rules(
     session: SessionArgument,
     *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also list rules that ended: when, and replaced by which.")
+    ] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -86,7 +89,7 @@ def rules(
     with report_errors():
         from turnfold.cli.rules import list_rules, show_rules
 
-        show_rules(list_rules(store, tenant, session), json=as_json)
+        show_rules(list_rules(store, tenant, session, ended=every), json=as_json)
 
 
 def context(
