@@ -190,9 +190,9 @@ class Case:
 
 
 def _verbatim(context: Context) -> list[Message]:
-    """Everything but the summary, in whose place an extract may stand."""
-    summary = context.section(Section.SUMMARY)
-    return [message for message in context.messages if message not in summary]
+    """Everything but the summary, in whose place an extract may stand, and what is recalled of what it covers."""
+    made = (*context.section(Section.SUMMARY), *context.section(Section.TAIL))
+    return [message for message in context.messages if message not in made]
 
 
 def _nowhere(context: Context) -> list[int]:
