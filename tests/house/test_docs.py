@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,7 @@ def test_every_python_block_runs_and_twice_in_the_same_folder(
 ) -> None:
     if package := OTHER_ENVIRONMENTS.get(shown(path)):
         pytest.importorskip(package)
+        warnings.simplefilter("ignore", DeprecationWarning)  # of such a package itself
     monkeypatch.chdir(tmp_path)
     document = path.read_text(encoding="utf-8")
     count = run_python_blocks(document, name=shown(path), monkeypatch=monkeypatch)

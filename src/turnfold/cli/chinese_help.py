@@ -292,8 +292,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "anthropic, gemini, openai_chat or openai_responses. Default: detected.": (
         "anthropic、gemini、openai_chat 或 openai_responses。默认：由内容判断。"
     ),
-    "auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code.": (
-        "auto、turnfold、openai、openai-responses、anthropic、gemini、chatgpt、claude-code 之一。"
+    "auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code, langchain, mem0, "
+    "openai-agents.": (
+        "auto、turnfold、openai、openai-responses、anthropic、gemini、chatgpt、claude-code、langchain、mem0、"
+        "openai-agents 之一。"
     ),
     "entry, checkpoint, a kind of document, or all. Default: entry.": (
         "entry、checkpoint、一种文档，或 all。默认：entry。"

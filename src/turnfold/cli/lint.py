@@ -31,6 +31,9 @@ PROVIDERS = tuple(_WRITERS)
 _PROGRAMS: Final[Mapping[str, str]] = {
     "chatgpt": "openai_chat",
     "claude-code": "anthropic",
+    "langchain": "openai_chat",
+    "mem0": "openai_chat",
+    "openai-agents": "openai_responses",
     TURNFOLD: "openai_chat",
 }
 """Formats of `turnfold import` that are no request of a provider -> the provider whose rules apply by default."""

@@ -1,4 +1,4 @@
-"""Import of conversations that other programs wrote: ChatGPT, Claude Code, provider histories."""
+"""Import of conversations that other programs wrote: ChatGPT, Claude Code, provider and framework histories."""
 
 from __future__ import annotations
 

@@ -10,6 +10,15 @@ from turnfold.errors import InvalidExport, InvalidOption
 from turnfold.importers.chatgpt import chatgpt_histories
 from turnfold.importers.claude_code import claude_code_histories, is_claude_code
 from turnfold.importers.events import HistoryEvents, UnreadableItem
+from turnfold.importers.framework_histories import (
+    is_langchain,
+    is_mem0,
+    is_sqlite,
+    langchain_histories,
+    mem0_histories,
+    session_table,
+    table_values,
+)
 from turnfold.importers.json_stream import Value, open_text, read_fields, read_values
 from turnfold.importers.provider_histories import BODIES, PROVIDERS, provider_histories
 from turnfold.stores import FORMAT
@@ -24,13 +33,23 @@ __all__ = (
 
 
 TURNFOLD: Final = "turnfold"
-FORMATS: Final = (TURNFOLD, *PROVIDERS, "chatgpt", "claude-code")
+FORMATS: Final = (
+    TURNFOLD,
+    *PROVIDERS,
+    "chatgpt",
+    "claude-code",
+    "langchain",
+    "mem0",
+    "openai-agents",
+)
 _SAMPLE = 50
 _FORMAT_NAMES = {"openai_chat": "openai", "openai_responses": "openai-responses"}
 
 
 def detect(path: Path) -> str:
     """Return the format of a file; raises `InvalidExport` if it is unknown."""
+    if is_sqlite(path):
+        return session_table(path)
     with open_text(path) as file:
         head = list(islice(read_values(file), _SAMPLE))
     found = [each for each in head if isinstance(each, Value) and isinstance(each.value, dict)]
@@ -41,6 +60,10 @@ def detect(path: Path) -> str:
         return "chatgpt"
     if any(map(is_claude_code, objects)):
         return "claude-code"
+    if any(map(is_langchain, objects)):
+        return "langchain"
+    if any(map(is_mem0, objects)):
+        return "mem0"
     bodies = [one for one in objects if any(key in one for key in BODIES) and "role" not in one]
     if bodies:
         guesses = {guess_provider(one) for one in bodies} - {"openai_chat"}
@@ -63,13 +86,35 @@ def detect(path: Path) -> str:
 def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
     """Read the conversations of another program's file, from beginning to end."""
     name = path.name.split(".")[0] or "imported"
+    if is_sqlite(path):
+        yield from _table_histories(path, format_name, name)
+        return
     with open_text(path) as file:
         found = read_values(file)
         if format_name == "chatgpt":
             yield from chatgpt_histories(found, name, branches=branches)
         elif format_name == "claude-code":
             yield from claude_code_histories(found, name)
+        elif format_name == "langchain":
+            yield from langchain_histories(found, name)
+        elif format_name == "mem0":
+            yield from mem0_histories(found, name)
         elif format_name in PROVIDERS:
             yield from provider_histories(found, format_name, name)
+        elif format_name == "openai-agents":
+            raise InvalidOption(
+                f"{path.name} is no SQLite file; give the file of the SQLiteSession"
+            )
         else:
             raise InvalidOption(f"unknown format {format_name!r}; use one of {', '.join(FORMATS)}")
+
+
+def _table_histories(path: Path, format_name: str, name: str) -> HistoryEvents:
+    """Read the sessions of a SQLite file."""
+    found = session_table(path)
+    if found != format_name:
+        raise InvalidOption(f"{path.name} has sessions in the format {found}, not {format_name}")
+    values = table_values(path, found)
+    if found == "langchain":
+        return langchain_histories(values, name)
+    return provider_histories(values, "openai-responses", name)

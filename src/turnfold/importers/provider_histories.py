@@ -23,6 +23,7 @@ from turnfold.records import Message
 
 __all__ = (
     "BODIES",
+    "CONVERSATION_IDS",
     "PROVIDERS",
     "provider_histories",
 )
@@ -36,9 +37,26 @@ PROVIDERS: dict[str, ModuleType] = {
 }
 BODIES = ("messages", "contents", "input")
 """Fields of a request body that may hold the messages."""
-_IDS = ("conversation_id", "conversation", "session_id", "thread_id", "trace_id", "custom_id", "id")
+CONVERSATION_IDS = (
+    "conversation_id",
+    "conversation",
+    "session_id",
+    "thread_id",
+    "trace_id",
+    "custom_id",
+    "id",
+)
+"""Fields that may name a conversation, the first that is there."""
 _KNOWN_FIELDS = frozenset(
-    {*BODIES, *_IDS, "system", "systemInstruction", "system_instruction", "instructions", "model"}
+    {
+        *BODIES,
+        *CONVERSATION_IDS,
+        "system",
+        "systemInstruction",
+        "system_instruction",
+        "instructions",
+        "model",
+    }
 )
 
 
@@ -77,7 +95,7 @@ def _is_body(fields: Fields) -> bool:
 
 
 def _conversation(accept: ModuleType, fields: Fields, line: int, name: str) -> HistoryEvents:
-    named = (fields.get(key) for key in _IDS)
+    named = (fields.get(key) for key in CONVERSATION_IDS)
     conversation = next((value for value in named if isinstance(value, str) and value), name)
     model = fields.get("model")
     try:

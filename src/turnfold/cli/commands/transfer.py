@@ -73,7 +73,8 @@ def import_command(
         str,
         typer.Option(
             "--format",
-            help="auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code.",
+            help="auto, turnfold, openai, openai-responses, anthropic, gemini, chatgpt, claude-code, langchain, mem0, "
+            "openai-agents.",
         ),
     ] = "auto",
     session: Annotated[
