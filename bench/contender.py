@@ -95,6 +95,8 @@ class Contender:
     """A raw limit rather than a peer."""
     folds: Callable[[Any], Sequence[Any]] = lambda _: ()
     """The requests for summaries (`FoldSent`) that the last window of a session would have taken by a model."""
+    marks: Callable[[Any], Sequence[int]] = lambda _: ()
+    """Messages of the last window up to each cache mark it sets by itself; none: the ends of system and prompt."""
     low_mark: float = 0.0
     """Of ours: how far a cut goes, where it is not the default."""
 

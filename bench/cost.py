@@ -2,9 +2,10 @@
 
 Every usable call is charged: what repeats the call before at the cached price, the rest fresh, the recorded answer as
 output. Prices, their date and the providers' cache rules are turnfold's own file (`turnfold/tokens/prices.json`);
-`turnfold simulate` gives the same answer for a history of one's own. Where a provider caches up to marks, everybody
-marks the end of the system message and the end of the prompt. A window that no provider would take, or that misses
-what is to be answered, costs nothing and answers nothing: the share of usable calls stands beside the price.
+`turnfold simulate` gives the same answer for a history of one's own. Where a provider caches up to marks, sessions of
+turnfold mark what `turnfold.wire` marks, everybody else the end of the system message and the end of the prompt. A
+window that no provider would take, or that misses what is to be answered, costs nothing and answers nothing: the share
+of usable calls stands beside the price.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def charged(calls: Sequence[Sent], model: str, prices: PriceTable) -> float:
             marks = ()
             continue
         read = rule.read(call.repeated, marks)
-        marks = (call.system, call.prompt - PER_ANSWER)
+        marks = call.marks or (call.system, call.prompt - PER_ANSWER)
         written = rule.written(read, marks)
         fresh = call.prompt - read - written
         total += price.of(Charge(read=read, written=written, fresh=fresh, output=call.answer))

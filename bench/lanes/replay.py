@@ -62,6 +62,8 @@ class Sent(NamedTuple):
     """Whether it goes on with the turn of the call before."""
     folds: tuple[FoldSent, ...] = ()
     """Requests to a model that would write the summaries it shows for the first time."""
+    marks: tuple[int, ...] = ()
+    """Up to each cache mark, where the contender sets its own."""
 
 
 @dataclass(slots=True)
@@ -163,7 +165,7 @@ def _replay(
             inside = items[number].role == "tool"
             _take(tally, window or [], before, good=good, inside=inside, full=tokens > budget,
                   answer=item_tokens(items[number + 1]), trace=number_of_trace,
-                  folds=tuple(each.folds(session)))  # fmt: skip
+                  folds=tuple(each.folds(session)), marks=each.marks(session))  # fmt: skip
             before = window if good else None
 
 
@@ -178,10 +180,14 @@ def _take(
     answer: int,
     trace: int,
     folds: tuple[FoldSent, ...],
+    marks: Sequence[int],
 ) -> None:
     shared = _shared(before, window) if good and before else 0
     system = sum(item_tokens(item) for item in takewhile(_is_system, window))
-    tally.calls.append(Sent(trace, tokens_of(window), system, shared, answer, good, inside, folds))
+    marked = tuple(sum(map(item_tokens, window[:mark])) for mark in marks)
+    tally.calls.append(
+        Sent(trace, tokens_of(window), system, shared, answer, good, inside, folds, marked)
+    )
     if good and before:
         share = shared / sum(map(item_tokens, before))
         tally.kept.append(share)

@@ -94,7 +94,7 @@ class _FoldingSession:
         )
         self.session = self.memory.session("talk")
         self.made: tuple[SimulatedFold, ...] = ()
-        self._last: Context | None = None
+        self.last: Context | None = None
 
     def add(self, message: Message) -> None:
         """Append one message."""
@@ -103,14 +103,25 @@ class _FoldingSession:
     def window(self) -> Sequence[Message]:
         """The messages of the next context."""
         context = self.session.context()
-        self.made = self.recorder.folds(self.session, self._last)
-        self._last = context
+        self.made = self.recorder.folds(self.session, self.last)
+        self.last = context
         return context.messages
 
 
 def _folds(session: _FoldingSession) -> list[FoldSent]:
     """What a model that writes the summaries would have been asked for the last window."""
     return [_fold_sent(fold) for fold in session.made]
+
+
+def _marks(session: _FoldingSession) -> tuple[int, ...]:
+    """What `turnfold.wire.anthropic` marks: the ends of system, summary and window, and of a tool loop."""
+    context = session.last
+    if context is None:
+        return ()
+    ends = {*context.ends[:3]}
+    if any(message.role == "tool" for message in context.messages[context.ends[3] :]):
+        ends.add(len(context.messages))
+    return tuple(sorted(ends - {0}))
 
 
 def _fold_sent(fold: SimulatedFold) -> FoldSent:
@@ -258,6 +269,7 @@ CONTENDERS = (
         open=lambda messages, budget: _fill(_FoldingSession(budget), messages),
         read=as_items,
         folds=_folds,
+        marks=_marks,
         ours=True,
         timed=False,
     ),

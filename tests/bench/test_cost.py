@@ -49,6 +49,14 @@ def test_a_call_costs_what_its_provider_charges(model: str, dollars: float) -> N
     assert charged(CALLS, model, PRICES) == pytest.approx(dollars)
 
 
+def test_own_marks_keep_what_stands_before_what_changed() -> None:
+    """Of the second call 1,500 repeat the first: up to its mark at 1,400 they are read, without it up to 1,200."""
+    own = [call._replace(repeated=each) for call, each in zip(CALLS, (0, 1_500), strict=True)]
+    marked = [call._replace(marks=(1_200, 1_400, call.prompt - 3)) for call in own]
+    saved = charged(own, "marks", PRICES) - charged(marked, "marks", PRICES)
+    assert saved == pytest.approx(200 * (20 - 1) / 2 / 1_000)
+
+
 def test_a_call_nobody_would_take_costs_nothing_and_leaves_nothing_cached() -> None:
     broken = [sent(2_003, 0, usable=False), sent(3_003, 0)]
     assert charged(broken, "marks", PRICES) == pytest.approx(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.cells import cell_len
 
 from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
 
+ROOT = Path(__file__).resolve().parents[2]
 ROW = (
     "method budget calls usable over_budget folds rules_kept atoms_kept coverage recall_at_5 precision_at_5 "
     "kept_prefix budget_used price_per_call points refused"
@@ -124,6 +126,15 @@ def test_a_set_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     result = invoke(["eval", "--set", str(path)])
     assert result.exit_code == 1
     assert "line 1" in result.stderr
+
+
+def test_the_readme_has_the_figures_of_the_shipped_set() -> None:
+    ours, recency, _ = invoke_json(["eval", "--budget", "2000"])["rows"]
+    shown = [f"{row['rules_kept']:.2f} / {row['coverage']:.2f}" for row in (ours, recency)]
+    for name in ("README.md", "README.zh-CN.md"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        row = next(line for line in lines if line.endswith("| `turnfold eval` |"))
+        assert re.findall(r"[\d.]+ / [\d.]+", row) == shown, name
 
 
 @pytest.mark.slow

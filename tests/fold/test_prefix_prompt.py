@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -159,3 +160,17 @@ def test_the_instruction_is_in_the_language_of_the_conversation(said: str, langu
     assert found is not None
     assert language in found.messages[-1].text
     assert "77" in found.messages[-1].text
+
+
+@pytest.mark.parametrize(("limit", "asked"), [(1_999, 1_999), (2_000, 2_000), (19_200, 2_000)])
+@pytest.mark.parametrize("said", ["where are the boxes", "箱子在哪里，请告诉我"])
+def test_a_model_is_asked_for_at_most_two_thousand_tokens(
+    limit: int, asked: int, said: str
+) -> None:
+    """Of a budget of 128,000 tokens the share of a summary is 19,200: nobody wants to pay for writing so many."""
+    with Memory(fold="manual") as memory:
+        session = memory.session("x")
+        session.add([user(said), assistant("x"), user(said)])
+        found = prefix_prompt(session.context(), session.history()[:2], limit=limit, marked=False)
+    assert found is not None
+    assert re.findall(r"(\d+) (?:tokens|个 token)", found.messages[-1].text) == [str(asked)]

@@ -15,6 +15,7 @@ from turnfold.fold.passages import Passage, ReadCache, passages_of
 from turnfold.fold.plan import check_threshold, fold_due, fold_span
 from turnfold.fold.prompt import (
     DEFAULT_PROMPT,
+    MODEL_SUMMARY_TOKENS,
     completion_text,
     fill_prompt,
     history_text,
@@ -26,6 +27,7 @@ from turnfold.fold.speakers import as_summary, split_prefix
 
 __all__ = (
     "DEFAULT_PROMPT",
+    "MODEL_SUMMARY_TOKENS",
     "Fidelity",
     "MemoizedCounter",
     "Passage",

@@ -22,6 +22,7 @@ from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.fold import (
     DEFAULT_PROMPT,
+    MODEL_SUMMARY_TOKENS,
     fill_prompt,
     history_text,
     prefix_prompt,
@@ -83,7 +84,7 @@ class SimulatedFold:
 
     upto: int
     answer: int
-    """Tokens of the summary."""
+    """Tokens of the summary that a model is asked to write."""
     fresh: FoldPrompt
     """The prompt that has the folded entries as text."""
     prefix: FoldPrompt | None = None
@@ -432,7 +433,9 @@ class FoldRecorder(ExtractiveWriter):
         upto, count = checkpoint.upto, session.counter.count_text
         text = fill_prompt(DEFAULT_PROMPT, history_text(task.passages, previous=task.previous))
         fold = SimulatedFold(
-            upto=upto, answer=count(checkpoint.text), fresh=FoldPrompt(count(text))
+            upto=upto,
+            answer=min(count(checkpoint.text), MODEL_SUMMARY_TOKENS),
+            fresh=FoldPrompt(count(text)),
         )
         entries = session.history(after=self._folded, limit=upto - self._folded)
         if sent is None or not prefix_shows(sent, entries, summary=self._summary):

@@ -31,6 +31,7 @@ from turnfold.errors import (
 )
 from turnfold.fold import (
     DEFAULT_PROMPT,
+    MODEL_SUMMARY_TOKENS,
     Passage,
     ReadCache,
     check_fidelity,
@@ -329,7 +330,8 @@ class ChatWriter(ModelWriter):
         )
         budget = sent.context.budget
         window = budget.context_window or budget.tokens
-        if prompt is None or prompt.tokens + (limit if budget.context_window else 0) > window:
+        answer = min(limit, MODEL_SUMMARY_TOKENS) if budget.context_window else 0
+        if prompt is None or prompt.tokens + answer > window:
             return None
         return prompt
 
