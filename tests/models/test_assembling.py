@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from tests.models import strict_speech as speech
 from tests.models.strict_speech import Call, Cost, Say
 from tests.models.unhurried import unhurried
-from turnfold.models.anthropic import MessageStream, normalized_message
 from turnfold.models.failures import CallFailed
-from turnfold.models.openai import ChatStream, ResponsesStream, checked_response, normalized_chat
+from turnfold.models.streams import (
+    ChatStream,
+    MessageStream,
+    ResponsesStream,
+    checked_response,
+    normalized_chat,
+    normalized_message,
+)
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | words

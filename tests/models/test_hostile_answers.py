@@ -13,8 +13,7 @@ from tests.models.strict_server import Line, Raw, Say, StrictServer
 from turnfold import AsyncMemory, Budget
 from turnfold.agent import AgentReply, AsyncAgent
 from turnfold.errors import ContextOverflow, ModelFailed
-from turnfold.models.anthropic import MessageStream
-from turnfold.models.openai import ChatStream
+from turnfold.models.streams import ChatStream, MessageStream
 from turnfold.records import Entry, user
 from turnfold.window import check
 

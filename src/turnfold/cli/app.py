@@ -16,6 +16,7 @@ from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
+from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens
 from turnfold.cli.ui import ui
 
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(ui)
 app.command()(mcp)
+app.command()(proxy)
 app.add_typer(tokens, name="tokens")
 
 

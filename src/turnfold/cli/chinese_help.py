@@ -26,6 +26,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Show sessions, calls and contexts in a browser. Ctrl-C ends it.": (
         "在浏览器中查看会话、调用与上下文。按 Ctrl-C 结束。"
     ),
+    "Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else.": (
+        "把模型调用转发给服务商，并使上下文不超出预算：只需改基础地址，别无其他。"
+    ),
     "Serve the memory to MCP clients: recall, search, remember.": (
         "为 MCP 客户端提供记忆：回忆、搜索、记住。\n\n"
         "作为客户端的命令时经标准输入输出交谈，只代表一个租户：claude mcp add turnfold -- turnfold mcp"
@@ -123,6 +126,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Back up a SQLite store while it is in use.": "在使用中复制 SQLite 存储。",
 }
 OPTIONS: Final[Mapping[str, str]] = {
+    "Address of the provider: https://api.anthropic.com": "服务商的地址：https://api.anthropic.com",
+    "Budget of the models whose name begins so.": "名称以此开头的模型的预算。",
+    "Seconds in which the provider may send nothing.": "服务商最多多少秒不发送任何内容。",
+    "Session of requests that name none. Default: they are passed through.": (
+        "没有指明会话的请求属于哪个会话。默认：原样转发。"
+    ),
+    "Token budget of a request. Default: 3/4 of the model's context window.": (
+        "一个请求的 token 预算。默认：模型上下文窗口的四分之三。"
+    ),
     "Port to listen on; 0 picks a free one.": "0 表示取一个空闲的端口。",
     "Redis cache in front of the store.": "放在存储前面的 Redis。",
     "A call. Default: @prev.": "一次调用。默认：@prev。",

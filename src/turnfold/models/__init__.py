@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
     from turnfold.models.client import LoopClients
     from turnfold.models.embedder import Embedder, LocalEmbedder
+    from turnfold.models.failures import CallFailed
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import (
         Answer,
@@ -22,23 +23,40 @@ if TYPE_CHECKING:
         model_name,
         prompt_function,
     )
+    from turnfold.models.streams import (
+        ChatStream,
+        GeminiStream,
+        MessageStream,
+        ResponsesStream,
+        checked_response,
+        normalized_chat,
+        normalized_message,
+    )
 
 __all__ = (
     "Answer",
     "AnswerStream",
     "Anthropic",
+    "CallFailed",
     "ChatModel",
+    "ChatStream",
     "CompletionModel",
     "Embedder",
+    "GeminiStream",
     "LocalEmbedder",
     "LoopClients",
+    "MessageStream",
     "OpenAIChat",
     "OpenAIResponses",
     "Prompt",
+    "ResponsesStream",
     "SummaryModel",
     "ToolSchemas",
     "as_chat_model",
+    "checked_response",
     "model_name",
+    "normalized_chat",
+    "normalized_message",
     "prompt_function",
 )
 
@@ -46,9 +64,12 @@ _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
     "turnfold.models.client": "LoopClients",
     "turnfold.models.embedder": "Embedder LocalEmbedder",
+    "turnfold.models.failures": "CallFailed",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
     "turnfold.models.protocol": "Answer AnswerStream ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
     "as_chat_model model_name prompt_function",
+    "turnfold.models.streams": "ChatStream GeminiStream MessageStream ResponsesStream checked_response "
+    "normalized_chat normalized_message",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -8,7 +8,7 @@ because the provider checks them when they are sent back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from turnfold import wire
 from turnfold.errors import InvalidOption
@@ -17,17 +17,13 @@ from turnfold.models.client import (
     ModelCall,
     SdkModel,
     checked_options,
-    in_order,
-    without_nulls,
 )
-from turnfold.models.failures import Sleep, no_answer, stream_cut
+from turnfold.models.failures import Sleep
 from turnfold.models.protocol import Prompt, ToolSchemas
+from turnfold.models.streams import MessageStream, normalized_message
 from turnfold.wire import (
     JsonObject,
     Request,
-    arguments_object,
-    object_at,
-    objects_of,
     text_at,
 )
 
@@ -42,8 +38,6 @@ __all__ = (
     "Anthropic",
     "AnthropicSdk",
     "AsyncAnthropic",
-    "MessageStream",
-    "normalized_message",
 )
 
 
@@ -84,83 +78,6 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
     async def count(self, arguments: JsonObject) -> JsonObject:
         """Count the tokens of a prompt."""
         return await self._send(lambda client: client.messages.count_tokens, arguments)
-
-
-class MessageStream:
-    """Assembles the events of one streamed message."""
-
-    def __init__(self) -> None:
-        self._message: JsonObject = {}
-        self._blocks: dict[int, JsonObject] = {}
-        self._texts: dict[tuple[int, str], list[str]] = {}
-        """(block, field) -> pieces of its text so far; joined only once, so that a long answer is not copied often."""
-        self._stopped = False
-
-    def add(self, event: JsonObject) -> str:
-        """Add an event and return the answer's text in it."""
-        index = event.get("index")
-        at = index if isinstance(index, int) else len(self._blocks)
-        match event.get("type"):
-            case "message_start":
-                self._message = dict(object_at(event, "message"))
-            case "content_block_start":
-                self._blocks[at] = dict(object_at(event, "content_block"))
-                return text_at(self._blocks[at], "text")
-            case "content_block_delta":
-                return self._fill(at, object_at(event, "delta"))
-            case "message_delta":
-                self._message |= without_nulls(object_at(event, "delta"))
-                usage = without_nulls(object_at(event, "usage"))
-                self._message["usage"] = {**object_at(self._message, "usage"), **usage}
-            case "message_stop":
-                self._stopped = True
-            case _:
-                pass  # pings and the ends of blocks say nothing more
-        return ""
-
-    def result(self) -> JsonObject:
-        """Return the message as it would be without streaming; raise `CallFailed` if its end is missing."""
-        if not self._stopped:
-            raise stream_cut()
-        for (at, field), pieces in self._texts.items():
-            text = "".join(pieces)
-            self._blocks[at][field] = _value(text) if field == "input" else text
-        return {**self._message, "content": [self._blocks[at] for at in sorted(self._blocks)]}
-
-    def _fill(self, at: int, delta: JsonObject) -> str:
-        block = self._blocks.setdefault(at, {})
-        match delta.get("type"):
-            case "input_json_delta":
-                self._texts.setdefault((at, "input"), []).append(text_at(delta, "partial_json"))
-            case "citations_delta":
-                known = cast("list[object]", block.get("citations") or [])
-                block["citations"] = [*known, delta.get("citation")]
-            case kind:
-                # Text, thoughts, signatures, and whatever comes after them: fields named as in the block.
-                for key, value in delta.items():
-                    if key == "type":
-                        continue
-                    before = block.get(key)
-                    if isinstance(before, str) and isinstance(value, str):
-                        self._texts.setdefault((at, key), [before]).append(value)
-                    else:
-                        block[key] = value
-                return text_at(delta, "text") if kind == "text_delta" else ""
-        return ""
-
-
-def normalized_message(response: JsonObject) -> JsonObject:
-    """Return an answer without empty fields, so that it is the same with and without streaming."""
-    if not isinstance(response.get("content"), list):
-        raise no_answer(response, "content")
-    blocks = [without_nulls(block) for block in objects_of(response.get("content"))]
-    return {**in_order(without_nulls({**response, "content": None})), "content": blocks}
-
-
-def _value(text: str) -> object:
-    """Parse tool arguments; return the text itself if it is not a JSON object that can be sent back."""
-    found, sound = arguments_object(text)
-    return found if sound else text
 
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})

@@ -17,7 +17,7 @@ encrypted; models that do not reason refuse that `include`, so it is not the def
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from turnfold import wire
 from turnfold.models.client import (
@@ -25,11 +25,10 @@ from turnfold.models.client import (
     ModelCall,
     SdkModel,
     checked_options,
-    in_order,
-    without_nulls,
 )
-from turnfold.models.failures import CallFailed, Sleep, failure_in, no_answer, stream_cut
+from turnfold.models.failures import Sleep
 from turnfold.models.protocol import Prompt, ToolSchemas
+from turnfold.models.streams import ChatStream, ResponsesStream, checked_response, normalized_chat
 from turnfold.wire import JsonObject, Request, object_at, objects_of, text_at
 
 if TYPE_CHECKING:
@@ -43,13 +42,9 @@ from turnfold.models.client import Sdk
 
 __all__ = (
     "AsyncOpenAI",
-    "ChatStream",
     "OpenAIChat",
     "OpenAIResponses",
     "OpenAISdk",
-    "ResponsesStream",
-    "checked_response",
-    "normalized_chat",
 )
 
 
@@ -112,194 +107,6 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
     async def count(self, arguments: JsonObject) -> JsonObject:
         """Count the tokens of the input of a response."""
         return await self._send(lambda client: client.responses.input_tokens.count, arguments)
-
-
-_NAMES = frozenset("format id index name object role status type".split())
-"""Fields that hold a name: a repeated value is not appended to the earlier one."""
-
-
-class ChatStream:
-    """Assembles an answer from the chunks of a Chat stream."""
-
-    def __init__(self) -> None:
-        self._fields: JsonObject = {}
-        self._message: JsonObject = {}
-        self._stop: object = None
-
-    def add(self, event: JsonObject) -> str:
-        """Add a chunk and return the answer's text in it."""
-        self._fields |= {
-            key: value
-            for key, value in event.items()
-            if value is not None and key not in ("choices", "obfuscation")
-        }
-        text = ""
-        for choice in objects_of(event.get("choices")):
-            if choice.get("index") not in (0, None):
-                continue  # only one answer is asked for
-            self._stop = choice.get("finish_reason") or self._stop
-            delta = object_at(choice, "delta")
-            _merge(self._message, delta)
-            content = delta.get("content")
-            text += content if isinstance(content, str) else ""
-        return text
-
-    def result(self) -> JsonObject:
-        """Return the answer as it would be without streaming; raise `CallFailed` if its end is missing."""
-        if self._stop is None:
-            raise stream_cut()
-        message = _joined_texts(self._message)
-        choice: JsonObject = {"index": 0, "message": message, "finish_reason": self._stop}
-        return {**self._fields, "object": "chat.completion", "choices": [choice]}
-
-
-def normalized_chat(response: JsonObject) -> JsonObject:
-    """Return an answer without empty fields, so that it is the same with and without streaming."""
-    if not objects_of(response.get("choices")):
-        raise no_answer(response, "choices")
-    choices: list[JsonObject] = []
-    for choice in objects_of(response.get("choices")):
-        message: JsonObject = {"role": "assistant", "content": None, **object_at(choice, "message")}
-        message = {key: value for key, value in message.items() if not _is_empty(value)}
-        calls = [_normalized_call(call) for call in objects_of(message.get("tool_calls"))]
-        message |= {"tool_calls": calls} if calls else {}
-        other_fields = in_order(without_nulls({**choice, "message": None}))
-        choices.append({**other_fields, "message": {"content": None, **message}})
-    return {**in_order(without_nulls({**response, "choices": None})), "choices": choices}
-
-
-def _normalized_call(call: JsonObject) -> JsonObject:
-    """Return a tool call without `index`, which numbers fragments but which some servers always send."""
-    kept = {key: value for key, value in call.items() if key != "index" and value is not None}
-    return {"type": "function", **kept}
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value in ("", [], {})
-
-
-class _Pieces:
-    """Pieces of a text that still grows; joined only once, so that a long answer is not copied again and again."""
-
-    __slots__ = ("pieces",)
-
-    def __init__(self, first: str) -> None:
-        self.pieces = [first]
-
-
-def _joined_texts(value: object) -> object:
-    """Return the value with the pieces of every text joined."""
-    if isinstance(value, _Pieces):
-        return "".join(value.pieces)
-    if isinstance(value, dict):
-        return {key: _joined_texts(inner) for key, inner in cast("JsonObject", value).items()}
-    return (
-        [_joined_texts(inner) for inner in cast("list[object]", value)]
-        if isinstance(value, list)
-        else value
-    )
-
-
-def _merge(result: JsonObject, delta: JsonObject) -> None:
-    for key, value in delta.items():
-        known = result.get(key)
-        if value is None:
-            continue
-        if isinstance(value, dict) and isinstance(known, dict):
-            _merge(cast("JsonObject", known), cast("JsonObject", value))
-        elif isinstance(value, list):
-            sofar = cast("list[object]", known) if isinstance(known, list) else []
-            result[key] = _merge_lists(sofar, cast("list[object]", value))
-        elif isinstance(value, str) and isinstance(known, str):
-            result[key] = _merged_name(known, value, key)
-        elif isinstance(value, str) and isinstance(known, _Pieces):
-            known.pieces.append(value)
-        elif isinstance(value, str) and key not in _NAMES:
-            result[key] = _Pieces(value)
-        else:
-            result[key] = _copied(cast("object", value))
-
-
-def _merged_name(known: str, value: str, key: str) -> str:
-    """Merge a name: a server may repeat it, leave it empty from the second chunk on, or send it in pieces."""
-    if not value or value == known:
-        return known
-    return known + value if key == "name" and known else value
-
-
-def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
-    for piece in pieces:
-        fragment = cast("JsonObject", piece) if isinstance(piece, dict) else None
-        found = None if fragment is None else _continued(result, fragment)
-        if fragment is not None and found is not None:
-            _merge(found, fragment)
-        else:
-            result.append(_copied(cast("object", piece)))
-    return result
-
-
-def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
-    """Return the element that a fragment continues: the last with the same index and no other id; None if none."""
-    known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
-    at, name = fragment.get("index"), fragment.get("id")
-    if at is None and "function" not in fragment:
-        return None  # a list that is not sent in fragments
-    same = [one for one in known if one.get("index") == at]
-    if not same:
-        return None
-    current = same[-1].get("id")
-    return None if name and current and name != current else same[-1]
-
-
-def _copied(value: object) -> object:
-    """Return a copy to append to, so that the chunk itself is not changed."""
-    if isinstance(value, dict):
-        made: JsonObject = {}
-        _merge(made, cast("JsonObject", value))
-        return made
-    return _merge_lists([], cast("list[object]", value)) if isinstance(value, list) else value
-
-
-_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
-
-
-class ResponsesStream:
-    """Assembles an answer from the events of a Responses stream."""
-
-    def __init__(self) -> None:
-        self._items: dict[int, JsonObject] = {}
-        self._response: JsonObject | None = None
-
-    def add(self, event: JsonObject) -> str:
-        """Add an event and return the answer's text in it."""
-        kind = text_at(event, "type")
-        if kind == "response.output_text.delta":
-            return text_at(event, "delta")
-        if kind == "response.output_item.done":
-            at = event.get("output_index")
-            self._items[at if isinstance(at, int) else len(self._items)] = object_at(event, "item")
-        elif kind in _LAST:
-            self._response = object_at(event, "response")
-        elif kind == "error":
-            raise CallFailed(failure_in(event))
-        return ""
-
-    def result(self) -> JsonObject:
-        """Return the last response; raise `CallFailed` if there is none."""
-        if self._response is None:
-            raise stream_cut()
-        if objects_of(self._response.get("output")) or not self._items:
-            return self._response
-        return {**self._response, "output": [self._items[at] for at in sorted(self._items)]}
-
-
-def checked_response(response: JsonObject) -> JsonObject:
-    """Return the response if it is an answer; raise `CallFailed` if it failed with the HTTP status of a success."""
-    if response.get("status") == "failed" or object_at(response, "error"):
-        raise CallFailed(failure_in(object_at(response, "error")))
-    if not isinstance(response.get("output"), list):
-        raise no_answer(response, "output")
-    return response
 
 
 _CHAT_OPTIONS = frozenset({"messages", "model", "n", "stream", "stream_options", "tools"})

@@ -42,6 +42,7 @@ from turnfold.records.frozen_json import (
     thaw_object,
 )
 from turnfold.records.message_groups import Grouper, Misplaced, Placement, Span, group_spans
+from turnfold.records.message_keys import content_key, longest_overlap
 from turnfold.records.messages import (
     ROLES,
     Message,
@@ -175,6 +176,7 @@ __all__ = (
     "check_score",
     "check_text",
     "content_digest",
+    "content_key",
     "decode_finding",
     "decode_message",
     "decode_struct",
@@ -188,6 +190,7 @@ __all__ = (
     "get_field",
     "group_spans",
     "is_erased",
+    "longest_overlap",
     "plain_text",
     "read_note",
     "snapshot_id",

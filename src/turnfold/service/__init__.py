@@ -8,16 +8,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.service.app import GuardedApp, make_app
     from turnfold.service.audit import write_audit_log
-    from turnfold.service.auth import LocalAccess, TokenFile, new_token
+    from turnfold.service.auth import (
+        LOOPBACK,
+        LocalAccess,
+        RequestGate,
+        TokenFile,
+        TokenRing,
+        check_listening,
+        new_token,
+    )
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits
     from turnfold.service.mcp.request_access import McpOptions, McpPermission
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
-    from turnfold.service.server import ExtraRoutes, ServiceOptions, make_state, run, serve
+    from turnfold.service.server import (
+        ExtraRoutes,
+        ServiceOptions,
+        listen,
+        make_state,
+        run,
+        serve,
+        server_config,
+    )
     from turnfold.service.state import ServiceState
 
 __all__ = (
+    "LOOPBACK",
     "ROOT",
     "ExtraRoutes",
     "GuardedApp",
@@ -25,11 +42,15 @@ __all__ = (
     "LocalAccess",
     "McpOptions",
     "McpPermission",
+    "RequestGate",
     "ServiceOptions",
     "ServiceState",
     "TokenFile",
+    "TokenRing",
+    "check_listening",
     "inspector_beside",
     "inspector_routes",
+    "listen",
     "make_app",
     "make_state",
     "mcp_beside",
@@ -38,19 +59,20 @@ __all__ = (
     "run_http",
     "run_stdio",
     "serve",
+    "server_config",
     "write_audit_log",
 )
 
 _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
     "turnfold.service.audit": "write_audit_log",
-    "turnfold.service.auth": "LocalAccess TokenFile new_token",
+    "turnfold.service.auth": "LOOPBACK LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits",
     "turnfold.service.mcp.request_access": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
-    "turnfold.service.server": "ExtraRoutes ServiceOptions make_state run serve",
+    "turnfold.service.server": "ExtraRoutes ServiceOptions listen make_state run serve server_config",
     "turnfold.service.state": "ServiceState",
 }
 

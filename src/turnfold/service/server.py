@@ -60,6 +60,7 @@ __all__ = (
     "LogThrottle",
     "ServiceOptions",
     "limited_protocol",
+    "listen",
     "make_state",
     "most_connections",
     "run",
@@ -168,20 +169,20 @@ def _named_embedder(options: ServiceOptions) -> Embedder | None:
     return LocalEmbedder()
 
 
-def server_config(app: ASGIApp, options: ServiceOptions) -> uvicorn.Config:
-    """Return the configuration of the server for an application."""
+def server_config(app: ASGIApp, limits: Limits, *, drain: float) -> uvicorn.Config:
+    """Return the configuration of the server for an application; `drain` is how long requests may take to finish."""
     for name in ("asyncio", "uvicorn.error"):  # what strangers can make them say
         logger = logging.getLogger(name)
         if not any(isinstance(each, LogThrottle) for each in logger.filters):
             logger.addFilter(LogThrottle())
     return uvicorn.Config(
         app,
-        http=limited_protocol(options.limits),
+        http=limited_protocol(limits),
         ws="none",
         access_log=False,  # it would log conversation ids
         log_config=None,
         server_header=False,
-        timeout_graceful_shutdown=max(int(options.drain), 1),
+        timeout_graceful_shutdown=max(int(drain), 1),
         timeout_keep_alive=_IDLE_SECONDS,
         lifespan="on",
     )
@@ -213,8 +214,8 @@ async def serve(
         beside=[enter for each in extras for enter in each.running],
         table=table,
     )
-    config = server_config(app, options)
-    listening = _listen(options.host, options.port)
+    config = server_config(app, options.limits, drain=options.drain)
+    listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     _log.warning("listening on %s", address, extra={"event": "listening", "port": port})
@@ -301,7 +302,8 @@ class _Server(uvicorn.Server):
         await self._state.config.runtime.finish(cancel=True)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket of a server; raises `InvalidOption` if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # IPPROTO_TCP explicitly: asyncio sets TCP_NODELAY only on sockets that name it, and a response in two writes
     # otherwise waits some 40 ms for the reader's acknowledgement.

@@ -40,6 +40,7 @@ __all__ = (
     "accept",
     "accept_all",
     "request",
+    "runs",
 )
 
 
@@ -111,11 +112,11 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
     else:
         found = as_items(history, "input", "output")
     items = (plain_object(item, f"[{index}]") for index, item in enumerate(found))
-    groups = (_grouped(group, model=model, envelope={}) for group in _runs(items))
+    groups = (_grouped(group, model=model, envelope={}) for group in runs(items))
     return [*messages, *groups]
 
 
-def _runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
+def runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
     """Yield the items of each message: a sequence of items that the model produced, or one other item."""
     run: list[JsonObject] = []
     for item in items:

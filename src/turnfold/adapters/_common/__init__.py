@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.adapters._common.alignment import (
-    GivenRecord,
-    LoggedRecord,
-    content_key,
-    follow_history,
-    longest_overlap,
-)
+from turnfold.adapters._common.alignment import GivenRecord, LoggedRecord, follow_history
 from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.placeholders import (
     can_run,
@@ -42,6 +36,7 @@ from turnfold.adapters._common.storage import (
     short_name,
 )
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
+from turnfold.records import content_key, longest_overlap
 
 __all__ = (
     "GivenRecord",

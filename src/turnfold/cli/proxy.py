@@ -1,0 +1,91 @@
+"""`turnfold proxy`: runs the proxy for the interfaces of model providers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from turnfold.cli.commands.options import (
+    AllowedHosts,
+    ListenHost,
+    ListenPort,
+    StoreOption,
+    TokensFileOption,
+)
+
+__all__ = ("proxy",)
+
+
+_Upstream = Annotated[
+    str,
+    typer.Option(help="Address of the provider: https://api.anthropic.com", metavar="URL"),
+]
+_Budget = Annotated[
+    int,
+    typer.Option(help="Token budget of a request. Default: 3/4 of the model's context window."),
+]
+_ModelBudget = Annotated[
+    list[str] | None,
+    typer.Option(help="Budget of the models whose name begins so.", metavar="MODEL=TOKENS"),
+]
+_Session = Annotated[
+    str,
+    typer.Option(help="Session of requests that name none. Default: they are passed through."),
+]
+_Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token file.")]
+_Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
+_Silent = Annotated[float, typer.Option(help="Seconds in which the provider may send nothing.")]
+_Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
+
+
+def proxy(
+    *,
+    upstream: _Upstream,
+    store: StoreOption = None,
+    budget: _Budget = 0,
+    model_budget: _ModelBudget = None,
+    session: _Session = "",
+    host: ListenHost = "127.0.0.1",
+    port: ListenPort = 8789,
+    tokens_file: TokensFileOption = None,
+    allow_host: AllowedHosts = None,
+    tenant: _Tenant = "default",
+    max_body: _Body = 64 * 1024 * 1024,
+    timeout: _Silent = 600.0,
+    drain: _Drain = 60.0,
+) -> None:
+    """Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else."""
+    from turnfold.cli.exit_codes import report_errors
+    from turnfold.cli.store import address_of, default_store
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    with report_errors():
+        from turnfold.proxy import ProxyOptions, run_proxy
+        from turnfold.service import Limits
+
+        run_proxy(
+            ProxyOptions(
+                upstream=upstream,
+                store=address_of(store) if store else default_store(),
+                budget=budget,
+                model_budgets=dict(map(_model_budget, model_budget or ())),
+                session=session,
+                host=host,
+                port=port,
+                tokens_file=tokens_file,
+                tenant=tenant,
+                allow_hosts=tuple(allow_host or ()),
+                limits=Limits(body=max_body),
+                read_seconds=timeout,
+                drain=drain,
+            )
+        )
+
+
+def _model_budget(given: str) -> tuple[str, int]:
+    model, _, tokens = given.rpartition("=")
+    if not model or not tokens.isdecimal():
+        raise typer.BadParameter(f"--model-budget {given!r}: write gpt-5=100000")
+    return model, int(tokens)

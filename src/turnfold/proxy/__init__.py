@@ -1,0 +1,35 @@
+"""`turnfold proxy`: a transparent proxy for the interfaces of model providers, with contexts that fit a budget."""
+
+from __future__ import annotations
+
+from turnfold._late_names import late_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnfold.proxy.app import ProxyApp, make_proxy
+    from turnfold.proxy.server import run_proxy
+    from turnfold.proxy.settings import ProxyOptions
+
+__all__ = ("ProxyApp", "ProxyOptions", "make_proxy", "run_proxy")
+
+_HOMES = {
+    "turnfold.proxy.app": "ProxyApp make_proxy",
+    "turnfold.proxy.server": "run_proxy",
+    "turnfold.proxy.settings": "ProxyOptions",
+}
+
+_get, __dir__ = late_names(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _get(name)
+    except ModuleNotFoundError as missing:
+        from turnfold.errors import MissingExtra
+
+        package = (missing.name or "").partition(".")[0]
+        if package not in {"starlette", "uvicorn"}:
+            raise
+        raise MissingExtra(
+            package=package, extra="proxy", purpose=f"{__name__}.{name}"
+        ) from missing

@@ -1,0 +1,328 @@
+"""The proxy as an ASGI application: passes requests on to the provider, with contexts that fit the budget.
+
+A client changes its base URL, nothing else. Model calls that belong to a session are stored and shortened where they
+exceed the budget; everything else is passed through unchanged. The header X-Turnfold of a response tells which of the
+two was done. Keys are passed on and neither stored nor logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnfold.api import Right
+from turnfold.errors import (
+    BudgetTooSmall,
+    ConversationDeleted,
+    InvalidRecord,
+    LimitExceeded,
+    ModelUnavailable,
+    RequestRefused,
+    StoreError,
+    TurnfoldError,
+    UnknownModel,
+)
+from turnfold.memory import make_config
+from turnfold.proxy.calls import PreparedCall, prepare_call
+from turnfold.proxy.conversations import Conversations
+from turnfold.proxy.formats import BodyFormat, ReadMessages, format_of
+from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
+from turnfold.proxy.settings import ProxyOptions
+from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
+from turnfold.runtime import AsyncRuntime
+from turnfold.service import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
+from turnfold.tokens import cautious_counter
+
+__all__ = ("ProxyApp", "make_proxy")
+
+
+_log = logging.getLogger("turnfold.proxy")
+_SWITCH: Final = "x-turnfold"
+_TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
+_OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One request of a client."""
+
+    method: str
+    path: str
+    """Path and query, as they are sent on."""
+    session: str
+    """The session in the path; empty if there is none."""
+    headers: Headers
+    raw: RawHeaders
+    format: BodyFormat | None
+    """The interface, if this is a model call."""
+    model: str
+    """The model in the path; empty if it is in the body."""
+
+    @classmethod
+    def of(cls, scope: Scope) -> _Exchange:
+        path = (
+            (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].decode("latin-1")
+        )
+        session, path = split_path(path)
+        found = format_of(path) if scope["method"] == "POST" else None
+        query = scope["query_string"].decode("latin-1")
+        return cls(
+            scope["method"],
+            f"{path}?{query}" if query else path,
+            session,
+            Headers(scope=scope),
+            scope["headers"],
+            *(found or (None, "")),
+        )
+
+
+class ProxyApp:
+    """Handles the requests of all clients."""
+
+    def __init__(self, options: ProxyOptions, upstream: Upstream) -> None:
+        self._options = options
+        self._upstream = upstream
+        ring = TokenRing(TokenFile(options.tokens_file)) if options.tokens_file else None
+        check_listening(options.host, ring, options.allow_hosts)
+        own = {options.host.lower()} - {"0.0.0.0", "::"}  # noqa: S104 (compared, not bound)
+        hosts = {*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts)}
+        self._gate = RequestGate(ring=ring, tenant=options.tenant, hosts=frozenset(hosts))
+        self._config = make_config(
+            options.store,
+            AsyncRuntime(),
+            blocking=False,
+            scope=options.tenant,
+            counter=cautious_counter(),
+            threshold=1.0,  # a history that fits is sent as it is
+        )
+        self._conversations = Conversations(self._config)
+        self._read = ReadMessages()
+
+    async def close(self) -> None:
+        """Finish the running folds, and close the store."""
+        await self._config.runtime.finish()
+        await self._config.store.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        exchange = _Exchange.of(scope)
+        try:
+            await self._answer(exchange, receive, send)
+        except ClientDisconnect:
+            pass
+        except TurnfoldError as error:
+            _log.warning(
+                "a request failed: %s", type(error).__name__, extra={"event": "request_failed"}
+            )
+            await _send_error(error, exchange, send)
+
+    async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
+        self._gate.check_host(exchange.headers)
+        token = exchange.headers.get(_TOKEN, "")
+        caller = self._gate.caller({"authorization": f"Bearer {token}"} if token else {})
+        caller.require(Right.READ, Right.WRITE)
+        call: PreparedCall | None = None
+        content: bytes | AsyncIterator[bytes] = _pieces(receive)
+        note = "passed through"
+        if exchange.headers.get(_SWITCH, "").strip().lower() == "off":
+            note = "off"
+        elif exchange.format is not None:
+            content = await _whole_body(receive, self._options.limits.body)
+            call, note = await self._prepared(exchange, exchange.format, content, caller.tenant)
+        response = await self._sent(exchange, call, content)
+        try:
+            await _relay(response, call, note, receive, send)
+        finally:
+            await response.close()
+
+    async def _prepared(
+        self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
+    ) -> tuple[PreparedCall | None, str]:
+        """Return the call that is stored, or None and the reason why the request is passed through."""
+        if exchange.headers.get("content-encoding", "identity") != "identity":
+            return None, "passed through; compressed request body"
+        try:
+            body = form.read(content, self._read, model=exchange.model)
+            name = session_id(exchange.session, exchange.headers, body.fields)
+            name = name or self._options.session
+            if not name:
+                return None, "passed through; no session"
+            if not body.messages:
+                return None, "passed through; no messages"
+            budget = self._options.budget_of(body.model)
+            call = await prepare_call(
+                self._conversations, form, content, body, tenant=tenant, name=name, budget=budget
+            )
+        except InvalidRecord as error:
+            held = "provider holds the history" in str(error)
+            reason = "the provider holds the history" if held else "unreadable history"
+            return None, f"passed through; {reason}"
+        except UnknownModel:
+            return None, "passed through; unknown model, set a budget"
+        except ConversationDeleted:
+            return None, "passed through; the conversation was deleted"
+        conversation = quote(call.placed.session.id, safe="/~:@")
+        done = "shortened" if call.changed else "unchanged"
+        return call, f"{done}; conversation={conversation}; tokens={call.tokens}/{call.allowed}"
+
+    async def _sent(
+        self,
+        exchange: _Exchange,
+        call: PreparedCall | None,
+        content: bytes | AsyncIterator[bytes],
+    ) -> UpstreamResponse:
+        left_out = [b"host", *_OWN]
+        sent = content if call is None else call.body
+        if isinstance(sent, bytes):
+            left_out.append(b"content-length")
+        elif (
+            "content-length" not in exchange.headers and "transfer-encoding" not in exchange.headers
+        ):
+            sent = b""
+        headers = end_to_end(exchange.raw, without=left_out)
+        if call is not None:  # the answer is read here as well
+            headers = [each for each in headers if each[0] != b"accept-encoding"]
+            headers.append((b"accept-encoding", b"identity"))
+        has_body = not isinstance(sent, bytes) or sent
+        return await self._upstream.send(
+            exchange.method, exchange.path, headers=headers, content=sent if has_body else None
+        )
+
+
+async def _relay(
+    response: UpstreamResponse,
+    call: PreparedCall | None,
+    note: str,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Pass a response on as it arrives; if the client leaves, stop reading it. Store its answer."""
+    headers = [*response.headers, (_SWITCH.encode(), note.encode())]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    pieces: list[bytes] = []
+    complete = False
+
+    async def pump() -> None:
+        nonlocal complete
+        async for piece in response.body():
+            pieces.append(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if call is None:
+                pieces.clear()
+        complete = True
+
+    pumping = asyncio.ensure_future(pump())
+    leaving = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait([pumping, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (pumping, leaving):
+            task.cancel()
+        await asyncio.gather(pumping, leaving, return_exceptions=True)
+        if call is not None and response.status == 200:
+            named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+            await asyncio.shield(call.store_answer(pieces, named, complete=complete))
+    if complete:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    else:
+        # Without its end, the server closes the connection: the client sees that the response broke off.
+        _log.warning("a response broke off", extra={"event": "response_broke_off"})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _pieces(receive: Receive) -> AsyncGenerator[bytes]:
+    """Yield the body of a request as it arrives."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        if message.get("body"):
+            yield message["body"]
+        if not message.get("more_body"):
+            return
+
+
+async def _whole_body(receive: Receive, limit: int) -> bytes:
+    found: list[bytes] = []
+    size = 0
+    async for piece in _pieces(receive):
+        size += len(piece)
+        if size > limit:
+            raise LimitExceeded(
+                f"the body is larger than {limit:,} bytes; raise --max-body",
+                allowed=limit,
+                asked=size,
+                status=413,
+            )
+        found.append(piece)
+    return b"".join(found)
+
+
+def _status(error: TurnfoldError) -> int:
+    if isinstance(error, RequestRefused):
+        return error.status
+    if isinstance(error, BudgetTooSmall):
+        return 400
+    if isinstance(error, ModelUnavailable):
+        return 502
+    return 503 if isinstance(error, StoreError) else 500
+
+
+async def _send_error(error: TurnfoldError, exchange: _Exchange, send: Send) -> None:
+    """Answer with an error in the form of the provider, so that its client shows the message."""
+    status = _status(error)
+    told = f"turnfold: {error}"
+    provider = exchange.format.provider if exchange.format else ""
+    kind = "invalid_request_error" if status < 500 else "api_error"
+    inner: Mapping[str, object] = {"type": kind, "message": told}
+    body: Mapping[str, object] = {"error": {**inner, "code": "turnfold"}}
+    if provider == "anthropic":
+        body = {"type": "error", "error": inner}
+    elif provider == "gemini":
+        body = {"error": {"code": status, "message": told, "status": "FAILED_PRECONDITION"}}
+    content = msgspec.json.encode(body)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+        (_SWITCH.encode(), b"refused"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def make_proxy(options: ProxyOptions) -> ASGIApp:
+    """Return the proxy as an ASGI application; its shutdown closes the store."""
+    upstream = Upstream(
+        options.upstream,
+        connect_seconds=options.connect_seconds,
+        read_seconds=options.read_seconds,
+    )
+    app = ProxyApp(options, upstream)
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncGenerator[None]:
+        async with upstream:
+            try:
+                yield
+            finally:
+                await app.close()
+
+    return Router(default=app, lifespan=lifespan, redirect_slashes=False)

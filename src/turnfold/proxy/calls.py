@@ -1,0 +1,298 @@
+"""Prepares one model call of a client, and stores its answer.
+
+The history goes to the log, and the body that is sent on holds the context that fits the budget. A history that fits is
+sent on as it came, byte for byte. The answer is stored when it is complete; of an answer that was cut off, the text
+that arrived is stored, marked in its metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from turnfold.budget import Budget
+from turnfold.errors import (
+    BudgetTooSmall,
+    Conflict,
+    InvalidOption,
+    InvalidRecord,
+    StoreError,
+)
+from turnfold.models import CallFailed
+from turnfold.proxy.conversations import Conversations, PlacedHistory
+from turnfold.proxy.formats import BodyFormat, ClientBody, GivenMessage, message_key
+from turnfold.records import Message, TextPart, Usage, system
+from turnfold.window import Context, Outcome, Section, may_be_shrunk_from
+from turnfold.wire import JsonObject, object_of, objects_of
+
+__all__ = ("INTERRUPTED", "PreparedCall", "prepare_call")
+
+
+_log = logging.getLogger("turnfold.proxy")
+INTERRUPTED: Final = "interrupted"
+"""Key in the metadata of an answer that was cut off."""
+_TRIES: Final = 8
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LARGEST_ANSWER: Final = 64 << 20
+"""Bytes of an answer that is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call that is sent on: its body, and where its answer is stored."""
+
+    format: BodyFormat
+    placed: PlacedHistory
+    call: str
+    """Id of the call in the call log."""
+    body: bytes
+    changed: bool
+    """False if the body is as the client sent it."""
+    tokens: int
+    allowed: int
+
+    async def store_answer(
+        self, pieces: Sequence[bytes], headers: Mapping[str, str], *, complete: bool
+    ) -> None:
+        """Store the answer in the log and its usage with the call. What cannot be stored is logged, never raised."""
+        session = self.placed.session
+        try:
+            content = _decompressed(pieces, headers.get("content-encoding", ""))
+            message, usage = await asyncio.to_thread(
+                _read_answer,
+                self.format,
+                content,
+                headers.get("content-type", ""),
+                complete=complete,
+            )
+            if usage is not None:
+                await session.record_usage(usage, call=self.call)
+            if message is not None:
+                # If another request was first, the client's next one brings the answer along.
+                with suppress(Conflict):
+                    await session.add(message, expect=self.placed.head)
+        except (InvalidRecord, InvalidOption, StoreError) as error:
+            _log.warning(
+                "an answer was not stored: %s",
+                type(error).__name__,
+                extra={"event": "answer_not_stored", "call": self.call},
+            )
+
+
+async def prepare_call(
+    conversations: Conversations,
+    form: BodyFormat,
+    content: bytes,
+    body: ClientBody,
+    *,
+    tenant: str,
+    name: str,
+    budget: Budget,
+) -> PreparedCall:
+    """Store the history of a request, and return the call with the body that fits the budget."""
+    texts = body.system_texts
+    for _ in range(_TRIES):
+        placed = await conversations.place(
+            tenant, name, body.messages, system=texts, model=body.model, budget=budget
+        )
+        context = await _context(placed, body, texts, budget)
+        if context is not None:
+            break
+    else:
+        raise Conflict(
+            f"session {name!r}: other requests changed its conversation {_TRIES} times; try again"
+        )
+    call = placed.session.last_call
+    view = _View(context, body, placed)
+    sent = content if view.is_whole else form.write(body, view.messages(), system=view.system())
+    return PreparedCall(
+        form, placed, call, sent, not view.is_whole, context.tokens + view.extra, budget.tokens
+    )
+
+
+async def _context(
+    placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget
+) -> Context | None:
+    """Build the context; None if another request has changed the system prompt or the log meanwhile.
+
+    The client's version of a message may be larger than the one in the log, which is then built for fewer tokens.
+    """
+    session = placed.session
+    async with session.system_lock:
+        if texts:
+            await session.system([{"type": "text", "text": text} for text in texts])
+        limit, over = 0, 1
+        for _ in range(_TRIES):
+            context = await session.context(tools=body.tools, max_tokens=limit)
+            if not _has_system(context, texts) or not _ends_with(context, placed):
+                return None
+            over = context.tokens + _View(context, body, placed).extra - budget.tokens
+            if over <= 0:
+                return context
+            limit = context.tokens - over
+            if limit <= 0:
+                break
+    raise BudgetTooSmall(
+        needed=budget.tokens + over,
+        allowed=budget.tokens,
+        parts={"this request": budget.tokens + over},
+        remedy="raise --budget, or send fewer tools and a shorter system prompt",
+    )
+
+
+def _has_system(context: Context, texts: Sequence[str]) -> bool:
+    found = _texts(context.section(Section.SYSTEM))
+    return not texts or (len(found) == len(texts) and all(map(may_be_shrunk_from, found, texts)))
+
+
+def _ends_with(context: Context, placed: PlacedHistory) -> bool:
+    newest = max(context.positions, default=0)
+    return newest <= placed.seqs[-1]
+
+
+class _View:
+    """A context, with the client's own versions of the messages that it shows whole."""
+
+    def __init__(self, context: Context, body: ClientBody, placed: PlacedHistory) -> None:
+        self._context = context
+        self._body = body
+        given = dict(zip(placed.seqs, body.messages, strict=True))
+        changed = {
+            at
+            for fate in context.fates
+            if fate.outcome is not Outcome.MOVED
+            for at in range(fate.start, fate.stop)
+        }
+        self._kept: dict[int, GivenMessage] = {}
+        """Index in the context -> the client's version."""
+        _, begin, end, newest = context.ends
+        shown = [*range(begin, end), *range(newest, len(context.messages))]
+        for at, seq in zip(shown, context.positions, strict=True):
+            one = given.get(seq)
+            if one is None or seq in changed:
+                continue
+            record = context.messages[at]
+            if record == one.record or message_key(record) == one.key:
+                self._kept[at] = one
+        count = context.counter.count_message
+        stored = context.section(Section.SYSTEM)
+        self._shortened = _texts(stored) != body.system_texts
+        self.extra = sum(
+            count(one.record) - context.costs[at]
+            for at, one in self._kept.items()
+            if context.messages[at] != one.record
+        )
+        frame = count(Message.of("assistant", ()))
+        self.extra += sum(frame * (one.pieces - 1) for one in self._kept.values())
+        """Tokens by which the client's versions are larger than what the context counted."""
+        if not self._shortened:
+            logged = sum(context.costs[: context.ends[0]])
+            self.extra += max(0, sum(map(count, body.system)) - logged)
+        left_out = {Outcome.FOLDED, Outcome.SHRUNK}
+        self.is_whole = not (
+            context.section(Section.SUMMARY)
+            or context.section(Section.TAIL)
+            or self._shortened
+            or context.anchor.caps
+            or any(fate.outcome in left_out for fate in context.fates)
+            or context.anchor.position > placed.seqs[0]
+        )
+        """True if the context shows the whole history and nothing else."""
+
+    def messages(self) -> Iterable[GivenMessage | Message]:
+        """Return the messages after the system prompt."""
+        context = self._context
+        return [
+            self._kept.get(at, context.messages[at])
+            for at in range(context.ends[0], len(context.messages))
+        ]
+
+    def system(self) -> Sequence[Message] | None:
+        """Return the system prompt if it had to be shortened."""
+        if not self._shortened:
+            return None
+        told = set(self._body.system_texts)
+        other = [text for text in _texts(self._body.system) if text.strip() and text not in told]
+        return [*map(system, other), *self._context.section(Section.SYSTEM)]
+
+
+def _texts(messages: Iterable[Message]) -> list[str]:
+    parts = (part for message in messages for part in message.parts)
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def _read_answer(
+    form: BodyFormat, content: bytes, media: str, *, complete: bool
+) -> tuple[Message | None, Usage | None]:
+    """Return the message of an answer and its usage; of an answer that was cut off, the text that arrived."""
+    stream = form.new_stream()
+    text: list[str] = []
+    try:
+        found = _events(content) if "event-stream" in media else _objects(content)
+        if not isinstance(found, dict):
+            text.extend(map(stream.add, found))  # what came before an error stays in it
+            found = stream.result()
+        response = form.normalize(found)
+    except (CallFailed, msgspec.DecodeError) as error:
+        arrived = "".join(text)
+        if not arrived:
+            if complete:
+                raise InvalidRecord("the response holds no answer") from error
+            return None, None
+        return Message("assistant", arrived, metadata={INTERRUPTED: True}), None
+    return _message(form, response), _usage(response)
+
+
+def _message(form: BodyFormat, response: JsonObject) -> Message | None:
+    """Return the message of a response; None if it has several, of which the client chooses one."""
+    several = objects_of(response.get("choices")) or objects_of(response.get("candidates"))
+    return None if len(several) > 1 else form.wire.accept(response)
+
+
+def _usage(response: JsonObject) -> Usage | None:
+    with suppress(InvalidOption):  # a server may report nothing
+        return Usage.of(response)
+    return None
+
+
+def _events(content: bytes) -> Iterator[JsonObject]:
+    """Yield the JSON objects of a stream of server-sent events."""
+    for block in _EVENT_END.split(content):
+        lines = [line[5:].strip() for line in block.splitlines() if line.startswith(b"data:")]
+        data = b"\n".join(lines)
+        if not data or data == b"[DONE]":
+            continue
+        try:
+            found = object_of(msgspec.json.decode(data))
+        except msgspec.DecodeError:
+            return  # an event that was cut off
+        if found is not None:
+            yield found
+
+
+def _objects(content: bytes) -> JsonObject | list[JsonObject]:
+    """Return a response, or the chunks of a Gemini stream that is one JSON list."""
+    found: object = msgspec.json.decode(content)
+    return object_of(found) or objects_of(found)
+
+
+def _decompressed(pieces: Sequence[bytes], encoding: str) -> bytes:
+    if sum(map(len, pieces)) > _LARGEST_ANSWER:
+        raise InvalidRecord(f"the answer is larger than {_LARGEST_ANSWER:,} bytes")
+    content = b"".join(pieces)
+    if encoding in ("", "identity"):
+        return content
+    if encoding not in ("gzip", "deflate"):
+        raise InvalidRecord(f"the answer is compressed with {encoding!r}")
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(content)
+    except zlib.error as error:
+        raise InvalidRecord(f"the compressed answer cannot be read: {error}") from None

@@ -1,0 +1,226 @@
+"""Keeps the log of each session in agreement with the histories that its client sends.
+
+A client sends its whole history with every request. What continues the log is appended. A history that leaves the log
+(an edited message, another answer asked for, a second agent that uses the same session id) gets a conversation of its
+own: the log is forked where the two part, so that both keep their summaries, and a client that goes back and forth
+between them finds each as it left it. The id of a fork follows from where it begins, so that every process finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+from turnfold.budget import Budget
+from turnfold.errors import Conflict
+from turnfold.memory import AsyncSession, MemoryConfig, SessionCache
+from turnfold.proxy.formats import GivenMessage, message_key
+from turnfold.records import CLEARED, SESSION, ClearedNote, longest_overlap, read_note
+from turnfold.stores import Head, Scope
+from turnfold.tokens import CalibrationLog, counter_for
+
+__all__ = ("Conversations", "PlacedHistory")
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_PAGE: Final = 500
+_MOST_LOGS: Final = 256
+_MOST_MODELS: Final = 32
+_MOST_FORKS: Final = 200
+"""Forks that are followed from the first log of a session; more of them in a row are an error."""
+_TRIES: Final = 16
+_MARK: Final = "~"
+"""Separates the id of a session from the digest in the id of its forks."""
+
+
+@dataclass(slots=True)
+class _KnownLog:
+    """The keys of a conversation's visible messages."""
+
+    head: Head = field(default_factory=Head)
+    cleared: int = 0
+    keys: list[str] = field(default_factory=list[str])
+    seqs: list[int] = field(default_factory=list[int])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedHistory:
+    """A client's history, and where it is in the log."""
+
+    session: AsyncSession
+    seqs: tuple[int, ...]
+    """Seq of each message of the history."""
+    head: int
+    """Seq of the newest entry of the log."""
+
+
+class Conversations:
+    """The conversations of all sessions, of all tenants and models."""
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self.config = config
+        self._handles: OrderedDict[tuple[str, str, Budget], tuple[MemoryConfig, SessionCache]] = (
+            OrderedDict()
+        )
+        self._logs: OrderedDict[tuple[str, str], _KnownLog] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], str] = OrderedDict()
+        """The conversation that a session used last: tried first."""
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    def session(
+        self, tenant: str, conversation: str, *, model: str, budget: Budget
+    ) -> AsyncSession:
+        """Return the handle on a conversation, with the counter of a model and a budget."""
+        place = tenant, model, budget
+        known = self._handles.get(place)
+        if known is None:
+            own = replace(
+                self.config,
+                scope=Scope(tenant),
+                model=model,
+                budget=budget,
+                counter=counter_for(model) if model else self.config.counter,
+                calibrating=CalibrationLog(),
+            )
+            known = self._handles[place] = own, SessionCache()
+            while len(self._handles) > _MOST_MODELS:
+                self._handles.popitem(last=False)
+        self._handles.move_to_end(place)
+        return known[1].get(conversation, known[0])
+
+    async def place(
+        self,
+        tenant: str,
+        name: str,
+        given: Sequence[GivenMessage],
+        *,
+        system: Sequence[str],
+        model: str,
+        budget: Budget,
+    ) -> PlacedHistory:
+        """Make a log of the session end with the given history, and return where it is."""
+        keys = [one.key for one in given]
+        lock = self._locks.setdefault((tenant, name), asyncio.Lock())
+        async with lock:
+            for _ in range(_TRIES):
+                conversation = await self._conversation(tenant, name, keys)
+                session = self.session(tenant, conversation, model=model, budget=budget)
+                if system:
+                    await session.system([{"type": "text", "text": text} for text in system])
+                try:
+                    placed = await self._append(session, given, keys)
+                except Conflict:
+                    continue  # another process was faster: look again
+                if placed is not None:
+                    _remember(self._newest, (tenant, name), conversation)
+                    return placed
+        raise Conflict(
+            f"session {name!r}: other processes changed its log {_TRIES} times meanwhile; try again"
+        )
+
+    async def _append(
+        self, session: AsyncSession, given: Sequence[GivenMessage], keys: Sequence[str]
+    ) -> PlacedHistory | None:
+        """Append what is new of a history that continues the log; None if it does not continue it."""
+        log = await self._log(session.scope.tenant, session.id)
+        start, length = _overlap(log.keys, keys)
+        if start + length != len(log.keys) or not (length or not log.keys):
+            return None
+        seqs, head = log.seqs[start:], log.head.seq
+        for at in range(length, len(given), _PAGE):
+            batch = [one.record for one in given[at : at + _PAGE]]
+            done = await session.add(batch, expect=head)
+            seqs += range(done.first, done.first + len(batch))
+            head = done.head.seq
+        return PlacedHistory(session, tuple(seqs), head)
+
+    async def _conversation(self, tenant: str, name: str, keys: Sequence[str]) -> str:
+        """Return the conversation that a history continues; makes a fork where it leaves all that there are."""
+        newest = self._newest.get((tenant, name), name)
+        if newest != name and _continues((await self._log(tenant, newest)).keys, keys):
+            return newest
+        conversation = name
+        for _ in range(_MOST_FORKS):
+            log = await self._log(tenant, conversation)
+            if not log.keys or _continues(log.keys, keys):
+                return conversation
+            start, length = _overlap(log.keys, keys)
+            at = log.seqs[start + length - 1] if length else 0
+            after = keys[length] if length < len(keys) else ""
+            fork = _fork_id(name, conversation, at, after)
+            if at and not (await self._head(tenant, fork)).generation:
+                source = AsyncSession(conversation, replace(self.config, scope=Scope(tenant)))
+                try:
+                    await source.fork(at, conversation=fork)
+                except Conflict:
+                    if not (await self._head(tenant, fork)).generation:
+                        raise
+            conversation = fork
+        raise Conflict(
+            f"session {name!r} was forked {_MOST_FORKS} times in a row: give unrelated requests sessions of their own"
+        )
+
+    async def _head(self, tenant: str, conversation: str) -> Head:
+        return await self.config.store.head(Scope(tenant), conversation)
+
+    async def _log(self, tenant: str, conversation: str) -> _KnownLog:
+        """Return the keys of a conversation's visible messages; reads only what was written since the last time."""
+        store, scope = self.config.store, Scope(tenant)
+        place = tenant, conversation
+        head = await self._head(tenant, conversation)
+        log = self._logs.get(place, _KnownLog())
+        if log.head.state != head.state:
+            note = await store.get_document(scope, conversation, SESSION, CLEARED)
+            cleared = read_note(note, ClearedNote).upto
+            log = await self._reread(tenant, conversation, log, cleared)
+            log.head = head
+        _remember(self._logs, place, log)
+        return log
+
+    async def _reread(
+        self, tenant: str, conversation: str, log: _KnownLog, cleared: int
+    ) -> _KnownLog:
+        store, scope = self.config.store, Scope(tenant)
+        # The last known entry is read again: after a failover the log may have another one in its place.
+        after = log.seqs[-1] - 1 if log.seqs else 0
+        first = await store.read(scope, conversation, after=after, limit=1) if after else []
+        known = bool(first) and message_key(first[0].message) == log.keys[-1]
+        if not known or cleared != log.cleared:
+            log = _KnownLog(cleared=cleared)
+        after = log.seqs[-1] if log.seqs else cleared
+        while page := await store.read(scope, conversation, after=after, limit=_PAGE):
+            told = [entry for entry in page if entry.message.role != "system"]
+            log.keys += [message_key(entry.message) for entry in told]
+            log.seqs += [entry.seq for entry in told]
+            after = page[-1].seq
+        return log
+
+
+def _continues(log: Sequence[str], given: Sequence[str]) -> bool:
+    start, length = _overlap(log, given)
+    return bool(length) and start + length == len(log)
+
+
+def _overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
+    """Return where in the log a history begins, and how many of its messages follow there."""
+    if given[: len(log)] == log:  # by far the most common: compared at once
+        return 0, len(log)
+    return longest_overlap(log, given)
+
+
+def _fork_id(name: str, conversation: str, at: int, after: str) -> str:
+    digest = blake2b(f"{conversation}\n{at}\n{after}".encode(), digest_size=8).hexdigest()
+    return f"{name}{_MARK}{digest}"
+
+
+def _remember(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > _MOST_LOGS:
+        cache.popitem(last=False)

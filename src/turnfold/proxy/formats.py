@@ -1,0 +1,339 @@
+"""Reads and writes request bodies of the providers' interfaces, and leaves every byte alone that need not change.
+
+A body is split into its top-level fields, whose values stay the bytes that the client sent. Only the list of messages,
+and the system prompt if it must be shortened, are written anew; in the list, a message that is sent unchanged keeps the
+bytes of the client as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from turnfold import wire
+from turnfold.errors import InvalidRecord
+from turnfold.models import (
+    ChatStream,
+    GeminiStream,
+    MessageStream,
+    ResponsesStream,
+    checked_response,
+    normalized_chat,
+    normalized_message,
+)
+from turnfold.records import Message, TextPart, content_key
+from turnfold.wire import JsonObject, object_at, object_of, objects_of
+
+__all__ = (
+    "FORMATS",
+    "BodyFormat",
+    "ClientBody",
+    "GivenMessage",
+    "ReadMessages",
+    "format_of",
+    "message_key",
+)
+
+
+_REMINDER: Final = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
+"""Text that Claude Code adds to a message in one request and leaves out of the same message in the next."""
+_BILLING: Final = "x-anthropic-billing-header:"
+"""Beginning of a system block of Claude Code that differs in every request."""
+_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
+"""Fields of a request whose history is at the provider: the body holds only what is new."""
+
+
+def message_key(message: Message) -> str:
+    """Return the key that recognises a message: what it says, without texts that a client adds for one request."""
+    kept = [part for part in message.parts if not _is_reminder(part)]
+    if kept and len(kept) < len(message.parts):
+        message = Message.of(message.role, kept)
+    return content_key(message)
+
+
+def _is_reminder(part: object) -> bool:
+    return isinstance(part, TextPart) and bool(_REMINDER.fullmatch(part.text))
+
+
+class GivenMessage(NamedTuple):
+    """A message of the client's history."""
+
+    record: Message
+    key: str
+    items: tuple[bytes, ...]
+    """The client's JSON of it: one item of the list, or several."""
+    pieces: int = 1
+    """Number of messages that the provider takes it for."""
+
+
+class ReadMessages:
+    """Messages that were read before, by their JSON: a client sends nearly all of them again with its next request."""
+
+    def __init__(self, *, most_bytes: int = 64 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[tuple[str, str, tuple[bytes, ...]], GivenMessage] = OrderedDict()
+        self._size = 0
+
+    def get(
+        self,
+        place: tuple[str, str, tuple[bytes, ...]],
+        read: Callable[[], Message],
+    ) -> GivenMessage:
+        """Return the message with this JSON of an interface and a model; calls `read` if it is not known."""
+        found = self._known.get(place)
+        if found is not None:
+            self._known.move_to_end(place)
+            return found
+        record = read()
+        provider, _, items = place
+        pieces = len(items) if provider == "gemini" else 1
+        found = self._known[place] = GivenMessage(record, message_key(record), items, pieces)
+        self._size += sum(map(len, found.items))
+        while self._size > self._most_bytes:
+            _, old = self._known.popitem(last=False)
+            self._size -= sum(map(len, old.items))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBody:
+    """A request body, split into its fields."""
+
+    fields: Mapping[str, msgspec.Raw]
+    model: str
+    system: tuple[Message, ...]
+    """The system prompt, and system messages before all others."""
+    system_items: tuple[bytes, ...]
+    """The client's JSON of those that are items of the list of messages."""
+    messages: tuple[GivenMessage, ...]
+    tools: tuple[JsonObject, ...]
+
+    @property
+    def system_texts(self) -> list[str]:
+        """The texts of the system prompt that are stored: all but those that differ in every request."""
+        parts = (part for message in self.system for part in message.parts)
+        texts = (part.text for part in parts if isinstance(part, TextPart) and part.text.strip())
+        return [text for text in texts if not text.startswith(_BILLING)]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFormat:
+    """One interface of a provider: where its body has the messages, and how its answers are assembled."""
+
+    provider: str
+    path: re.Pattern[str]
+    """Matches the end of the path of a request; its group is the model, if the path names it."""
+    list_key: str
+    system_key: str
+    """Field of the system prompt; empty if it is only in the list."""
+    new_stream: Callable[[], Any]
+    normalize: Callable[[JsonObject], JsonObject]
+
+    @property
+    def wire(self) -> Any:  # noqa: ANN401 (a module of turnfold.wire)
+        """The codec of this interface."""
+        return cast("ModuleType", getattr(wire, self.provider))
+
+    def read(self, content: bytes, known: ReadMessages, *, model: str = "") -> ClientBody:
+        """Split a body; raises `InvalidRecord` if it has no history that can be read."""
+        try:
+            fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+            model = model or _decoded(fields, "model", str, "")
+            for name in _HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
+                if fields.get(name, _NULL) != _NULL:
+                    raise InvalidRecord(f"the provider holds the history ({name})", path=name)
+            items = self._items(fields)
+            tools = objects_of(_decoded(fields, "tools", list[object], []))
+            system = self._system(fields, model)
+        except msgspec.MsgspecError as error:
+            raise InvalidRecord(f"the body cannot be read: {error}") from None
+        parsed = [_object(item) for item in items]
+        lead = next((n for n, one in enumerate(parsed) if not _is_system(one)), len(parsed))
+        leading = [self.wire.accept(one) for one in parsed[:lead]]
+        groups = self._groups(parsed[lead:], items[lead:])
+        return ClientBody(
+            fields,
+            model,
+            (*system, *leading),
+            tuple(bytes(item) for item in items[:lead]),
+            tuple(
+                known.get((self.provider, model, raw), partial(self._record, group, model))
+                for group, raw in groups
+            ),
+            tuple(tools),
+        )
+
+    def write(
+        self,
+        body: ClientBody,
+        messages: Iterable[GivenMessage | Message],
+        *,
+        system: Sequence[Message] | None = None,
+    ) -> bytes:
+        """Return the body with other messages; `system` replaces the system prompt, None leaves it as it is."""
+        replaced: dict[str, bytes] = {}
+        items = list(body.system_items)
+        if system is not None:
+            items.clear()
+            shortened = self.wire.request(system, model=body.model, cache=False, repair=False)
+            if self.system_key:
+                config = object_at(shortened.kwargs, "config")
+                value = shortened.kwargs.get(self.system_key, config.get(self.system_key))
+                replaced[self._system_name(body.fields)] = _encoded(value)
+            items += map(_encoded, objects_of(shortened.kwargs[self.list_key]))
+        for message in messages:
+            if isinstance(message, GivenMessage):
+                items += message.items
+            else:
+                written = self.wire.request([message], model=body.model, cache=False, repair=False)
+                items += map(_encoded, objects_of(written.kwargs[self.list_key]))
+        replaced[self.list_key] = b"[" + b",".join(self._repaired(items)) + b"]"
+        values = {name: bytes(value) for name, value in body.fields.items()} | replaced
+        members = (_encoded(name) + b":" + value for name, value in values.items())
+        return b"{" + b",".join(members) + b"}"
+
+    def _system_name(self, fields: Mapping[str, msgspec.Raw]) -> str:
+        """Return the field of the system prompt as this body spells it."""
+        snake = "system_instruction"
+        return snake if self.provider == "gemini" and snake in fields else self.system_key
+
+    def _items(self, fields: Mapping[str, msgspec.Raw]) -> list[msgspec.Raw]:
+        given = fields.get(self.list_key, msgspec.Raw(b"null"))
+        if bytes(given)[:1] == b'"' and self.provider == "openai_responses":
+            text = msgspec.json.decode(given, type=str)
+            return [msgspec.Raw(_encoded({"role": "user", "content": text}))]
+        return msgspec.json.decode(given, type=list[msgspec.Raw])
+
+    def _system(self, fields: Mapping[str, msgspec.Raw], model: str) -> tuple[Message, ...]:
+        given = fields.get(self._system_name(fields), _NULL)
+        if given == _NULL:
+            return ()
+        empty: list[object] = []
+        arguments = {self.system_key: msgspec.json.decode(given), self.list_key: empty}
+        return tuple(self.wire.accept_all(arguments, model=model))
+
+    def _groups(
+        self, parsed: list[JsonObject], items: list[msgspec.Raw]
+    ) -> Iterable[tuple[list[JsonObject], tuple[bytes, ...]]]:
+        """Yield the items of each message, parsed and as they were sent."""
+        at = 0
+        for group in _grouped(self.provider, parsed):
+            yield group, tuple(bytes(item) for item in items[at : at + len(group)])
+            at += len(group)
+
+    def _record(self, group: list[JsonObject], model: str) -> Message:
+        if len(group) == 1 and _is_system(group[0]):
+            # In the middle of a conversation. Stored as what it is for the model: one more message in its place.
+            return self.wire.accept({**group[0], "role": "user"})
+        if self.provider == "gemini" and len(group) > 1:
+            parts = [part for content in group for part in objects_of(content.get("parts"))]
+            return self.wire.accept({"role": "model", "parts": parts}, model=model)
+        [record] = self.wire.accept_all(group, model=model)
+        return record
+
+    def _repaired(self, items: list[bytes]) -> list[bytes]:
+        """Return the items as the provider accepts them; those without a fault keep their bytes."""
+        parsed = [_object(item) for item in items]
+        repaired = wire.repair(parsed, self.provider)
+        if repaired.payload is parsed:
+            return items
+        known = {_encoded(one): item for one, item in zip(parsed, items, strict=True)}
+        return [known.get(text, text) for text in map(_encoded, objects_of(repaired.payload))]
+
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+def _decoded(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: Any) -> Any:  # noqa: ANN401
+    """Return a field as a value; `default` if it is missing or null."""
+    given = fields.get(name, _NULL)
+    return default if given == _NULL else msgspec.json.decode(given, type=kind)
+
+
+def _object(item: msgspec.Raw | bytes) -> JsonObject:
+    return object_of(msgspec.json.decode(item)) or {}
+
+
+def _encoded(value: object) -> bytes:
+    return b"".join(wire.chunks(value))
+
+
+def _is_system(item: JsonObject) -> bool:
+    return item.get("role") in _SYSTEM_ROLES and item.get("type") in (None, "message")
+
+
+def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject]]:
+    """Yield the items of each message: a run of what a model produced in one answer, else one item."""
+    if provider == "openai_responses":
+        yield from wire.openai_responses.runs(items)
+        return
+    if provider != "gemini":
+        yield from ([item] for item in items)
+        return
+    run: list[JsonObject] = []
+    for item in items:  # a client may send each chunk of a streamed answer as a content of its own
+        if run and (item.get("role") != "model" or run[-1].get("role") != "model"):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
+
+
+def _same(response: JsonObject) -> JsonObject:
+    if not objects_of(response.get("candidates")):
+        raise InvalidRecord("the response has no candidates", path="candidates")
+    return response
+
+
+FORMATS: Final = (
+    BodyFormat(
+        "openai_chat",
+        re.compile(r"/chat/completions"),
+        "messages",
+        "",
+        ChatStream,
+        normalized_chat,
+    ),
+    BodyFormat(
+        "openai_responses",
+        re.compile(r"/responses"),
+        "input",
+        "instructions",
+        ResponsesStream,
+        checked_response,
+    ),
+    BodyFormat(
+        "anthropic",
+        re.compile(r"/messages"),
+        "messages",
+        "system",
+        MessageStream,
+        normalized_message,
+    ),
+    BodyFormat(
+        "gemini",
+        re.compile(r"/models/([^/:]+):(?:streamG|g)enerateContent"),
+        "contents",
+        "systemInstruction",
+        GeminiStream,
+        _same,
+    ),
+)
+
+
+def format_of(path: str) -> tuple[BodyFormat, str] | None:
+    """Return the interface that a path belongs to, and the model in the path; None for any other path."""
+    for each in FORMATS:
+        found = re.fullmatch(rf"(?:/[^/]+)*?{each.path.pattern}", path)
+        if found:
+            return each, found[1] if found.groups() else ""
+    return None

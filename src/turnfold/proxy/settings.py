@@ -1,0 +1,64 @@
+"""`ProxyOptions`: the options of a proxy, and the budget of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from turnfold.budget import Budget
+from turnfold.errors import InvalidOption
+from turnfold.service import Limits
+from turnfold.tokens import context_window_for
+
+__all__ = ("ProxyOptions",)
+
+
+def _limits() -> Limits:
+    return Limits(body=64 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions:
+    """Options of a proxy."""
+
+    upstream: str
+    """Address of the provider, without the path of an interface: `https://api.anthropic.com`."""
+    store: str = "sqlite://"
+    budget: int = 0
+    """Tokens that a request may have; 0 for three quarters of the model's context window."""
+    model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The same for models whose name begins with the key; the longest that fits is used."""
+    session: str = ""
+    """Session of requests that name none; empty: they are passed through unchanged."""
+    host: str = "127.0.0.1"
+    port: int = 8789
+    tokens_file: Path | None = None
+    """Access tokens, in the header X-Turnfold-Token; required to listen on other addresses than loopback."""
+    tenant: str = "default"
+    """Tenant of all requests if there is no tokens file."""
+    allow_hosts: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=_limits)
+    connect_seconds: float = 10.0
+    read_seconds: float = 600.0
+    """Seconds in which the provider may send nothing."""
+    drain: float = 60.0
+    """Seconds that running requests get to finish at shutdown."""
+
+    def __post_init__(self) -> None:
+        for name in ("connect_seconds", "read_seconds"):
+            if not getattr(self, name) > 0:
+                raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
+        if self.drain < 0:
+            raise InvalidOption(f"drain={self.drain} must not be negative")
+        for tokens in (self.budget, *self.model_budgets.values()):
+            if tokens < 0:
+                raise InvalidOption(f"a budget of {tokens} tokens must not be negative")
+
+    def budget_of(self, model: str) -> Budget:
+        """Return the budget of a model; raises `UnknownModel` if none is set and its context window is not known."""
+        named = [name for name in self.model_budgets if model.startswith(name)]
+        tokens = self.model_budgets[max(named, key=len)] if named else self.budget
+        if tokens:
+            return Budget(max_tokens=tokens)
+        return Budget(context_window=context_window_for(model))

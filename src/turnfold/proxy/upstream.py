@@ -1,0 +1,144 @@
+"""Sends requests on to the provider and streams their responses; the only file of the proxy that imports httpx2.
+
+Requests go through the transport and not through a client: it adds no header, follows no redirect, keeps no cookies,
+and does not log addresses, in which a key may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from turnfold.errors import InvalidOption, MissingExtra, ModelUnavailable
+from turnfold.stores import shown_address
+
+__all__ = ("RawHeaders", "Upstream", "UpstreamResponse", "end_to_end")
+
+
+try:
+    import httpx2
+except ImportError as missing:
+    raise MissingExtra(package="httpx2", extra="proxy", purpose="turnfold proxy") from missing
+
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_MOST_CONNECTIONS: Final = 1_000
+
+
+def end_to_end(
+    headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[bytes] = ()
+) -> RawHeaders:
+    """Return the headers that a proxy passes on: without those of one connection, and without others."""
+    given = [(name.lower(), value) for name, value in headers]
+    named = {
+        each.strip().lower()
+        for name, value in given
+        if name == b"connection"
+        for each in value.split(b",")
+    }
+    left_out = _HOP_BY_HOP | named | set(without)
+    return [(name, value) for name, value in given if name not in left_out]
+
+
+@dataclass(slots=True)
+class UpstreamResponse:
+    """The response of the provider: its body is read as it arrives, byte for byte."""
+
+    status: int
+    headers: RawHeaders
+    _response: httpx2.Response = field(repr=False)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body in the pieces in which it arrives; raises `ModelUnavailable` if it breaks off."""
+        try:
+            async for piece in self._response.aiter_raw():
+                yield piece
+        except httpx2.TransportError as error:
+            raise _unavailable(error) from error
+
+    async def close(self) -> None:
+        """End the response; the rest of it is not read."""
+        await self._response.aclose()
+
+
+class Upstream:
+    """The provider behind the proxy."""
+
+    def __init__(self, url: str, *, connect_seconds: float, read_seconds: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise InvalidOption(
+                f"--upstream {shown_address(url)!r} is not the address of a provider: write https://api.openai.com"
+            )
+        if parts.username or parts.password:
+            raise InvalidOption(
+                f"--upstream {shown_address(url)!r} holds a password: clients send their own keys, leave it out"
+            )
+        self._base = url.rstrip("/")
+        self._versioned = self._base.endswith("/v1")
+        self._timeout = {
+            "connect": connect_seconds,
+            "pool": connect_seconds,
+            "read": read_seconds,
+            "write": read_seconds,
+        }
+        limits = httpx2.Limits(
+            max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS
+        )
+        # Certificates take a while to load: only where they are used.
+        self._transport = httpx2.AsyncHTTPTransport(verify=parts.scheme == "https", limits=limits)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._transport)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: RawHeaders,
+        content: bytes | AsyncIterator[bytes] | None,
+    ) -> UpstreamResponse:
+        """Send a request to `path`, with its query; raises `ModelUnavailable` if there is no response."""
+        if self._versioned and path.startswith("/v1/"):
+            path = path.removeprefix("/v1")  # in the address and in the path
+        try:
+            request = httpx2.Request(
+                method,
+                f"{self._base}{path}",
+                headers=headers,
+                content=content,
+                extensions={"timeout": self._timeout},
+            )
+            response = await self._transport.handle_async_request(request)
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            raise _unavailable(error) from error
+        given = [(name.lower(), value) for name, value in response.headers.raw]
+        return UpstreamResponse(response.status_code, end_to_end(given), response)
+
+
+def _unavailable(error: Exception) -> ModelUnavailable:
+    # Not the message of the error: it may show the address, and a key in it.
+    return ModelUnavailable(f"no complete response from the provider: {type(error).__name__}")

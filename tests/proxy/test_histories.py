@@ -1,0 +1,210 @@
+"""Histories that clients send: resent, retried, continued, edited, cut short, and those of several agents at once."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.proxy.running import Recorder, Told, client, proxied, served, texts_of, with_memory
+from tests.proxy.test_transparency import CHAT, completion, said
+
+Messages = list[dict[str, Any]]
+
+
+def ask(http: httpx2.Client, messages: Messages, session: str = "one") -> str:
+    """Send a history; the conversation it was placed in."""
+    body = {"model": "gpt-4o", "messages": messages}
+    answer = http.post(f"/s/{session}{CHAT}", json=body)
+    assert answer.status_code == 200
+    noted = dict(
+        part.split("=", 1) for part in answer.headers["x-turnfold"].split("; ") if "=" in part
+    )
+    return noted["conversation"]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answered(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def parrot(arrived: Any) -> Told:
+    """Answers with the last message, so that every answer is known."""
+    return said(f"re: {arrived.body['messages'][-1]['content']}")
+
+
+def test_a_conversation_is_stored_once_however_often_it_is_sent(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with served(parrot, store=store) as (provider, http):
+        history: Messages = []
+        for text in ("first", "第二", "third"):
+            history.append(user(text))
+            assert ask(http, history) == "one"
+            history.append(answered(f"re: {text}"))
+    expected = ["first", "re: first", "第二", "re: 第二", "third", "re: third"]
+    assert texts_of(store, "one") == expected
+    assert [len(one.body["messages"]) for one in provider.seen] == [1, 3, 5]
+
+
+def test_a_retried_request_does_not_double(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    errors = iter([500, 500])
+
+    def say(arrived: Any) -> Told:
+        status = next(errors, 200)
+        return parrot(arrived) if status == 200 else Told(b"{}", status)
+
+    with served(say, store=store) as (_provider, http):
+        for _ in range(2):
+            body = {"model": "gpt-4o", "messages": [user("once")]}
+            assert http.post(f"/s/one{CHAT}", json=body).status_code == 500
+        ask(http, [user("once")])
+    assert texts_of(store, "one") == ["once", "re: once"]
+
+
+def test_an_edited_message_begins_a_fork_and_both_can_go_on(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    begin = [user("a"), answered("re: a")]
+    with served(parrot, store=store) as (_provider, http):
+        ask(http, begin[:1])
+        ask(http, [*begin, user("b")])
+        fork = ask(http, [*begin, user("B edited")])
+        assert fork != "one"
+        assert ask(http, [*begin, user("B edited"), answered("re: B edited"), user("c")]) == fork
+        assert ask(http, [*begin, user("b"), answered("re: b"), user("d")]) == "one"
+    assert texts_of(store, "one") == ["a", "re: a", "b", "re: b", "d", "re: d"]
+    assert texts_of(store, fork) == ["a", "re: a", "B edited", "re: B edited", "c", "re: c"]
+
+
+def test_another_answer_to_the_same_question_does_not_see_the_first(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    answers = iter(["one way", "another way", "further"])
+    with served(lambda _: said(next(answers)), store=store) as (provider, http):
+        ask(http, [user("a")])
+        fork = ask(http, [user("a")])
+        assert ask(http, [user("a"), answered("another way"), user("b")]) == fork
+    assert [len(one.body["messages"]) for one in provider.seen] == [1, 1, 3]
+    assert texts_of(store, "one") == ["a", "one way"]
+    assert texts_of(store, fork) == ["a", "another way", "b", "further"]
+
+
+def test_a_history_without_its_beginning_continues_the_log(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with served(parrot, store=store) as (_provider, http):
+        ask(http, [user("a")])
+        ask(http, [user("a"), answered("re: a"), user("b")])
+        assert ask(http, [user("b"), answered("re: b"), user("c")]) == "one"
+    assert texts_of(store, "one") == ["a", "re: a", "b", "re: b", "c", "re: c"]
+
+
+def test_a_second_agent_with_the_same_session_has_a_conversation_of_its_own(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    main, other = [user("plan the trip")], [user("title of this chat?")]
+    with served(parrot, store=store) as (_provider, http):
+        found: list[str] = []
+        for number in range(3):
+            for history in (main, other):
+                found.append(ask(http, history))
+                last = history[-1]["content"]
+                history += [answered(f"re: {last}"), user(f"{last} {number}")]
+    assert found[0::2] == ["one"] * 3
+    assert len(set(found[1::2])) == 1
+    assert found[1] != "one"
+    assert len(texts_of(store, "one")) == len(texts_of(store, found[1])) == 6
+
+
+def test_another_process_finds_the_same_forks(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    begin = [user("a"), answered("re: a")]
+    later = [*begin, user("B"), answered("re: B"), user("c")]
+    with served(parrot, store=store) as (_, http):
+        ask(http, [*begin, user("b")])
+        fork = ask(http, later[:3])
+    with served(parrot, store=store) as (_, http):
+        assert ask(http, later) == fork
+    assert texts_of(store, fork) == ["a", "re: a", "B", "re: B", "c", "re: c"]
+
+
+def test_two_processes_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with (
+        Recorder(parrot) as provider,
+        proxied(provider.url, store=store) as one,
+        proxied(provider.url, store=store) as two,
+        client(one) as first,
+        client(two) as second,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        history: Messages = []
+        for number in range(6):
+            history.append(user(f"turn {number}"))
+            sent = list(history)
+            list(pool.map(lambda http, sent=sent: ask(http, sent), (first, second, first, second)))
+            history.append(answered(f"re: turn {number}"))
+
+        async def every(memory: Any) -> list[list[str]]:
+            found = await memory.conversations()
+            names = [info.conversation for info in found]
+            logs = [await memory.session(name).history() for name in names]
+            return [[entry.message.text for entry in log] for log in logs]
+
+    told = [one["content"] for one in history]
+    logs = with_memory(store, every)
+    assert any(log == told[: len(log)] and len(log) >= len(told) - 1 for log in logs)
+    for log in logs:
+        assert len(set(log)) == len(log), log
+
+
+@pytest.mark.parametrize("fields", [{"cache_control": {"type": "ephemeral"}}, {"name": "ada"}])
+def test_marks_that_a_client_moves_are_no_edit(tmp_path: Path, fields: dict[str, Any]) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with served(lambda _: said("re: a"), store=store) as (_provider, http):
+        marked = {"role": "user", "content": [{"type": "text", "text": "a", **fields}]}
+        ask(http, [marked])
+        assert ask(http, [user("a"), answered("re: a"), user("b")]) == "one"
+    assert len(texts_of(store, "one")) == 4
+
+
+def test_a_reminder_that_claude_code_adds_to_one_request_is_no_edit(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    reply = {"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
+    told = {**reply, "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn"}
+    reminder = {"type": "text", "text": "<system-reminder>\n现在的待办是空的\n</system-reminder>"}
+    text = {"type": "text", "text": "看看这个文件"}
+    with served(lambda _: Told(json.dumps(told).encode()), store=store) as (_provider, http):
+        first = {"role": "user", "content": [reminder, text]}
+        again = {"role": "user", "content": [text]}
+        later = [again, {"role": "assistant", "content": "ok"}, user("next")]
+        for messages in ([first], later):
+            body = {"model": "claude-sonnet-4-5", "messages": messages, "max_tokens": 9}
+            body["metadata"] = {"user_id": '{"device_id":"d","session_id":"cc-1"}'}
+            answer = http.post("/v1/messages", json=body)
+            assert answer.headers["x-turnfold"].startswith("unchanged; conversation=cc-1;")
+    assert len(texts_of(store, "cc-1")) == 4
+
+
+def test_a_long_history_that_begins_elsewhere_is_taken_over(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    history = [one for n in range(700) for one in (user(f"q{n}"), answered(f"a{n}"))]
+    with served(parrot, store=store) as (provider, http):
+        ask(http, [*history, user("last")])
+    stored = texts_of(store, "one")
+    assert stored[:1_401] == [*(one["content"] for one in history), "last"]
+    assert len(provider.seen[0].body["messages"]) < 600
+
+
+def test_several_choices_are_left_to_the_client(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    choice = {"index": 0, "message": answered("x"), "finish_reason": "stop"}
+    told = Told(completion("", choices=[choice, {**choice, "index": 1, "message": answered("y")}]))
+    with served(lambda _: told, store=store) as (_provider, http):
+        ask(http, [user("a")])
+        assert ask(http, [user("a"), answered("y"), user("b")]) == "one"
+    assert texts_of(store, "one") == ["a", "y", "b"]
