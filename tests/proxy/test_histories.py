@@ -104,6 +104,20 @@ def test_a_history_without_its_beginning_continues_the_log(tmp_path: Path) -> No
     assert texts_of(store, "one") == ["a", "re: a", "b", "re: b", "c", "re: c"]
 
 
+def test_a_client_that_shortens_its_history_itself_gets_nothing_added() -> None:
+    words = "about the trains to Lyon 去里昂的火车 " * 12
+    with served(lambda _: said("yes")) as (provider, http):
+        history: Messages = []
+        for number in range(20):
+            history.append(user(f"question {number} {words}"))
+            body = {"model": "gpt-4o", "messages": history[-5:]}
+            content = json.dumps(body, indent=2).encode()
+            answer = http.post(f"/s/one{CHAT}", content=content)
+            assert answer.headers["x-turnfold"].startswith("unchanged; conversation=one;")
+            assert provider.seen[-1].raw == content
+            history.append(answered("yes"))
+
+
 def test_a_second_agent_with_the_same_session_has_a_conversation_of_its_own(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
     main, other = [user("plan the trip")], [user("title of this chat?")]

@@ -36,7 +36,7 @@ from turnfold.errors import (
 from turnfold.memory import make_config
 from turnfold.proxy.calls import PreparedCall, prepare_call
 from turnfold.proxy.conversations import Conversations
-from turnfold.proxy.formats import BodyFormat, ReadMessages, format_of
+from turnfold.proxy.formats import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
 from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
 from turnfold.proxy.settings import ProxyOptions
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
@@ -168,7 +168,7 @@ class ProxyApp:
                 self._conversations, form, content, body, tenant=tenant, name=name, budget=budget
             )
         except InvalidRecord as error:
-            held = "provider holds the history" in str(error)
+            held = error.path in HELD_BY_PROVIDER
             reason = "the provider holds the history" if held else "unreadable history"
             return None, f"passed through; {reason}"
         except UnknownModel:

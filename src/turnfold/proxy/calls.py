@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -76,9 +76,9 @@ class PreparedCall:
             if usage is not None:
                 await session.record_usage(usage, call=self.call)
             if message is not None:
-                # If another request was first, the client's next one brings the answer along.
-                with suppress(Conflict):
-                    await session.add(message, expect=self.placed.head)
+                await session.add(message, expect=self.placed.head)
+        except Conflict:  # another request was first: the client's next one brings the answer along
+            _log.info("an answer was not stored yet", extra={"event": "answer_not_stored_yet"})
         except (InvalidRecord, InvalidOption, StoreError) as error:
             _log.warning(
                 "an answer was not stored: %s",
@@ -103,14 +103,15 @@ async def prepare_call(
         placed = await conversations.place(
             tenant, name, body.messages, system=texts, model=body.model, budget=budget
         )
-        context = await _context(placed, body, texts, budget)
-        if context is not None:
+        found = await _context(placed, body, texts, budget)
+        if found is not None:
             break
     else:
         raise Conflict(
             f"session {name!r}: other requests changed its conversation {_TRIES} times; try again"
         )
-    call = placed.session.last_call
+    context, call, head = found
+    placed = replace(placed, head=head)
     view = _View(context, body, placed)
     sent = content if view.is_whole else form.write(body, view.messages(), system=view.system())
     return PreparedCall(
@@ -120,23 +121,26 @@ async def prepare_call(
 
 async def _context(
     placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget
-) -> Context | None:
-    """Build the context; None if another request has changed the system prompt or the log meanwhile.
+) -> tuple[Context, str, int] | None:
+    """Return the context, the id of its call and the newest seq; None if another request changed the log meanwhile.
 
     The client's version of a message may be larger than the one in the log, which is then built for fewer tokens.
     """
-    session = placed.session
+    session, head = placed.session, placed.head
     async with session.system_lock:
-        if texts:
-            await session.system([{"type": "text", "text": text} for text in texts])
         limit, over = 0, 1
         for _ in range(_TRIES):
             context = await session.context(tools=body.tools, max_tokens=limit)
-            if not _has_system(context, texts) or not _ends_with(context, placed):
+            call = session.last_call
+            if not _ends_with(context, placed):
                 return None
+            if not _has_system(context, texts):
+                done = await session.system([{"type": "text", "text": text} for text in texts])
+                head = done.head.seq if done is not None else head
+                continue
             over = context.tokens + _View(context, body, placed).extra - budget.tokens
             if over <= 0:
-                return context
+                return context, call, head
             limit = context.tokens - over
             if limit <= 0:
                 break
@@ -205,7 +209,13 @@ class _View:
             or any(fate.outcome in left_out for fate in context.fates)
             or context.anchor.position > placed.seqs[0]
         )
-        """True if the context shows the whole history and nothing else."""
+        """True if the context shows the whole history and nothing else, or the client's part of it fits by itself."""
+        if not self.is_whole and not placed.from_start and not self._shortened:
+            given_tokens = sum(
+                count(one.record) + frame * (one.pieces - 1) for one in body.messages
+            )
+            own = sum(map(count, body.system)) + context.tools + context.counter.reply
+            self.is_whole = given_tokens + own <= context.budget.tokens
 
     def messages(self) -> Iterable[GivenMessage | Message]:
         """Return the messages after the system prompt."""

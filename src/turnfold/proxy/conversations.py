@@ -32,6 +32,8 @@ _Value = TypeVar("_Value")
 _PAGE: Final = 500
 _MOST_LOGS: Final = 256
 _MOST_MODELS: Final = 32
+_MOST_BYTES: Final = 8 << 20
+"""Bytes of the session handles of one model and budget."""
 _MOST_FORKS: Final = 200
 """Forks that are followed from the first log of a session; more of them in a row are an error."""
 _TRIES: Final = 16
@@ -58,6 +60,8 @@ class PlacedHistory:
     """Seq of each message of the history."""
     head: int
     """Seq of the newest entry of the log."""
+    from_start: bool
+    """False if the client left out the beginning of what is in the log."""
 
 
 class Conversations:
@@ -88,7 +92,7 @@ class Conversations:
                 counter=counter_for(model) if model else self.config.counter,
                 calibrating=CalibrationLog(),
             )
-            known = self._handles[place] = own, SessionCache()
+            known = self._handles[place] = own, SessionCache(most_bytes=_MOST_BYTES)
             while len(self._handles) > _MOST_MODELS:
                 self._handles.popitem(last=False)
         self._handles.move_to_end(place)
@@ -111,10 +115,8 @@ class Conversations:
             for _ in range(_TRIES):
                 conversation = await self._conversation(tenant, name, keys)
                 session = self.session(tenant, conversation, model=model, budget=budget)
-                if system:
-                    await session.system([{"type": "text", "text": text} for text in system])
                 try:
-                    placed = await self._append(session, given, keys)
+                    placed = await self._append(session, given, keys, system)
                 except Conflict:
                     continue  # another process was faster: look again
                 if placed is not None:
@@ -125,10 +127,19 @@ class Conversations:
         )
 
     async def _append(
-        self, session: AsyncSession, given: Sequence[GivenMessage], keys: Sequence[str]
+        self,
+        session: AsyncSession,
+        given: Sequence[GivenMessage],
+        keys: Sequence[str],
+        system: Sequence[str],
     ) -> PlacedHistory | None:
         """Append what is new of a history that continues the log; None if it does not continue it."""
         log = await self._log(session.scope.tenant, session.id)
+        if (
+            system and not log.keys
+        ):  # before the first message; later, the context of a call sets it
+            await session.system([{"type": "text", "text": text} for text in system])
+            log = await self._log(session.scope.tenant, session.id)
         start, length = _overlap(log.keys, keys)
         if start + length != len(log.keys) or not (length or not log.keys):
             return None
@@ -138,7 +149,7 @@ class Conversations:
             done = await session.add(batch, expect=head)
             seqs += range(done.first, done.first + len(batch))
             head = done.head.seq
-        return PlacedHistory(session, tuple(seqs), head)
+        return PlacedHistory(session, tuple(seqs), head, from_start=start == 0)
 
     async def _conversation(self, tenant: str, name: str, keys: Sequence[str]) -> str:
         """Return the conversation that a history continues; makes a fork where it leaves all that there are."""

@@ -33,6 +33,7 @@ from turnfold.wire import JsonObject, object_at, object_of, objects_of
 
 __all__ = (
     "FORMATS",
+    "HELD_BY_PROVIDER",
     "BodyFormat",
     "ClientBody",
     "GivenMessage",
@@ -47,7 +48,7 @@ _REMINDER: Final = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re
 _BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block of Claude Code that differs in every request."""
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
-_HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
+HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 """Fields of a request whose history is at the provider: the body holds only what is new."""
 
 
@@ -147,7 +148,7 @@ class BodyFormat:
         try:
             fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
             model = model or _decoded(fields, "model", str, "")
-            for name in _HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
+            for name in HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
                 if fields.get(name, _NULL) != _NULL:
                     raise InvalidRecord(f"the provider holds the history ({name})", path=name)
             items = self._items(fields)
