@@ -40,6 +40,7 @@ FOLDERS = (
     "agent",
     "api",
     "service",
+    "proxy",
     "client",
     "testing",
     "errors",

@@ -227,6 +227,25 @@ def test_a_long_tool_loop_with_not_one_request_too_large_or_refused(
     assert sum(1 for call in made if call.usage) == steps
 
 
+def test_what_is_sent_and_not_stored_is_counted_too() -> None:
+    billing = "x-anthropic-billing-header: " + "cch=5f3a; " * 90
+    turns = [
+        {"role": role, "content": f"{number}: {'roses 玫瑰 and hedgehogs ' * 12}"}
+        for number in range(30)
+        for role in ("user", "assistant")
+    ]
+    system = [{"type": "text", "text": billing}, {"type": "text", "text": SYSTEM}]
+    body = {"model": "gpt-4o", "max_tokens": 9, "system": system, "messages": turns[:-1]}
+    with served(lambda _: Told(), budget=BUDGET) as (provider, http):
+        answer = http.post("/s/garden/v1/messages", json=body)
+    assert answer.headers["x-turnfold"].startswith("shortened; ")
+    sent = provider.seen[0].body
+    assert sent["system"] == system
+    size = tokens_of(MessagesLoop, sent, counter_for("gpt-4o"))
+    assert BUDGET * 0.6 < size <= BUDGET
+    assert answer.headers["x-turnfold"].endswith(f"tokens={size}/{BUDGET}")
+
+
 GEMINI = "/s/garden/v1beta/models/gpt-4o"
 
 

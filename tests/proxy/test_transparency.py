@@ -176,7 +176,7 @@ def test_errors_of_the_provider_are_passed_through_and_not_stored(
     tmp_path: Path, status: int
 ) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
-    told = Told(b'{"error": {"message" : "no"}}', status, {"retry-after": "7"})
+    told = Told(completion("not an answer"), status, {"retry-after": "7"})
     with served(lambda _: told, store=store) as (_provider, http):
         answer = http.post(f"/s/one{CHAT}", content=ODD)
     assert (answer.status_code, answer.content) == (status, told.body)
