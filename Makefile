@@ -103,14 +103,14 @@ format: $(TEST_READY) ## format the code and mend what ruff can mend
 
 lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,run,the run-time closure with the extra cli)
-	$(call pin,test,what `make test` needs,--extra postgres --extra redis --group dev --constraint requirements/run.txt)
-	$(call pin,claude,what `make test-claude` needs,--extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
-	$(call pin,llama-index,what `make test-llama-index` needs,--extra postgres --extra redis --group dev --group llama-index --constraint requirements/test.txt)
-	$(call pin,frameworks,what `make test-frameworks` needs,--extra postgres --extra redis --group dev --group frameworks --constraint requirements/test.txt)
-	$(call pin,bench,what `make bench` needs,--extra postgres --extra redis --group bench --constraint requirements/run.txt)
+	$(call pin,test,what `make test` needs,--extra encryption --extra postgres --extra redis --group dev --constraint requirements/run.txt)
+	$(call pin,claude,what `make test-claude` needs,--extra encryption --extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
+	$(call pin,llama-index,what `make test-llama-index` needs,--extra encryption --extra postgres --extra redis --group dev --group llama-index --constraint requirements/test.txt)
+	$(call pin,frameworks,what `make test-frameworks` needs,--extra encryption --extra postgres --extra redis --group dev --group frameworks --constraint requirements/test.txt)
+	$(call pin,bench,what `make bench` needs,--extra encryption --extra postgres --extra redis --group bench --constraint requirements/run.txt)
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
-	$(call pin,image,what the image of the service holds,--extra service --extra postgres --extra redis --extra prometheus --constraint requirements/test.txt)
+	$(call pin,image,what the image of the service holds,--extra service --extra encryption --extra postgres --extra redis --extra prometheus --constraint requirements/test.txt)
 	$(call pin_group,build,what builds the package,--constraint requirements/test.txt)
 	$(call pin_group,audit,what `make audit` and `make sbom` need)
 

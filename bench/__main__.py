@@ -44,6 +44,7 @@ BENCHES = (
     "search",
     "streaming",
     "snapshots",
+    "encryption",
     "service",
 )
 _OURS = ("apsw", "msgspec", "splintr-rs", "tiktoken", "turnfold")

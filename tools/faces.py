@@ -75,7 +75,7 @@ from turnfold.records import Checkpoint, Entry
 from turnfold.redaction import Detector, Redactor
 from turnfold.runtime import Runtime, SyncRuntime, drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
-from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.stores import Appended, ConversationInfo, EncryptionKey, Erasure, Health, Scope, Store
 from turnfold.telemetry import Meter
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first

@@ -21,6 +21,7 @@
     │   ├── IdReused                     a client id that is already used with another body
     │   ├── ConversationDeleted          erased; nothing may be written to it any more
     │   ├── UnsafeStore                  a setting under which acknowledged entries could be lost
+    │   ├── WrongKey                     an encrypted conversation, and not the key it was encrypted with
     │   ├── WrongProcess                 opened in one process, used in a fork of it
     │   └── StoreUnavailable             the backend cannot be reached or has been closed
     └── MissingExtra (ImportError)       an optional dependency is needed; names the extra
@@ -55,6 +56,7 @@ __all__ = (
     "TurnfoldError",
     "UnknownModel",
     "UnsafeStore",
+    "WrongKey",
     "WrongProcess",
 )
 
@@ -219,6 +221,10 @@ class ConversationDeleted(StoreError):
 
 class UnsafeStore(StoreError):
     """The database has a setting with which acknowledged entries could be lost; the store is not opened."""
+
+
+class WrongKey(StoreError):
+    """A conversation cannot be decrypted with the given keys; nothing of it was read."""
 
 
 class WrongProcess(StoreError):

@@ -70,6 +70,12 @@ ROWS: dict[str, Sequence[str]] = {
         "redaction/test_stored.py::test_a_binary_document_is_refused",
         "redaction/test_detector.py::test_recall_and_precision",
     ),
+    "whoever reads the disk of a store, its backups or its cache": (
+        "encryption/test_at_rest.py::test_no_file_holds_a_word",
+        "encryption/test_at_rest.py::test_no_cache_holds_a_word",
+        "encryption/test_at_rest.py::test_rows_swapped_between_conversations_are_found",
+        "encryption/test_at_rest.py::test_erasing_destroys_the_key",
+    ),
     "stores (a database, a cache)": (
         "stores/test_checksums.py::test_damage_is_told_by_every_verb_that_would_show_it",
         "stores/test_checksums.py::test_a_damaged_file_never_shows_another_text",

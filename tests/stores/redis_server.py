@@ -82,6 +82,17 @@ class RedisServer:
         with redis.Redis(port=self.port, socket_timeout=PATIENCE, protocol=2) as client:
             return client.execute_command(*words)
 
+    def values(self) -> list[bytes]:
+        """Every key and every value there is."""
+        found: list[bytes] = []
+        for name in self.ask("KEYS", "*"):
+            found.append(name)
+            if self.ask("TYPE", name) == b"hash":
+                found += [part for pair in self.ask("HGETALL", name).items() for part in pair]
+            else:
+                found.append(self.ask("GET", name))
+        return found
+
     def kill(self) -> None:
         process = self._running()
         process.kill()

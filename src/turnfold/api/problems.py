@@ -38,6 +38,7 @@ from turnfold.errors import (
     TurnfoldError,
     UnknownModel,
     UnsafeStore,
+    WrongKey,
     WrongProcess,
 )
 
@@ -111,6 +112,7 @@ KINDS: Final = (
     ProblemKind("id-reused", IdReused, 422, "The idempotency key was used for another request"),
     ProblemKind("conversation-deleted", ConversationDeleted, 410, "The conversation was deleted"),
     ProblemKind("unsafe-store", UnsafeStore, 500, "The store has an unsafe setting"),
+    ProblemKind("wrong-key", WrongKey, 500, "The store is encrypted with another key"),
     ProblemKind("wrong-process", WrongProcess, 500, "The store was opened by another process"),
     ProblemKind("store-unavailable", StoreUnavailable, 503, "The store cannot be reached"),
     ProblemKind("missing-extra", MissingExtra, 501, "An optional package is not installed"),
@@ -122,6 +124,7 @@ _OPERATORS_ONLY: Final = {
     "store-error": "the store failed; no partial change was made",
     "store-unavailable": "the store cannot be reached; try again",
     "unsafe-store": "the store has an unsafe setting; the operator must fix it",
+    "wrong-key": "the store is encrypted with another key; the operator must fix it",
     "wrong-process": "the store was opened by another process; the operator must fix it",
     "internal": "internal error; see the service log for this request id",
 }

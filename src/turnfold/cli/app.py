@@ -104,8 +104,18 @@ def _start(
         bool,
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
+    encryption_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the key of an encrypted store, or several: the first encrypts.",
+            metavar="PATH",
+            envvar="TURNFOLD_ENCRYPTION_KEY_FILE",
+        ),
+    ] = None,
 ) -> None:
     del version  # handled by its callback, before anything else
+    if encryption_key_file is not None:  # for every command, and the processes it starts
+        os.environ["TURNFOLD_ENCRYPTION_KEY_FILE"] = str(encryption_key_file)
     if context.invoked_subcommand is None:
         typer.echo(_first_steps())
 

@@ -26,7 +26,14 @@ from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
 from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import printable
-from turnfold.cli.store import LAST, Opened, address_of, default_store, find_session
+from turnfold.cli.store import (
+    LAST,
+    Opened,
+    address_of,
+    default_store,
+    encryption_keys,
+    find_session,
+)
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
@@ -220,7 +227,8 @@ def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
 def _memory(store: str | None, model: ChatModel | None, tokens: int | None) -> Memory:
     budget = Budget(max_tokens=tokens) if tokens else None
     name = model.name if model and _is_known(model.name) else ""
-    return Memory(address_of(store) if store else default_store(), model=name, budget=budget)
+    address = address_of(store) if store else default_store()
+    return Memory(address, model=name, budget=budget, encryption_key=encryption_keys())
 
 
 def _is_known(name: str) -> bool:

@@ -124,6 +124,12 @@ COMMANDS: Final[Mapping[str, str]] = {
         "把存储的结构升级到本版本，打开它时也会如此。"
     ),
     "Back up a SQLite store while it is in use.": "在使用中复制 SQLite 存储。",
+    "Wrap the keys of a tenant's conversations with the first key of --encryption-key-file.": (
+        "用 --encryption-key-file 的第一个密钥重新包裹租户各会话的密钥。"
+    ),
+    "File with the key of an encrypted store, or several: the first encrypts.": (
+        "加密存储的密钥文件；可有多个密钥，第一个用于加密。"
+    ),
 }
 OPTIONS: Final[Mapping[str, str]] = {
     "Address of the provider: https://api.anthropic.com": "服务商的地址：https://api.anthropic.com",

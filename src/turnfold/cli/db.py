@@ -11,15 +11,23 @@ from turnfold.cli.output import as_json, make_console
 from turnfold.cli.store import address_of, all_conversations, file_of, open_at, require_store
 from turnfold.errors import InvalidOption
 from turnfold.runtime import drive
-from turnfold.stores import SqliteStatus, SqliteStore, shown_address, sqlite_status
+from turnfold.stores import (
+    EncryptedStore,
+    SqliteStatus,
+    SqliteStore,
+    shown_address,
+    sqlite_status,
+)
 
 __all__ = (
     "Backup",
     "DatabaseStatus",
     "Migrated",
+    "Rotated",
     "back_up",
     "database_status",
     "migrate_store",
+    "rotate_keys",
     "show_status",
 )
 
@@ -56,6 +64,16 @@ class Backup:
     store: str
     target: str
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotated:
+    """Result of a rotation of the encryption key."""
+
+    store: str
+    tenant: str
+    wrapped: int
+    """Conversations whose key was wrapped by another key before."""
 
 
 def database_status(store: str | None, tenant: str) -> DatabaseStatus:
@@ -111,13 +129,27 @@ def migrate_store(store: str | None, tenant: str) -> Migrated:
 
 def back_up(store: str | None, tenant: str, target: Path) -> Backup:
     """Back up a SQLite store while it is in use."""
-    with open_at(store, tenant) as opened:
+    with open_at(
+        store, tenant, decrypt=False
+    ) as opened:  # a copy of an encrypted store is encrypted
         if not isinstance(opened.store, SqliteStore):
             raise InvalidOption(
                 "only a SQLite store can be copied as a file; for PostgreSQL use pg_dump, or `turnfold export --all`"
             )
         drive(opened.store.backup(target))
         return Backup(store=opened.address, target=str(target), size=target.stat().st_size)
+
+
+def rotate_keys(store: str | None, tenant: str) -> Rotated:
+    """Wrap the keys of a tenant's conversations with the first key of the key file."""
+    with open_at(store, tenant) as opened:
+        if not isinstance(opened.store, EncryptedStore):
+            raise InvalidOption(
+                "rotating needs a file with the new key and, on the next line, the old one: name it with "
+                "--encryption-key-file"
+            )
+        wrapped = drive(opened.store.rotate_keys(opened.scope))
+        return Rotated(store=opened.address, tenant=tenant, wrapped=wrapped)
 
 
 def show_status(found: DatabaseStatus, *, json: bool) -> None:

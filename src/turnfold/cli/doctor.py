@@ -23,7 +23,7 @@ from rich.text import Text
 import turnfold
 from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
-from turnfold.cli.store import address_of, file_of
+from turnfold.cli.store import address_of, encryption_keys, file_of
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
 from turnfold.runtime import drive
 from turnfold.stores import (
@@ -198,7 +198,8 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
         return
     if path is not None:
         yield from _pages(path)
-    opened = open_store(address, cache=cache, blocking=True)
+    keys = encryption_keys()
+    opened = open_store(address, cache=cache, blocking=True, encryption_key=keys)
     try:
         health = drive(opened.health())
         contents = _contents(opened, Scope(tenant))

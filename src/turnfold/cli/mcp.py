@@ -62,7 +62,7 @@ def mcp(
     通过 MCP 提供会话记忆。
     """
     from turnfold.cli.exit_codes import report_errors
-    from turnfold.cli.store import address_of, default_store
+    from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.errors import InvalidOption
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -91,5 +91,6 @@ def mcp(
             model=model,
             semantic=semantic,
             redact=chosen_redactor(wanted=redact),
+            encryption_key=encryption_keys(),
         )
         (run_http if http else run_stdio)(service, options)

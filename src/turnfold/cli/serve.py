@@ -96,7 +96,7 @@ def serve(
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once."""
     from turnfold.budget import Budget
-    from turnfold.cli.store import address_of, default_store
+    from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
     _begin_logs(audit_log, verbose=verbose)
@@ -118,6 +118,7 @@ def serve(
             budget=Budget(max_tokens=budget) if budget is not None else None,
             semantic=semantic,
             redact=chosen_redactor(wanted=redact),
+            encryption_key=encryption_keys(),
             drain=drain,
         ),
         beside=(inspector_beside, *_mcp_beside(wanted=mcp)),

@@ -30,6 +30,7 @@ from turnfold.stores import (
     Store,
     may_hold_password,
     open_store,
+    read_key_file,
     shown_address,
     split_address,
 )
@@ -48,6 +49,7 @@ __all__ = (
     "address_of",
     "all_conversations",
     "default_store",
+    "encryption_keys",
     "file_of",
     "find_call",
     "find_session",
@@ -69,6 +71,12 @@ def default_store(environment: Mapping[str, str] | None = None, *, make_folder: 
     if make_folder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"sqlite:///{(folder / 'chat.db').as_posix()}"
+
+
+def encryption_keys(environment: Mapping[str, str] | None = None) -> list[str] | None:
+    """Return the keys in the file that TURNFOLD_ENCRYPTION_KEY_FILE names; None if it names none."""
+    path = (os.environ if environment is None else environment).get("TURNFOLD_ENCRYPTION_KEY_FILE")
+    return read_key_file(path) if path else None
 
 
 def address_of(store: str | None) -> str:
@@ -132,13 +140,19 @@ class OpenedSession:
 
 @contextmanager
 def open_at(
-    store: str | None, tenant: str, *, counter: TokenCounter | None = None, make: bool = False
+    store: str | None,
+    tenant: str,
+    *,
+    counter: TokenCounter | None = None,
+    make: bool = False,
+    decrypt: bool = True,
 ) -> Generator[Opened]:
-    """Open the store of a command; with `make` it may be created."""
+    """Open the store of a command; with `make` it may be created, without `decrypt` it is opened as it is."""
     address = address_of(store)
     if not make:
         require_store(address)
-    opened = open_store(address, counter=counter, blocking=True)
+    keys = encryption_keys() if decrypt else None
+    opened = open_store(address, counter=counter, blocking=True, encryption_key=keys)
     try:
         yield Opened(opened, Scope(tenant), shown_address(address))
     finally:

@@ -31,7 +31,7 @@ def ui(
     在浏览器中查看会话、调用与上下文。
     """
     with report_errors():
-        from turnfold.cli.store import address_of, require_store
+        from turnfold.cli.store import address_of, encryption_keys, require_store
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
         address = address_of(store)
@@ -47,7 +47,13 @@ def ui(
                 _open(local.link(f"{where}{ROOT}"))
 
         options = ServiceOptions(
-            store=address, port=port, local=local, tenant=tenant, fold="manual", drain=1.0
+            store=address,
+            port=port,
+            local=local,
+            tenant=tenant,
+            fold="manual",
+            encryption_key=encryption_keys(),
+            drain=1.0,
         )
         run(options, beside=(inspector_beside,), table={}, on_listening=on_listening)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -25,7 +25,7 @@ from turnfold.redaction import Detector, Redactor
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import Runtime, SyncRuntime, drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
-from turnfold.stores import Appended, ConversationInfo, Erasure, Health, Scope, Store
+from turnfold.stores import Appended, ConversationInfo, EncryptionKey, Erasure, Health, Scope, Store
 from turnfold.telemetry import Meter
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
@@ -425,6 +425,11 @@ class Memory:
     - `redact`: replaces secrets and personal data with labels before anything is stored:
       `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
 
+    What nobody can read in the store:
+
+    - `encryption_key`: encrypts messages, summaries and documents before they reach the store or the cache. 32 bytes,
+      or their hexadecimal or base64 form; after a rotation, several: the first encrypts. Needs the extra `encryption`.
+
     For operation and tests:
 
     - `meter`: collects the metrics.
@@ -452,6 +457,7 @@ class Memory:
         rules: bool = True,
         embedder: Embedder | None = None,
         redact: Redactor | Detector | None = None,
+        encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -477,6 +483,7 @@ class Memory:
             rules=rules,
             embedder=embedder,
             redact=redact,
+            encryption_key=encryption_key,
             strategy=strategy,
             meter=meter,
             clock=clock,

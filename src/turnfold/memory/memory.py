@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
@@ -37,6 +37,7 @@ from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.search import ALL_ENTRIES, Within
 from turnfold.stores import (
     ConversationInfo,
+    EncryptionKey,
     Erasure,
     Health,
     RedactingStore,
@@ -162,6 +163,7 @@ def make_config(
     rules: bool = True,
     embedder: Embedder | None = None,
     redact: Redactor | Detector | None = None,
+    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
     clock: Callable[[], int] | None = None,
@@ -198,7 +200,17 @@ def make_config(
         model=model,
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
-        store=_open(store, cache, counter, meter, clock, redact=redact, blocking=blocking),
+        encrypted=encryption_key is not None,
+        store=_open(
+            store,
+            cache,
+            counter,
+            meter,
+            clock,
+            redact=redact,
+            encryption_key=encryption_key,
+            blocking=blocking,
+        ),
     )
 
 
@@ -243,19 +255,35 @@ def _open(
     clock: Callable[[], int] | None,
     *,
     redact: Redactor | Detector | None,
+    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None,
     blocking: bool,
 ) -> Store:
-    """Open a store if an address is given, time its calls, and put the cache and the redaction in front of it."""
+    """Open a store if an address is given, time its calls, and put cache, encryption and redaction in front of it."""
     redactor = None if redact is None else Redactor.of(redact)  # refused before anything is opened
-    if isinstance(store, str):
-        store = open_store(store, counter=counter, blocking=blocking, clock=clock)
-    elif cache is not None:
-        raise InvalidOption("cache= needs the address of a store, but an open store was given")
-    store = time_store_calls(store, meter)  # below the cache, to time what reaches the database
-    if cache is not None:
-        store = with_cache(store, cache, blocking=blocking, on_answer=redis_listener(meter))
+    if not isinstance(store, str):
+        for name, value in (("cache", cache), ("encryption_key", encryption_key)):
+            if value is not None:
+                raise InvalidOption(
+                    f"{name}= needs the address of a store, but an open store was given"
+                )
+
+    def opened(counter: TokenCounter) -> Store:
+        found = store
+        if isinstance(found, str):
+            found = open_store(found, counter=counter, blocking=blocking, clock=clock)
+        found = time_store_calls(found, meter)  # below the cache, to time what reaches the database
+        if cache is not None:
+            found = with_cache(found, cache, blocking=blocking, on_answer=redis_listener(meter))
+        return found
+
+    if encryption_key is None:
+        made = opened(counter)
+    else:
+        from turnfold.stores import EncryptedStore
+
+        made = EncryptedStore(opened, encryption_key, counter=counter)
     # In front of everything, so that nothing behind it sees what is redacted.
-    return store if redactor is None else cast("Store", RedactingStore(store, redactor))
+    return made if redactor is None else cast("Store", RedactingStore(made, redactor))
 
 
 def _now() -> int:
@@ -290,6 +318,7 @@ def _options_text(config: MemoryConfig) -> str:
         "rules": repr(config.rules),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
         "redact": "None" if redaction_of(config.store) is None else "<Redactor>",
+        "encryption_key": "<key>" if config.encrypted else "None",
         "strategy": _object_text(config.strategy),
         "meter": _object_text(config.meter),
         "clock": "None" if config.clock is _now else _object_text(config.clock),
@@ -347,6 +376,11 @@ class AsyncMemory:
     - `redact`: replaces secrets and personal data with labels before anything is stored:
       `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
 
+    What nobody can read in the store:
+
+    - `encryption_key`: encrypts messages, summaries and documents before they reach the store or the cache. 32 bytes,
+      or their hexadecimal or base64 form; after a rotation, several: the first encrypts. Needs the extra `encryption`.
+
     For operation and tests:
 
     - `meter`: collects the metrics.
@@ -374,6 +408,7 @@ class AsyncMemory:
         rules: bool = True,
         embedder: Embedder | None = None,
         redact: Redactor | Detector | None = None,
+        encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
         strategy: Strategy = oldest_first,
         meter: Meter | None = None,
         clock: Callable[[], int] | None = None,
@@ -400,6 +435,7 @@ class AsyncMemory:
                 rules=rules,
                 embedder=embedder,
                 redact=redact,
+                encryption_key=encryption_key,
                 strategy=strategy,
                 meter=meter,
                 clock=clock,

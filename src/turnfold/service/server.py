@@ -53,6 +53,7 @@ from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
+from turnfold.stores import EncryptionKey
 from turnfold.tokens import cautious_counter, counter_for
 
 __all__ = (
@@ -101,6 +102,8 @@ class ServiceOptions:
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
     redact: Redactor | None = None
     """Replaces secrets and personal data with labels before anything is stored."""
+    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
+    """Encrypts everything before it reaches the store or the cache."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 
@@ -157,6 +160,7 @@ def make_state(
         keep_turns=options.keep_turns,
         embedder=embedder or _named_embedder(options),
         redact=options.redact,
+        encryption_key=options.encryption_key,
     )
     return ServiceState(config, gate, limits)
 

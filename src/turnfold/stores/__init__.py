@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         split_address,
         with_cache,
     )
+    from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
+    from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
     from turnfold.stores.export_import import Progress, Transferred, digest, export_to, import_from
     from turnfold.stores.log_semantics import log_mark
@@ -48,6 +50,8 @@ __all__ = (
     "Captured",
     "ConversationInfo",
     "ConversationOpening",
+    "EncryptedStore",
+    "EncryptionKey",
     "Erasure",
     "Head",
     "Health",
@@ -72,6 +76,7 @@ __all__ = (
     "log_mark",
     "may_hold_password",
     "open_store",
+    "read_key_file",
     "redaction_of",
     "shown_address",
     "split_address",
@@ -83,6 +88,8 @@ __all__ = (
 
 _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
+    "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
+    "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",
     "turnfold.stores.log_semantics": "log_mark",
     "turnfold.stores.memory": "MemoryStore",

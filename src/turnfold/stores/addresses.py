@@ -12,13 +12,16 @@ password are shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.stores.protocol import Store
 from turnfold.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from turnfold.stores.encryption.keys import EncryptionKey
 
 __all__ = (
     "Address",
@@ -130,12 +133,22 @@ def open_store(
     counter: TokenCounter | None = None,
     blocking: bool = False,
     clock: Callable[[], int] | None = None,
+    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
 ) -> Store:
     """Open the store at `url`, with the Redis cache at `cache` in front of it if given.
 
-    `counter` counts the tokens of stored messages. `blocking` is for programs without an event loop: every method then
-    finishes without suspending. `clock` returns microseconds since 1970, for the timestamps of entries.
+    With `encryption_key` (32 bytes, or their hexadecimal or base64 form; several after a rotation), everything is
+    encrypted before it reaches the store or the cache. `counter` counts the tokens of stored messages. `blocking` is
+    for programs without an event loop: every method then finishes without suspending. `clock` returns microseconds
+    since 1970, for the timestamps of entries.
     """
+    if encryption_key is not None:
+        from turnfold.stores.encryption.store import EncryptedStore
+
+        def inner(sealed: TokenCounter) -> Store:
+            return open_store(url, cache=cache, counter=sealed, blocking=blocking, clock=clock)
+
+        return EncryptedStore(inner, encryption_key, counter=counter)
     scheme = split_address(url).scheme.lower()
     if scheme == "sqlite":
         store = _open_sqlite(url, counter, clock, blocking=blocking)

@@ -35,6 +35,7 @@ __all__ = (
     "Columns",
     "Row",
     "Stored",
+    "check_batch",
     "check_checkpoint",
     "check_document",
     "check_erasure",
@@ -125,14 +126,19 @@ class Batch(NamedTuple):
 
 def prepare(entries: Sequence[NewEntry], counter: TokenCounter) -> Batch:
     """Check, encode and count a batch."""
+    check_batch(entries)
+    bodies = tuple([encode_message(entry.message) for entry in entries])
+    costs = tuple([counter.count_message(entry.message) for entry in entries])
+    return Batch(entries, bodies, costs, counter.name)
+
+
+def check_batch(entries: Sequence[NewEntry]) -> None:
+    """Raise `InvalidOption` for a batch without entries, or with client ids that cannot be used."""
     if not entries:
         raise InvalidOption("an append needs at least one entry")
     ids = [entry.client_id for entry in entries if entry.client_id]
     if ids:
         _check_ids(ids, len(entries))
-    bodies = tuple([encode_message(entry.message) for entry in entries])
-    costs = tuple([counter.count_message(entry.message) for entry in entries])
-    return Batch(entries, bodies, costs, counter.name)
 
 
 def _check_ids(ids: Sequence[str], entries: int) -> None:

@@ -27,6 +27,7 @@ def add(app: typer.Typer) -> None:
     database.command("status")(status)
     database.command("migrate")(migrate)
     database.command("backup")(backup)
+    database.command("rotate-keys")(rotate_keys)
     app.add_typer(database, name="db")
 
 
@@ -134,3 +135,18 @@ def backup(
             typer.echo(to_json(done))
         else:
             typer.echo(f"{done.store} copied to {done.target} ({done.size:,} bytes)")
+
+
+def rotate_keys(
+    *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Wrap the keys of a tenant's conversations with the first key of --encryption-key-file."""
+    with report_errors():
+        from turnfold.cli.db import rotate_keys as rotate
+        from turnfold.cli.output import as_json as to_json
+
+        done = rotate(store, tenant)
+        if as_json:
+            typer.echo(to_json(done))
+        else:
+            typer.echo(f"{done.store}, tenant {done.tenant}: {done.wrapped:,} keys wrapped anew")

@@ -1,0 +1,353 @@
+"""The keys of encrypted conversations.
+
+Every conversation has a data key of its own: 64 random bytes, with which its entries, checkpoints and documents are
+encrypted (AES-256-SIV). The data key is stored wrapped (AES-KW) by the user's key, under the id of that key. To rotate
+the user's key, the data keys are wrapped again; what they encrypt stays as it is. To erase a conversation, its wrapped
+key is deleted.
+
+A wrapped key is a document of a conversation of its own, the key conversation: a document of the conversation itself
+would change its generation before its first entry. The name of a key conversation is a digest, and listings skip it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from turnfold.errors import (
+    Conflict,
+    ConversationDeleted,
+    InvalidOption,
+    MissingExtra,
+    UnsafeStore,
+    WrongKey,
+)
+from turnfold.records import Document, decode_struct
+from turnfold.stores.log_semantics import log_mark
+from turnfold.stores.protocol import Scope, State, Store, check_name
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+__all__ = (
+    "AFTER_KEYS",
+    "ConversationKeys",
+    "DataKey",
+    "EncryptionKey",
+    "KeyRing",
+    "is_key_conversation",
+    "read_key_file",
+)
+
+
+EncryptionKey: TypeAlias = bytes | str
+"""A key of the user: 32 bytes, or text with 64 hexadecimal digits or 44 characters of base64."""
+_KEY_BYTES: Final = 32
+_DATA_KEY_BYTES: Final = 64
+_KIND: Final = "encryption-key"
+_DOCUMENT_KEY: Final = "data"
+_PREFIX: Final = "turnfold-key:"
+AFTER_KEYS: Final = f"{_PREFIX}~"
+"""Sorts after every key conversation."""
+_PAGE: Final = 500
+_MAX_KEYS: Final = 10_000
+_MAX_TRIES: Final = 64
+_REMEDY: Final = (
+    "give 32 random bytes, or text that stands for them; `openssl rand -hex 32` makes one"
+)
+
+
+class _KeyNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A wrapped data key, as stored."""
+
+    key: str
+    """Id of the key that wraps it."""
+    wrapped: str
+    """Base64."""
+    v: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """The key of one conversation."""
+
+    id: str
+    """Names the key, without telling anything about it."""
+    cipher: AESSIV
+    secret: bytes
+    tenant: str
+    conversation: str
+
+    def encrypt(self, data: bytes, *place: object) -> bytes:
+        """Encrypt data that belongs to a place of this conversation: equal data at equal places give equal bytes."""
+        return self.cipher.encrypt(data, [self._associated(place)])
+
+    def decrypt(self, data: bytes, *place: object) -> bytes | None:
+        """Decrypt data; None if it was changed, or was not encrypted with this key for this place."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self.cipher.decrypt(data, [self._associated(place)])
+        except (InvalidTag, ValueError):
+            return None
+
+    def _associated(self, place: Sequence[object]) -> bytes:
+        return msgspec.json.encode((self.tenant, self.conversation, *place))
+
+
+def read_key_file(path: str | Path) -> list[str]:
+    """Return the keys in a file, one on each line: the first one encrypts, the others still decrypt."""
+    try:
+        lines = Path(path).read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"cannot read the encryption keys in {path}: {error}") from None
+    keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not keys:
+        raise InvalidOption(f"there is no encryption key in {path}: {_REMEDY}")
+    return keys
+
+
+def _key_bytes(given: EncryptionKey) -> bytes:
+    """Return the bytes of a key; errors never show any of it."""
+    found = b""
+    if isinstance(given, bytes):
+        found = given
+    elif isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
+        text = given.strip()
+        try:
+            if re.fullmatch("[0-9a-fA-F]{64}", text):
+                found = bytes.fromhex(text)
+            else:
+                found = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            found = b""
+    else:
+        raise InvalidOption(f"an encryption key must be bytes or text: {_REMEDY}")
+    if len(found) != _KEY_BYTES:
+        raise InvalidOption(f"an encryption key must have {_KEY_BYTES} bytes: {_REMEDY}")
+    return found
+
+
+def _digest(secret: bytes, purpose: bytes) -> str:
+    return blake2b(secret, digest_size=8, person=purpose).hexdigest()
+
+
+class KeyRing:
+    """The keys of the user, by id. The first one wraps; the others only unwrap what was wrapped before a rotation."""
+
+    def __init__(self, keys: EncryptionKey | Sequence[EncryptionKey]) -> None:
+        try:
+            from cryptography.hazmat.primitives import keywrap
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+        except ImportError as missing:
+            raise MissingExtra(
+                package="cryptography", extra="encryption", purpose="encryption at rest"
+            ) from missing
+        given = [keys] if isinstance(keys, bytes | str) else list(keys)
+        if not given:
+            raise InvalidOption(f"no encryption key was given: {_REMEDY}")
+        found = [_key_bytes(each) for each in given]
+        self._by_id = {_digest(each, b"turnfold user"): each for each in found}
+        self.current = _digest(found[0], b"turnfold user")
+        """Id of the key that wraps."""
+        self._wrapping, self._cipher = keywrap, AESSIV
+
+    def new_key(self, tenant: str, conversation: str) -> DataKey:
+        """Make a data key."""
+        return self._data_key(secrets.token_bytes(_DATA_KEY_BYTES), tenant, conversation)
+
+    def wrap(self, key: DataKey) -> Document:
+        """Return the document that stores a data key."""
+        wrapped = self._wrapping.aes_key_wrap(self._by_id[self.current], key.secret)
+        note = _KeyNote(self.current, base64.b64encode(wrapped).decode())
+        return Document(_KIND, _DOCUMENT_KEY, msgspec.json.encode(note), 0)
+
+    def unwrap(self, document: Document, tenant: str, conversation: str) -> DataKey:
+        """Return the data key of a document; raises `WrongKey` if another key wrapped it."""
+        note, mark = self.note(document), log_mark(tenant, conversation)
+        known = self._by_id.get(note.key)
+        if known is None:
+            raise WrongKey(
+                f"conversation {mark} needs the encryption key with the id {note.key}; given: "
+                f"{', '.join(self._by_id)}. Nothing was read. Give that key, after the current one if it is an old one"
+            )
+        try:
+            secret = self._wrapping.aes_key_unwrap(known, base64.b64decode(note.wrapped))
+        except (self._wrapping.InvalidUnwrap, binascii.Error, ValueError):
+            secret = b""
+        if len(secret) != _DATA_KEY_BYTES:
+            raise WrongKey(
+                f"the stored key of conversation {mark} is damaged: it cannot be unwrapped with the key {note.key}, "
+                "which wrapped it. Restore the store from a backup"
+            )
+        return self._data_key(secret, tenant, conversation)
+
+    def note(self, document: Document) -> _KeyNote:
+        """Decode a document with a wrapped key."""
+        return decode_struct(document.body, _KeyNote, name="encryption key", path=_KIND)
+
+    def _data_key(self, secret: bytes, tenant: str, conversation: str) -> DataKey:
+        name = _digest(secret, b"turnfold data")
+        return DataKey(name, self._cipher(secret), secret, tenant, conversation)
+
+
+def is_key_conversation(name: str) -> bool:
+    """Return True for the name of a key conversation."""
+    return name.startswith(_PREFIX)
+
+
+def _key_conversation(tenant: str, conversation: str) -> str:
+    text = f"{len(tenant)}:{tenant}{conversation}".encode()
+    return f"{_PREFIX}{blake2b(text, digest_size=32).hexdigest()}"
+
+
+class ConversationKeys:
+    """Reads, makes, rotates and deletes the data keys of conversations; caches those in use. Thread-safe."""
+
+    def __init__(self, store: Store, ring: KeyRing) -> None:
+        self._store, self._ring = store, ring
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[str, str], DataKey] = OrderedDict()
+        self._by_id: dict[str, DataKey] = {}
+
+    async def find(self, scope: Scope, conversation: str) -> DataKey | None:
+        """Return the key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
+        _check_conversation(conversation)
+        known = self._known.get((scope.tenant, conversation))
+        if known is not None:
+            return known
+        stored = await self._stored(scope, conversation)
+        if stored is None:
+            return None
+        return self._remember(self._ring.unwrap(stored, scope.tenant, conversation))
+
+    async def make(self, scope: Scope, conversation: str) -> DataKey:
+        """Return the key of a conversation; makes and stores one if it has none."""
+        found = await self.find(scope, conversation)
+        if found is not None:
+            return found
+        if (await self._store.head(scope, conversation)).seq:
+            raise WrongKey(
+                f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
+                "store that has no key, and import it into an encrypted one"
+            )
+        made = self._ring.new_key(scope.tenant, conversation)
+        if await self._put(scope, conversation, made):
+            return self._remember(made)
+        found = await self.find(scope, conversation)
+        if found is None:
+            raise _erased(conversation)
+        return found
+
+    async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
+        """After the first write of a conversation, store its key again if a failover or a restored backup lost it."""
+        if before != (0, 0):
+            return
+        stored = await self._stored(scope, key.conversation)
+        if stored is None:
+            await self._put(scope, key.conversation, key)
+            stored = await self._stored(scope, key.conversation)
+        if stored is not None:
+            found = self._ring.unwrap(stored, scope.tenant, key.conversation)
+            if found.secret != key.secret:
+                self.forget(scope, key.conversation)
+                raise UnsafeStore(
+                    f"conversation {log_mark(scope.tenant, key.conversation)} has got another key meanwhile: the store "
+                    "was restored or failed over. Delete it and begin it anew"
+                )
+
+    def by_id(self, name: str) -> DataKey | None:
+        """Return a cached key by its id."""
+        return self._by_id.get(name)
+
+    def forget(self, scope: Scope, conversation: str) -> None:
+        """Drop the cached key of a conversation."""
+        with self._lock:
+            known = self._known.pop((scope.tenant, conversation), None)
+            if known is not None:
+                self._by_id.pop(known.id, None)
+
+    async def delete(self, scope: Scope, conversation: str) -> None:
+        """Delete the key of a conversation for good."""
+        self.forget(scope, conversation)
+        await self._store.delete(scope, _key_conversation(scope.tenant, conversation))
+
+    async def rotate(self, scope: Scope) -> int:
+        """Wrap the keys of a tenant with the current key of the user; return how many were wrapped by another one.
+
+        Readers and writers are not disturbed: data keys stay the same. Interrupted, it is simply called again.
+        """
+        changed, after = 0, _PREFIX
+        while True:
+            page = await self._store.conversations(scope, after=after, limit=_PAGE)
+            names = [each.conversation for each in page if is_key_conversation(each.conversation)]
+            for name in names:
+                changed += await self._rewrap(scope, name)
+            if len(page) < _PAGE or len(names) < len(page):
+                return changed
+            after = names[-1]
+
+    async def _rewrap(self, scope: Scope, name: str) -> bool:
+        for _ in range(_MAX_TRIES):
+            stored = await self._store.get_document(scope, name, _KIND, _DOCUMENT_KEY)
+            if stored is None or self._ring.note(stored).key == self._ring.current:
+                return False
+            key = self._ring.unwrap(stored, scope.tenant, name)
+            try:
+                await self._store.put_document(
+                    scope, name, self._ring.wrap(key), expect=stored.version
+                )
+            except Conflict:
+                continue
+            except ConversationDeleted:
+                return False
+            return True
+        raise Conflict(f"others changed the same key {_MAX_TRIES} times in a row: try again")
+
+    async def _stored(self, scope: Scope, conversation: str) -> Document | None:
+        name = _key_conversation(scope.tenant, conversation)
+        return await self._store.get_document(scope, name, _KIND, _DOCUMENT_KEY)
+
+    async def _put(self, scope: Scope, conversation: str, key: DataKey) -> bool:
+        """Store a key; False if there is one already."""
+        name = _key_conversation(scope.tenant, conversation)
+        try:
+            await self._store.put_document(scope, name, self._ring.wrap(key), expect=0)
+        except Conflict:
+            return False
+        except ConversationDeleted:
+            raise _erased(conversation) from None
+        return True
+
+    def _remember(self, key: DataKey) -> DataKey:
+        with self._lock:
+            known = self._known.setdefault((key.tenant, key.conversation), key)
+            self._known.move_to_end((key.tenant, key.conversation))
+            self._by_id[known.id] = known
+            while len(self._known) > _MAX_KEYS:
+                _, gone = self._known.popitem(last=False)
+                self._by_id.pop(gone.id, None)
+            return known
+
+
+def _erased(conversation: str) -> ConversationDeleted:
+    return ConversationDeleted(f"conversation {conversation!r} has been erased; use another id")
+
+
+def _check_conversation(name: str) -> None:
+    check_name(name, "conversation id")
+    if is_key_conversation(name):
+        raise InvalidOption(
+            f"conversation ids that begin with {_PREFIX!r} are reserved for keys: use another id"
+        )

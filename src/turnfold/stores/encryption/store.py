@@ -1,0 +1,651 @@
+"""`EncryptedStore`: a store in front of another one that encrypts everything it writes.
+
+The store behind it, its index, its files and its cache hold no text: entries, checkpoints and documents are encrypted
+with a key of their conversation (see keys.py, and sealing.py for what is bound to what).
+
+The seq of an entry is authenticated, so it must be known before the entry is stored. `append` expects the newest entry
+that this process knows of, and tries again with a new number if another writer was faster.
+
+A search in one conversation uses an index in memory (see search.py). A search over all of them is refused: it would
+have to decrypt everything, or store hashes of words, whose frequencies give words away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace as changed
+from typing import IO, Final, TypeVar
+
+import msgspec
+
+from turnfold.errors import Conflict, IdReused, InvalidOption, InvalidRecord
+from turnfold.records import (
+    Checkpoint,
+    Document,
+    Entry,
+    Message,
+    NewEntry,
+    decode_message,
+    encode_message,
+)
+from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
+from turnfold.stores.encryption.keys import (
+    AFTER_KEYS,
+    ConversationKeys,
+    DataKey,
+    EncryptionKey,
+    KeyRing,
+    is_key_conversation,
+)
+from turnfold.stores.encryption.sealing import (
+    SealedCounter,
+    open_checkpoint,
+    open_document,
+    open_entry,
+    seal_checkpoint,
+    seal_document,
+    seal_entries,
+    seal_message,
+)
+from turnfold.stores.encryption.search import ConversationIndex, IndexCache, IndexUpdate
+from turnfold.stores.log_semantics import check_batch, check_checkpoint, check_document
+from turnfold.stores.protocol import (
+    Ability,
+    Appended,
+    Captured,
+    ConversationInfo,
+    ConversationOpening,
+    Erasure,
+    Head,
+    Health,
+    Piece,
+    Restored,
+    Scope,
+    State,
+    Store,
+    View,
+    Written,
+    check_name,
+    check_page,
+)
+from turnfold.stores.restore_checks import PieceOrder
+from turnfold.tokens import TokenCounter, cautious_counter
+
+__all__ = ("EncryptedStore",)
+
+
+_MAX_HEADS: Final = 10_000
+_MAX_TRIES: Final = 256
+_MAX_UPDATES: Final = 8
+_PAGE: Final = 500
+_MANY: Final = 64
+"""Entries that are decrypted at once on the event loop; more are decrypted in a thread."""
+_SPOOLED: Final = 8 << 20
+"""Bytes of pieces to restore that are kept in memory; more go into a temporary file, encrypted."""
+_Result = TypeVar("_Result")
+
+
+class EncryptedStore:
+    """A store in front of another one, that encrypts everything that is written.
+
+    `open_inner` opens the store behind it with the token counter it is given, which counts encrypted messages:
+
+        EncryptedStore(lambda counter: SqliteStore("chat.db", counter=counter), key)
+
+    `key` is the user's key, 32 bytes or their hexadecimal or base64 form. Several may be given: the first one encrypts,
+    the others still decrypt what they encrypted, until `rotate_keys` was called for every tenant.
+    """
+
+    def __init__(
+        self,
+        open_inner: Callable[[TokenCounter], Store],
+        key: EncryptionKey | Sequence[EncryptionKey],
+        *,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        ring = KeyRing(key)  # refused before anything is opened
+        self._counter = SealedCounter(counter or cautious_counter())
+        inner = self._inner = open_inner(self._counter)
+        self._keys = self._counter.keys = ConversationKeys(inner, ring)
+        self._ring = ring
+        self._indexes = IndexCache()
+        self._heads: dict[tuple[str, str], int] = {}
+        """The newest known seq of conversations that were appended to."""
+        self.blocking = inner.blocking
+        # The number of an entry is chosen before it is stored: two appends of one caller could overtake each other.
+        self.abilities = inner.abilities - {Ability.IN_ORDER, Ability.BACKUP}
+
+    async def append(
+        self,
+        scope: Scope,
+        conversation: str,
+        entries: Sequence[NewEntry],
+        *,
+        expect: int | None = None,
+    ) -> Appended:
+        """Append a batch, encrypted."""
+        check_batch(entries)
+        key, place = await self._keys.make(scope, conversation), (scope.tenant, conversation)
+        after = self._heads.get(place) if expect is None else expect
+        for _ in range(_MAX_TRIES):
+            if after is None:
+                after = (await self._inner.head(scope, conversation)).seq
+            sealed = seal_entries(key, list(entries), after)
+            try:
+                done = await self._append(scope, conversation, entries, sealed, after)
+            except IdReused:
+                known = await self._same_stored(scope, key, entries)
+                if known is None:
+                    raise
+                done = await self._append(scope, conversation, entries, known, None)
+            except Conflict:
+                if expect is not None:
+                    raise
+                after = None
+                continue
+            self._remember_head(place, done.head.seq)
+            if not done.repeated:
+                await self._keys.check_first_write(scope, key, done.before)
+            return done
+        raise Conflict(
+            f"other writers were faster {_MAX_TRIES} times in a row; nothing was written: try again"
+        )
+
+    async def _append(
+        self,
+        scope: Scope,
+        conversation: str,
+        plain: Sequence[NewEntry],
+        sealed: Sequence[NewEntry],
+        expect: int | None,
+    ) -> Appended:
+        with self._counted([(s.message, p.message) for s, p in zip(sealed, plain, strict=True)]):
+            return await self._inner.append(scope, conversation, sealed, expect=expect)
+
+    @contextmanager
+    def _counted(self, pairs: Sequence[tuple[Message, Message]]) -> Generator[None]:
+        """Let the store behind count encrypted messages without decrypting them."""
+        for sealed, plain in pairs:
+            self._counter.remember(sealed, plain)
+        try:
+            yield
+        finally:
+            for sealed, _ in pairs:
+                self._counter.forget(sealed)
+
+    async def _same_stored(
+        self, scope: Scope, key: DataKey, entries: Sequence[NewEntry]
+    ) -> list[NewEntry] | None:
+        """Return the stored form of a batch that was stored before; None if it was not, or had other content."""
+        ids = [one.client_id for one in entries]
+        found = await self._inner.find(scope, key.conversation, ids)
+        known = {entry.client_id: entry for entry in found}
+        if known.keys() != set(ids):
+            return None
+        for one in entries:
+            stored = open_entry(key, known[one.client_id], scope.tenant, key.conversation)
+            if stored.message != one.message:
+                return None
+        return [NewEntry(known[one.client_id].message, one.client_id) for one in entries]
+
+    def _remember_head(self, place: tuple[str, str], seq: int) -> None:
+        if len(self._heads) >= _MAX_HEADS:
+            self._heads.clear()
+        self._heads[place] = seq
+
+    async def head(self, scope: Scope, conversation: str) -> Head:
+        """Return the head of a conversation; nothing in it is encrypted."""
+        return await self._inner.head(scope, conversation)
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        """Return the head, the live checkpoint and documents at one moment, decrypted."""
+        key = await self._keys.find(scope, conversation)
+        view = await self._inner.view(scope, conversation, kinds)
+        if key is None and (view.checkpoint is not None or view.documents):
+            key = await self._keys.find(scope, conversation)  # made meanwhile
+        place = (scope.tenant, conversation)
+        live = view.checkpoint
+        return View(
+            view.head,
+            None if live is None else open_checkpoint(key, live, place),
+            tuple(open_document(key, each, place) for each in view.documents),
+        )
+
+    async def read(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Entry]:
+        """Return entries, decrypted."""
+        found = await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
+        return await self._opened(scope, conversation, found)
+
+    async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
+        """Return the entries of one turn, decrypted."""
+        found = await self._inner.read_turn(scope, conversation, turn)
+        return await self._opened(scope, conversation, found)
+
+    async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
+        """Return the entries with these client ids, decrypted."""
+        found = await self._inner.find(scope, conversation, client_ids)
+        return await self._opened(scope, conversation, found)
+
+    async def tail(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Entry]:
+        """Return the newest entries within a number of tokens, decrypted."""
+        await self._keys.find(scope, conversation)  # a recount decrypts
+        found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
+        return await self._opened(scope, conversation, found)
+
+    async def _opened(
+        self, scope: Scope, conversation: str, entries: Sequence[Entry]
+    ) -> list[Entry]:
+        key = await self._keys.find(scope, conversation)
+        if not entries:
+            return []
+
+        def work() -> list[Entry]:
+            return [open_entry(key, each, scope.tenant, conversation) for each in entries]
+
+        return await self._run(work, many=len(entries) > _MANY)
+
+    async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
+        """Run code that computes; with an event loop, much of it in a thread."""
+        return work() if self.blocking or not many else await asyncio.to_thread(work)
+
+    async def add_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
+    ) -> Checkpoint:
+        """Add a checkpoint, encrypted."""
+        check_name(conversation, "conversation id")
+        check_checkpoint(checkpoint)
+        key = await self._keys.make(scope, conversation)
+        sealed = seal_checkpoint(key, checkpoint)
+        stored = await self._inner.add_checkpoint(scope, conversation, sealed, seen=seen)
+        return changed(checkpoint, created=stored.created)
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        """Return the newest checkpoint, decrypted."""
+        found = await self._inner.live_checkpoint(scope, conversation)
+        key = await self._keys.find(scope, conversation)
+        return None if found is None else open_checkpoint(key, found, (scope.tenant, conversation))
+
+    async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
+        """Return all checkpoints, decrypted."""
+        found = await self._inner.checkpoints(scope, conversation)
+        key = await self._keys.find(scope, conversation)
+        return [open_checkpoint(key, each, (scope.tenant, conversation)) for each in found]
+
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        """Drop a checkpoint and those after it; return them decrypted."""
+        for document in put:
+            check_document(document)
+        key = await self._keys.find(scope, conversation)
+        gone = await self._inner.drop_checkpoint(
+            scope,
+            conversation,
+            checkpoint,
+            put=[seal_document(key, each) for each in put] if key else (),
+            drop=drop,
+            state=state,
+        )
+        return [open_checkpoint(key, each, (scope.tenant, conversation)) for each in gone]
+
+    async def put_document(
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        """Write a document, encrypted."""
+        check_name(conversation, "conversation id")
+        check_document(document)
+        key = await self._keys.make(scope, conversation)
+        sealed = seal_document(key, document)
+        done = await self._inner.put_document(
+            scope, conversation, sealed, expect=expect, state=state, seen=seen
+        )
+        await self._keys.check_first_write(scope, key, done.before)
+        stored = changed(document, version=done.document.version, created=done.document.created)
+        return Written(stored, done.before, done.after)
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        """Write a note, encrypted."""
+        check_name(conversation, "conversation id")
+        check_document(document)
+        key = await self._keys.make(scope, conversation)
+        after = await self._inner.note(
+            scope, conversation, seal_document(key, document), state=state
+        )
+        await self._keys.check_first_write(scope, key, state)
+        return after
+
+    async def get_document(
+        self, scope: Scope, conversation: str, kind: str, key: str
+    ) -> Document | None:
+        """Return one document, decrypted."""
+        found = await self._inner.get_document(scope, conversation, kind, key)
+        data_key = await self._keys.find(scope, conversation)
+        if found is None:
+            return None
+        return open_document(data_key, found, (scope.tenant, conversation))
+
+    async def documents(
+        self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
+    ) -> list[Document]:
+        """Return the documents of a kind, decrypted."""
+        found = await self._inner.documents(scope, conversation, kind, after=after, limit=limit)
+        key = await self._keys.find(scope, conversation)
+        return [open_document(key, each, (scope.tenant, conversation)) for each in found]
+
+    async def drop_document(
+        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+    ) -> bool:
+        """Remove a document; return True if it existed."""
+        await self._keys.find(scope, conversation)
+        return await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
+
+    async def conversations(
+        self, scope: Scope, *, after: str = "", limit: int = 100
+    ) -> list[ConversationInfo]:
+        """Return the scope's conversations, without those that hold keys."""
+        check_page(after, limit)
+        found: list[ConversationInfo] = []
+        while True:
+            page = await self._inner.conversations(scope, after=after, limit=limit)
+            found += [each for each in page if not is_key_conversation(each.conversation)]
+            if len(page) < limit or len(found) >= limit:
+                return found[:limit]
+            after = page[-1].conversation
+            if is_key_conversation(after):
+                after = AFTER_KEYS
+
+    async def search(
+        self,
+        scope: Scope,
+        terms: Sequence[str],
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+        within: Within = ALL_ENTRIES,
+    ) -> list[Hit]:
+        """Search one conversation; a search over all of them raises `InvalidOption`."""
+        check_page("", limit)
+        if conversation is None:
+            raise InvalidOption(
+                "an encrypted store searches one conversation at a time: give the conversation; a search over all of "
+                "them would have to decrypt everything"
+            )
+        key = await self._keys.find(scope, conversation)
+        if key is None or not query_terms(terms):
+            await self._inner.head(scope, conversation)  # raises what the store would raise
+            return []
+        place = (scope.tenant, conversation)
+        for attempt in range(_MAX_UPDATES):
+            index = None if attempt else self._indexes.get(place)
+            index, update = await self._index_update(scope, key, index)
+            if update is None:
+                self._indexes.drop(place)
+                return []
+            found = await self._search_index(index, update, terms, limit, within)
+            if found is not None:
+                self._indexes.put(place, index)
+                return found
+        raise Conflict(f"the conversation changed {_MAX_UPDATES} times while it was indexed: again")
+
+    async def _search_index(
+        self,
+        index: ConversationIndex,
+        update: IndexUpdate,
+        terms: Sequence[str],
+        limit: int,
+        within: Within,
+    ) -> list[Hit] | None:
+        return await self._run(lambda: index.search(update, terms, limit=limit, within=within))
+
+    async def _index_update(
+        self, scope: Scope, key: DataKey, index: ConversationIndex | None
+    ) -> tuple[ConversationIndex, IndexUpdate | None]:
+        """Read what an index lacks; returns a new index if this one has other entries than the store."""
+        conversation = key.conversation
+        if index is not None and index.seq:
+            seq = index.seq
+            found = await self._inner.read(scope, conversation, after=seq - 1, upto=seq, limit=1)
+            if not found or found[0].epoch != index.epoch:
+                index = None
+        index = index or ConversationIndex()
+        documents: dict[tuple[str, str], Document] = {}
+
+        def take(sealed: Document) -> None:
+            document = open_document(key, sealed, (scope.tenant, conversation))
+            if document.text:
+                documents[document.kind, document.key] = document
+
+        captured = await self._inner.capture(scope, conversation, take)
+        if captured is None:
+            return index, None
+        entries: list[Entry] = []
+        after, upto = index.seq, captured.head.seq
+        while after < upto:
+            page = await self.read(scope, conversation, after=after, upto=upto, limit=_PAGE)
+            if not page:
+                return index, None  # deleted meanwhile
+            entries += page
+            after = page[-1].seq
+        place = (scope.tenant, conversation)
+        live = [open_checkpoint(key, each, place) for each in captured.checkpoints]
+        return index, IndexUpdate(scope, captured.opening, entries, live, documents)
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        """Return a consistent snapshot, decrypted."""
+        key, place = await self._keys.find(scope, conversation), (scope.tenant, conversation)
+
+        def take_opened(document: Document) -> None:
+            take(open_document(key, document, place))
+
+        captured = await self._inner.capture(scope, conversation, take_opened)
+        if captured is None:
+            return None
+        live = tuple(open_checkpoint(key, each, place) for each in captured.checkpoints)
+        return changed(captured, checkpoints=live)
+
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        """Write whole conversations, encrypted.
+
+        The keys must be there before the one write that restores everything begins, so the pieces are read first and
+        spooled: in memory, or encrypted into a temporary file.
+        """
+        with tempfile.SpooledTemporaryFile(max_size=_SPOOLED) as file:
+            spool = _Spool(file, self._ring)
+            names = await self._run(lambda: spool.write(pieces))
+            keys = {name: await self._keys.make(scope, name) for name in names}
+
+            def sealed() -> Iterator[Piece]:
+                key: DataKey | None = None
+                for piece in spool.read():
+                    if isinstance(piece, ConversationOpening):
+                        key = keys[piece.conversation]
+                    yield _seal_piece(key, piece)
+
+            try:
+                return await self._inner.restore(scope, sealed())
+            except Conflict as error:  # a checkpoint has its whole content in one field
+                told = str(error).replace(
+                    "different digest", "different text, digest, model or trust"
+                )
+                raise type(error)(told) from None
+
+    async def delete(self, scope: Scope, conversation: str) -> Erasure:
+        """Delete a conversation, and then its key: copies of it in backups and old pages cannot be read any more."""
+        await self._keys.find(scope, conversation)
+        erasure = await self._inner.delete(scope, conversation)
+        await self._keys.delete(scope, conversation)
+        self._heads.pop((scope.tenant, conversation), None)
+        self._indexes.drop((scope.tenant, conversation))
+        return erasure
+
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        """Erase an entry; the placeholder and the documents that change with it are encrypted."""
+        for document in replace:
+            check_document(document)
+        key = await self._keys.find(scope, conversation)
+        found = await self._inner.read(
+            scope, conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1
+        )
+        if key is None or not found:
+            return await self._inner.erase(scope, conversation, seq, message)  # raises its error
+        sealed = seal_message(key, message, seq, found[0].client_id)
+        with self._counted([(sealed, message)]):
+            erasure = await self._inner.erase(
+                scope,
+                conversation,
+                seq,
+                sealed,
+                replace=[seal_document(key, each) for each in replace],
+                drop=drop,
+            )
+        self._indexes.drop((scope.tenant, conversation))
+        return erasure
+
+    async def rotate_keys(self, scope: Scope) -> int:
+        """Wrap the data keys of a tenant with the first of the user's keys; return how many were wrapped anew.
+
+        Every process that uses the store must have both keys before it begins. Data keys, and what they encrypt, stay.
+        """
+        return await self._keys.rotate(scope)
+
+    async def health(self) -> Health:
+        """Report the health of the store behind, and the id of the key in use."""
+        inner = await self._inner.health()
+        details = {**inner.details, "encryption": f"AES-256-SIV, key {self._ring.current}"}
+        return changed(inner, backend=f"{inner.backend}+encryption", details=details)
+
+    async def close(self) -> None:
+        """Close the store behind, and drop the indexes."""
+        self._indexes.clear()
+        await self._inner.close()
+
+
+def _seal_piece(key: DataKey | None, piece: Piece) -> Piece:
+    if key is None or isinstance(piece, ConversationOpening):
+        return piece
+    if isinstance(piece, Entry):
+        return changed(piece, message=seal_message(key, piece.message, piece.seq, piece.client_id))
+    if isinstance(piece, Document):
+        return seal_document(key, piece)
+    return seal_checkpoint(key, piece)
+
+
+class _Spooled(msgspec.Struct, array_like=True):
+    """One piece in the spool file."""
+
+    kind: int
+    message: bytes
+    piece: msgspec.Raw
+
+
+_KINDS: Final = (ConversationOpening, Document, Entry, Checkpoint)
+_LENGTH: Final = 8
+
+
+class _EntryForm(msgspec.Struct, array_like=True):
+    seq: int
+    client_id: str
+    created: int
+    turn: int
+    epoch: int
+
+
+class _Spool:
+    """Pieces in a temporary file, encrypted with a key that only this process has."""
+
+    def __init__(self, file: IO[bytes], ring: KeyRing) -> None:
+        self._file = file
+        self._key = ring.new_key("", "")
+        self._count = 0
+
+    def write(self, pieces: Iterable[Piece]) -> list[str]:
+        """Write all pieces; return the names of their conversations. Raises an error for an invalid one."""
+        names: dict[str, None] = {}
+        order = PieceOrder()
+        for piece in pieces:
+            order.take(piece)
+            if isinstance(piece, ConversationOpening):
+                names[piece.conversation] = None
+            data = self._key.encrypt(_spooled(piece), self._count)
+            self._file.write(len(data).to_bytes(_LENGTH) + data)
+            self._count += 1
+        return list(names)
+
+    def read(self) -> Iterator[Piece]:
+        """Read them back, in order; may be called again."""
+        self._file.seek(0)
+        for number in range(self._count):
+            data = self._file.read(int.from_bytes(self._file.read(_LENGTH)))
+            plain = self._key.decrypt(data, number)
+            if plain is None:
+                raise InvalidRecord(
+                    "the temporary file of a restore was changed by another program"
+                )
+            yield _unspooled(plain)
+
+
+def _spooled(piece: Piece) -> bytes:
+    message = b""
+    form: object = piece
+    if isinstance(piece, Entry):
+        message = encode_message(piece.message)
+        form = _EntryForm(piece.seq, piece.client_id, piece.created, piece.turn, piece.epoch)
+    kind = _KINDS.index(type(piece))
+    return msgspec.msgpack.encode(
+        _Spooled(kind, message, msgspec.Raw(msgspec.msgpack.encode(form)))
+    )
+
+
+def _unspooled(data: bytes) -> Piece:
+    found = msgspec.msgpack.decode(data, type=_Spooled)
+    kind = _KINDS[found.kind]
+    if kind is not Entry:
+        return msgspec.msgpack.decode(found.piece, type=kind)
+    form = msgspec.msgpack.decode(found.piece, type=_EntryForm)
+    message = decode_message(found.message)
+    return Entry(form.seq, message, form.client_id, form.created, form.turn, 0, 0, form.epoch)
