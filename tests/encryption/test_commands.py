@@ -59,7 +59,7 @@ def test_rotating_without_a_key_file_is_refused(store: Path) -> None:
 def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys").write_text(text, encoding="utf-8")
     for path in (tmp_path / "keys", tmp_path / "absent"):
-        with pytest.raises(InvalidOption, match="keys|absent"):
+        with pytest.raises(InvalidOption, match=r"keys|absent"):
             read_key_file(path)
 
 

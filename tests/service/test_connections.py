@@ -24,7 +24,10 @@ SLOW = {
     "half the headers": POST,
     "half a body": POST + b"Content-Length: 100\r\n\r\n{",
     "half a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n10\r\n{",
+    "a request and a byte of the next": WHOLE + b"G",
     "a request and half of the next": WHOLE + b"GET /v1/",
+    "a request and half a body of the next": WHOLE + POST + b"Content-Length: 100\r\n\r\n{",
+    "two requests and half of the next": WHOLE + WHOLE + POST,
 }
 
 
@@ -48,14 +51,28 @@ def rest(connection: socket.socket) -> bytes:
 def test_a_request_that_does_not_arrive_is_ended(
     tmp_path: Path, sent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_IDLE_SECONDS", 1)
+    monkeypatch.setattr(server_module, "_IDLE_SECONDS", 60 * int(PATIENCE))
     limits = Limits(header_seconds=0.2, body_seconds=0.3)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service, connect(service) as connection:
         connection.sendall(SLOW[sent])
-        rest(connection)  # which would wait for ever
+        got = rest(connection)  # which would wait for ever
+        assert got.count(b"HTTP/1.1 200") == SLOW[sent].count(b"/healthz")
         with service.client() as client:
             assert client.get("/v1/sessions").json()["conversations"] == []
+
+
+def test_a_connection_may_be_idle_between_two_requests(tmp_path: Path) -> None:
+    limits = Limits(header_seconds=0.1, body_seconds=0.1)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
+    with running(options) as service, connect(service) as connection:
+        for _ in range(3):
+            connection.sendall(WHOLE)
+            assert connection.recv(4_096).startswith(b"HTTP/1.1 200")
+            with connect(service) as silent:
+                assert rest(silent) == b""  # the time for the headers of a request has passed
+        connection.sendall(WHOLE[:10])
+        assert rest(connection) == b""
 
 
 def test_a_request_that_takes_long_to_answer_is_not_ended(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ On SIGINT or SIGTERM it stops accepting connections, finishes its requests, ends
 the running folds, for up to `drain` seconds each; after that it cancels them: a cancelled fold releases its lease, so
 another process takes it up at once. On a second signal it cancels and exits immediately.
 
-Connections have limits that hold before anybody is authorized. One that has not sent the headers of a request in time
-is closed, and so is one whose body does not arrive. If there are as many as the service takes, the one that has been
-waiting longest for its headers makes room for a new one: whoever opens connections and says nothing keeps nobody else
-out. The number stays below what the system lets the process open, where nothing could be accepted any more.
-`LogThrottle` bounds what strangers can write into the log.
+Connections have limits that hold before anybody is authorized, for every request of a connection. One that has not sent
+the headers of a request in time is closed, and so is one whose body does not arrive. If there are as many as the
+service takes, the one that has been waiting longest for its headers makes room for a new one: whoever opens connections
+and says nothing keeps nobody else out. The number stays below what the system lets the process open, where nothing
+could be accepted any more. `LogThrottle` bounds what strangers can write into the log.
 """
 
 from __future__ import annotations
@@ -353,6 +353,8 @@ class _LimitedProtocol(_Protocol):
         super().__init__(*args, **options)
         self._deadline: asyncio.TimerHandle | None = None
         self._phase = ""
+        self._begun = False
+        """True while the headers of a request arrive, if httptools reads them; h11 tells by what it has not used."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -371,9 +373,17 @@ class _LimitedProtocol(_Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._enter(
-            ""
-        )  # until the next request, the time-out of the server for idle connections holds
+        self._enter(self._current_phase())
+
+    def on_message_begin(self) -> None:
+        """Note that a request begins; only httptools calls this."""
+        self._begun = True
+        super().on_message_begin()  # pyright: ignore (H11Protocol has none, and does not call it)
+
+    def on_headers_complete(self) -> None:
+        """Note that the headers of a request have arrived; only httptools calls this."""
+        self._begun = False
+        super().on_headers_complete()  # pyright: ignore (H11Protocol has none, and does not call it)
 
     def end(self) -> None:
         """Close the connection at once."""
@@ -384,9 +394,17 @@ class _LimitedProtocol(_Protocol):
     def _current_phase(self) -> str:
         if self.transport.is_closing():
             return ""
-        if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
+        if self.cycle is None:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
             return "headers"
-        return "body" if self.cycle.more_body else ""
+        if not self.cycle.response_complete:
+            return "body" if self.cycle.more_body else ""
+        # Between two requests the time-out of the server for idle connections holds.
+        return "headers" if self._has_begun() else ""
+
+    def _has_begun(self) -> bool:
+        """Return True if a part of the next request has arrived, perhaps together with the one before it."""
+        reader = getattr(self, "conn", None)
+        return self._begun if reader is None else bool(reader.trailing_data[0])
 
     def _enter(self, phase: str) -> None:
         """Begin what the connection waits for now, and its deadline."""
