@@ -64,6 +64,7 @@ def running(options: ServiceOptions, **more: Any) -> Iterator[Running]:
     for each in [make(state) for make in besides]:
         more["mounts"] = [*more.get("mounts", ()), *each.mounts]
         more["beside"] = [*more.get("beside", ()), *each.running]
+        more["home"] = more.get("home") or each.home
     config = server_config(make_app(state, **more), options.limits, drain=options.drain)
     config.port = 0
     server = uvicorn.Server(config)

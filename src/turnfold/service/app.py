@@ -24,7 +24,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,8 +48,9 @@ from turnfold.errors import (
     StoreUnavailable,
     TurnfoldError,
 )
+from turnfold.service.api_page import PAGE_HEADERS, PAGE_STYLE, api_page
 from turnfold.service.audit import record_request
-from turnfold.service.endpoint import CALLER, OPERATION, TOOL, Endpoint
+from turnfold.service.endpoint import CALLER, OPERATION, TOOL, Endpoint, method_not_allowed
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
@@ -204,6 +205,7 @@ def _errors(
 _log = logging.getLogger("turnfold.service")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCHEMA: Final = "/v1/openapi.json"
+_DOCS: Final = "/docs"
 _PROCESS: Final = secrets.token_hex(4)
 """Distinguishes request ids of this process from others'; they identify log lines and are not secret."""
 _NUMBERS: Final = count(1)
@@ -217,11 +219,13 @@ def make_app(
     mounts: Sequence[BaseRoute] = (),
     beside: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = (),
     table: Mapping[AnyOperation, RunOperation] = TABLE,
+    home: str = "",
 ) -> ASGIApp:
     """Return the service as an ASGI application; its shutdown closes the state.
 
     `mounts` are routes beside the API: wrap what they serve in `GuardedApp`, so that it needs a token too. `beside` are
-    the context managers they need while the service runs; they are entered at startup.
+    the context managers they need while the service runs; they are entered at startup. `home` is the page that `/`
+    leads to; by default the documentation of the API.
     """
 
     @asynccontextmanager
@@ -237,6 +241,10 @@ def make_app(
         paths.setdefault(operation.path, {})[operation.method] = operation, run
     document = msgspec.json.encode(openapi(table))
     routes: list[BaseRoute] = [Route(_SCHEMA, _Document(document))]
+    if table:
+        routes += _docs_routes(cast("dict[str, object]", msgspec.json.decode(document)))
+    if table or home:
+        routes.append(Route("/", _Page("home", lambda _: RedirectResponse(home or _DOCS, 307))))
     # Fixed segments before parameters: /snapshots/diff must not match /snapshots/{turn}.
     exact_first = sorted(paths, key=lambda path: [part.startswith("{") for part in path.split("/")])
     routes += [Route(path, Endpoint(state, paths[path])) for path in exact_first]
@@ -244,6 +252,22 @@ def make_app(
         [*routes, *mounts], redirect_slashes=False, default=_not_found, lifespan=lifespan
     )
     return _with_cors(_RequestFrame(inner, state), state.gate.origins)
+
+
+def _docs_routes(document: Mapping[str, object]) -> list[BaseRoute]:
+    """Return the routes of the documentation page."""
+    pages = {language: api_page(document, language) for language in ("en", "zh")}
+
+    def page(headers: Headers) -> Response:
+        accepted = headers.get("accept-language", "").strip().lower()
+        language = "zh" if accepted.startswith("zh") else "en"
+        vary = {"vary": "accept-language", **PAGE_HEADERS}
+        return Response(pages[language], media_type="text/html", headers=vary)
+
+    def style(_: Headers) -> Response:
+        return Response(PAGE_STYLE, media_type="text/css", headers=dict(PAGE_HEADERS))
+
+    return [Route(_DOCS, _Page("docs", page)), Route(f"{_DOCS}/style.css", _Page("docs", style))]
 
 
 def _with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
@@ -303,6 +327,21 @@ class _Document:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope, receive, send)
+
+
+class _Page:
+    """Serves a page that needs no token."""
+
+    def __init__(self, name: str, respond: Callable[[Headers], Response]) -> None:
+        self._name = name
+        """Name of its requests in metrics and logs."""
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[OPERATION] = self._name
+        if scope["method"] not in ("GET", "HEAD"):
+            raise method_not_allowed(scope["method"], "GET, HEAD")
+        await self._respond(Headers(scope=scope))(scope, receive, send)
 
 
 class _RequestFrame:

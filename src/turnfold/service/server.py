@@ -120,6 +120,8 @@ class ExtraRoutes:
 
     mounts: Sequence[BaseRoute] = ()
     running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
+    home: str = ""
+    """Path of the page that `/` leads to; empty if none of these is."""
 
 
 def make_state(
@@ -217,6 +219,7 @@ async def serve(
         mounts=[*mounts, *(route for each in extras for route in each.mounts)],
         beside=[enter for each in extras for enter in each.running],
         table=table,
+        home=next((each.home for each in extras if each.home), ""),
     )
     config = server_config(app, options.limits, drain=options.drain)
     listening = listen(options.host, options.port)

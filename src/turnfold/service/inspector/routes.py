@@ -94,7 +94,7 @@ def inspector_routes(state: ServiceState) -> list[BaseRoute]:
 
 def inspector_beside(state: ServiceState) -> ExtraRoutes:
     """Return the inspector as routes to mount beside the API."""
-    return ExtraRoutes(mounts=inspector_routes(state))
+    return ExtraRoutes(mounts=inspector_routes(state), home=ROOT)
 
 
 class _Route:
