@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
+import json
 import os
 import socket
 import subprocess
@@ -9,15 +13,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from examples import langgraph_approval
+from examples import coding_agent, customer_service, langgraph_approval
 from tests.examples.langchain_model import OpenAIModel
 from tests.house.source_tree import ROOT, SOURCE
 from tests.models.strict_server import Say, StrictServer
 from tests.models.strict_speech import Call
+from tests.stores.redis_server import RedisServer
+from tests.stores.servers import fresh_database
 from turnfold import Memory
 
 
@@ -31,6 +39,12 @@ def environment(server: StrictServer, folder: Path) -> dict[str, str]:
         "TURNFOLD_MODEL": "gpt-4o",
         "TURNFOLD_STORE": f"sqlite:///{folder / 'chat.db'}",
     }
+
+
+def as_url(conninfo: str) -> str:
+    parts = conninfo_to_dict(conninfo)
+    user, name = parts.pop("user"), parts.pop("dbname")
+    return f"postgresql://{user}@/{name}?{urlencode(parts)}"
 
 
 def test_the_support_agent_looks_up_the_order_and_goes_on(tmp_path: Path) -> None:
@@ -135,3 +149,87 @@ def test_the_refund_waits_for_a_person_and_goes_on_afterwards(
     roles = "system user assistant tool assistant user assistant".split()
     assert [message.role for message in messages] == roles
     assert result in messages[3].text
+
+
+def test_the_support_agent_works_on_postgresql_with_redis_in_front(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis = RedisServer()
+    store = as_url(fresh_database())
+    look_up = Say(calls=(Call("call_1", "order_status", {"order": "A-1008"}),))
+    try:
+        with StrictServer([look_up, Say("您的订单等待付款。"), Say("不客气！")]) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", "k")
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+            monkeypatch.setenv("TURNFOLD_STORE", store)
+            monkeypatch.setenv("TURNFOLD_CACHE", redis.url)
+            for said in ("订单 A-1008 到哪里了？", "谢谢"):
+                customer_service.main(["客户-42", said])
+            assert server.rejected == []
+        assert capsys.readouterr().out == "您的订单等待付款。\n不客气！\n"
+        assert redis.ask("KEYS", "*"), "nothing was cached"
+        with Memory(store) as memory:
+            roles = [entry.message.role for entry in memory.session("客户-42").history()]
+        assert roles == "system user assistant tool assistant user assistant".split()
+    finally:
+        redis.stop()
+
+
+@pytest.mark.usefixtures("no_certificates")
+def test_the_coding_agent_reads_once_and_every_turn_can_be_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    before, after = "def add(a, b):\n    return a + b\n", "def plus(a, b):\n    return a + b\n"
+    (project / "utils.py").write_text(before, "utf-8")
+    read = {"path": "utils.py"}
+    script = [
+        Say(calls=(Call("c1", "read_file", read),)),
+        Say(calls=(Call("c2", "read_file", read), Call("c3", "read_file", {"path": "../x"}))),
+        Say(calls=(Call("c4", "write_file", {"path": "utils.py", "content": after}),)),
+        Say(calls=(Call("c5", "read_file", read),)),
+        Say("已改名。Renamed."),
+    ]
+    monkeypatch.setattr(coding_agent, "STORE", f"sqlite:///{tmp_path / 'coding.db'}")
+    with StrictServer(script) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        coding_agent.main([str(project), "Rename add to plus. 改名"])
+        assert server.rejected == []
+    assert capsys.readouterr().out == "已改名。Renamed.\n"
+    assert (project / "utils.py").read_text("utf-8") == after
+    with Memory(coding_agent.STORE) as memory:
+        messages = [entry.message for entry in memory.session(coding_agent.SESSION).history()]
+    results = {one.results[0].call_id: one.text for one in messages if one.role == "tool"}
+    assert results["c1"] == before
+    assert results["c2"] != before, "the second reading was made again"
+    assert before.strip() in results["c2"]
+    assert "outside the project" in results["c3"]
+    assert (results["c4"], results["c5"]) == ("wrote utils.py", after)
+    coding_agent.main([str(project), "--diff"])
+    shown = capsys.readouterr().out
+    assert "-def add(a, b):" in shown
+    assert "+def plus(a, b):" in shown
+    coding_agent.main([str(project), "--restore", "1"])
+    assert (project / "utils.py").read_text("utf-8") == before
+
+
+def test_the_cells_of_the_notebook_run_in_order_and_hold_no_output() -> None:
+    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) > 5
+    assert [cell["outputs"] for cell in cells] == [[]] * len(cells)
+
+    async def run() -> (
+        None
+    ):  # as Jupyter does: inside a running loop, with await at the top of a cell
+        names: dict[str, object] = {}
+        for number, cell in enumerate(cells):
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            code = compile("".join(cell["source"]), f"cell {number}", "exec", flags=flags)
+            done = eval(code, names)  # noqa: S307 (our own notebook)
+            if inspect.iscoroutine(done):
+                await done
+
+    asyncio.run(run())

@@ -55,12 +55,14 @@ def test_both_languages_are_found_on_the_english_site() -> None:
 
 def test_the_words_people_use_lead_to_the_page_that_answers() -> None:
     english = found_in(SITE, ["compaction", "multi-tenant", "GDPR", "streaming", "delete data"])
-    assert any(place.startswith("recipes/model-down/") for place in english["compaction"])
+    assert any(place.startswith("guides/folding/") for place in english["compaction"])
     assert any(place.startswith("recipes/tenants/") for place in english["multi-tenant"])
     assert any(place.startswith("recipes/delete/") for place in english["GDPR"])
     assert any(place.startswith("recipes/delete/") for place in english["delete data"])
     assert any(place.startswith("recipes/streaming/") for place in english["streaming"])
-    chinese = found_in(SITE / "zh", ["删除用户数据", "多租户", "流式", "费用"])
+    chinese = found_in(SITE / "zh", ["删除用户数据", "多租户", "流式", "费用", "压缩", "审批"])
+    assert any(place.startswith("guides/folding/") for place in chinese["压缩"])
+    assert any(place.startswith("integrations/") for place in chinese["审批"])
     assert any(place.startswith("recipes/delete/") for place in chinese["删除用户数据"])
     assert any(place.startswith("recipes/tenants/") for place in chinese["多租户"])
     assert any(place.startswith("recipes/streaming/") for place in chinese["流式"])
