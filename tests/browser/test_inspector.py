@@ -81,7 +81,7 @@ def test_sessions_open_by_keys(page: Page, store: str, tmp_path: Path) -> None:
     page.keyboard.press("/")
     page.keyboard.type("ware")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/ui?name=ware")
+    page.wait_for_url("**/ui?name=ware*")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url("**/ui/sessions/warehouse")

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,14 +18,15 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.inspector.reading import Found, dangers, read_page
-from tests.inspector.seeded import SUMMARY, TALK, inspected, seed, store_at
+from tests.inspector.seeded import CONTENT, SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
 from turnfold.cli.app import app
 from turnfold.inspect import call_point, call_view, diff_calls
 from turnfold.memory import Memory, Session, recalled_text
 from turnfold.service import ServiceOptions
-from turnfold.service.inspector.charts import parts_of
-from turnfold.service.inspector.html import address
+from turnfold.service.inspector.charts import lost_from_cache, parts_of, timeline
+from turnfold.service.inspector.html import address, call_number, to_html
+from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command
 from turnfold.service.inspector.routes import ASSETS, HEADERS
 from turnfold.stores import Scope
@@ -99,7 +101,8 @@ def test_sessions_are_those_of_the_store(client: httpx2.Client, session: Session
     found = rows(page(client, "/ui").one("tbody"))
     status = session.status()
     assert [row[0] for row in found] == ["second", TALK]
-    assert found[1][1:4] == [f"{status.turns:,}", f"{status.entries:,}", f"{status.tokens:,}"]
+    assert found[1][1].startswith(f"{CONTENT}: question 1, 第 1 个问题。")
+    assert found[1][2:5] == [f"{status.turns:,}", f"{status.entries:,}", f"{status.tokens:,}"]
     [narrowed] = rows(page(client, address(name="talk/")).one("tbody"))
     assert narrowed[0] == TALK
     assert page(client, address(name="nobody")).all("tbody") == []
@@ -121,8 +124,73 @@ def test_the_timeline_draws_every_call(client: httpx2.Client, session: Session) 
     cuts = [b for b in made[1:] if b.moved and b not in landed]
     assert marks.count("checkpoint") == len(landed) == 1
     assert marks.count("cut") == len(cuts) > 0
-    assert marks.count("cache") == sum(each.kept_prefix < 1 for each in made[1:]) > 0
+    lost = [lost_from_cache(a, b) for a, b in pairwise(made)]
+    assert marks.count("cache") == sum(map(bool, lost)) == 0, "no provider caches so short prompts"
     assert len(drawn.all("line", class_="budget")) == len(made)
+    labels = [each.text for each in drawn.all("text")]
+    highest = max(max(call.allowed, call.tokens) for call in made)
+    assert labels[:3] == ["0", f"{highest // 2:,}", f"{highest:,}"]
+    assert labels[3:] == [call_number(call.call) for call in made[::8]]
+
+
+def test_a_cache_break_is_one_only_where_it_costs_something(session: Session) -> None:
+    call = call_point(session.calls()[-1])
+    before, after = replace(call, tokens=4_000), replace(call, kept_prefix=0.5)
+    assert lost_from_cache(None, after) == 0
+    assert lost_from_cache(before, after) == 2_000
+    assert lost_from_cache(before, replace(call, kept_prefix=1.0)) == 0
+    assert lost_from_cache(before, replace(call, kept_prefix=0.98)) == 0, "less than a cache step"
+    assert lost_from_cache(replace(call, tokens=1_000), after) == 0, "too short to be cached"
+    drawn = to_html(timeline([before, after], PageLabels("zh"), {call.call: address()}))
+    assert "缓存中断：2,000 token 要重新付费" in drawn
+
+
+def test_calls_are_numbered_by_the_entry_they_follow(
+    client: httpx2.Client, session: Session
+) -> None:
+    assert call_number("000000000103-0000") == "103"
+    assert call_number("000000000103-0001") == "103·2"
+    assert call_number("anything else") == "anything else"
+    made = session.calls()[3]
+    found = page(client, address("sessions", TALK, "calls", made.call))
+    assert found.one("h1").text == f"call {made.seq} · what the model saw"
+    listed = rows(page(client, address("sessions", TALK)).one("table", class_="calls"))
+    assert str(made.seq) in [row[0] for row in listed]
+
+
+@pytest.mark.parametrize("words", ["parcel question 7", "第 7 个问题"])
+def test_words_are_found_in_all_sessions(
+    client: httpx2.Client, session: Session, served: tuple[Running, Session], words: str
+) -> None:
+    with Memory(stored_at(served[0]), scope="acme") as memory:
+        real = memory.search(words, limit=50)
+    found = page(client, address(text=words))
+    drawn = rows(found.one("table", class_="hits"))
+    assert [(row[0], row[1]) for row in drawn] == [
+        (hit.conversation, f"#{hit.seq}") for hit in real
+    ]
+    assert found.all("mark")
+    links = [a.attributes["href"] for a in found.one("table", class_="hits").all("a", class_="row")]
+    shown = page(client, links[0].partition("#")[0]).one("ol", class_="items")
+    assert [item.attributes["data-seq"] for item in shown.all("li")] == [str(real[0].seq)]
+    assert "nothing found" in page(client, address(text="xylophone")).text
+    assert session.id == TALK
+
+
+def test_the_list_is_sorted_as_asked(client: httpx2.Client, session: Session) -> None:
+    assert session.status().turns > 1
+    for sort, first in (
+        ("session", "second"),
+        ("turns", TALK),
+        ("tokens", TALK),
+        ("changed", "second"),
+    ):
+        found = page(client, address(sort=sort))
+        assert rows(found.one("tbody"))[0][0] == first, sort
+        offered = {a.attributes["href"] for a in found.one("thead").all("a")}
+        assert address(sort=sort) not in offered
+        assert len(offered) == 4
+    assert client.get("/ui?sort=colour").status_code == 422
 
 
 def test_the_timeline_pages(client: httpx2.Client, session: Session) -> None:

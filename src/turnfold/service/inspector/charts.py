@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from turnfold.inspect import CallPoint
-from turnfold.service.inspector.html import Element, Node, tag
+from turnfold.service.inspector.html import Element, Node, call_number, tag
 from turnfold.service.inspector.labels import PageLabels
 
 __all__ = (
@@ -19,6 +19,8 @@ __all__ = (
     "budget_bar",
     "has_new_checkpoint",
     "legend",
+    "lost_from_cache",
+    "mark_legend",
     "parts_of",
     "sparks",
     "timeline",
@@ -31,6 +33,16 @@ _HEIGHT: Final = 220
 _TOP: Final = 24
 _LOST: Final = 14
 """Height of the mark under a call that shares no prefix with the one before."""
+_AXIS: Final = 60
+"""Width of the axis on the left."""
+_NUMBERS: Final = 16
+"""Height of the line with the numbers of calls."""
+_EVERY: Final = 8
+"""A number is written under every so many calls."""
+_SMALLEST_CACHED: Final = 1_024
+"""Tokens below which providers cache no prompt."""
+_CACHE_STEP: Final = 128
+"""Tokens in which providers cache the beginning of a prompt."""
 _BAR: Final = 14
 _GAP: Final = 4
 _WIDTH: Final = 1000
@@ -51,6 +63,17 @@ def has_new_checkpoint(before: CallPoint | None, call: CallPoint) -> bool:
 def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
     """Return True if the provider's cache of the call before cannot serve all of this one."""
     return before is not None and call.moved
+
+
+def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
+    """Return the tokens of the call before that its cache held and that are paid for in full again; 0 if that is none.
+
+    A prompt too short to be cached, or a change smaller than the step in which providers cache, costs nothing.
+    """
+    if before is None or before.tokens < _SMALLEST_CACHED:
+        return 0
+    lost = round(before.tokens * (1 - call.kept_prefix))
+    return lost if lost >= _CACHE_STEP else 0
 
 
 def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Element:
@@ -92,6 +115,24 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
     )
 
 
+def mark_legend(words: PageLabels) -> Element:
+    """Return the legend of the marks on a timeline."""
+    marks = (
+        ("◆", "checkpoint", "a fold: a new summary stands for older turns"),
+        ("✕", "cut", "the window moved without a fold"),
+        ("▬", "cache", "cache break: tokens the provider had cached are paid for again"),
+        ("╌", "line", "the budget"),
+    )
+    return tag(
+        "ul",
+        [
+            tag("li", tag("span", sign, class_=f"sign-{kind}"), " ", words(label))
+            for sign, kind, label in marks
+        ],
+        class_="legend marks",
+    )
+
+
 def sparks(calls: Sequence[CallPoint], words: PageLabels) -> Element | str:
     """Draw how full the newest calls were, each against its own budget."""
     if not calls:
@@ -117,10 +158,14 @@ def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, s
     highest = max((max(call.allowed, call.tokens) for call in calls), default=1)
     scale = (_HEIGHT - _TOP) / max(highest, 1)
     step = _BAR + _GAP
-    drawn: list[Node] = []
+    wide = max(len(calls) * step, step)
+    drawn: list[Node] = list(_axis(highest, scale, wide))
     before: CallPoint | None = None
     for index, call in enumerate(calls):
         x = index * step
+        if index % _EVERY == 0:
+            at = _HEIGHT + _LOST + _NUMBERS
+            drawn.append(tag("text", call_number(call.call), class_="axis-label", x=x, y=at))
         bars = tag(
             "g",
             tag("title", _call_label(call, words)),
@@ -135,17 +180,25 @@ def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, s
         )  # fmt: skip
         drawn.extend(_marks(before, call, x, words))
         before = call
-    wide = max(len(calls) * step, step)
+    high = _HEIGHT + _LOST + _NUMBERS + 4
     return tag(
         "svg",
         drawn,
         class_="timeline",
-        viewBox=f"{-_GAP} 0 {wide + _GAP} {_HEIGHT + _LOST + 4}",
-        width=wide + _GAP,
-        height=_HEIGHT + _LOST + 4,
+        viewBox=f"{-_AXIS} 0 {wide + _AXIS} {high}",
+        width=wide + _AXIS,
+        height=high,
         role="group",
         aria_label=words("timeline"),
     )
+
+
+def _axis(highest: int, scale: float, wide: int) -> Iterator[Node]:
+    """Draw the axis: lines at none, half and all of the largest budget, with their tokens."""
+    for tokens in (0, highest // 2, highest):
+        y = f"{_HEIGHT - tokens * scale:.1f}"
+        yield tag("line", class_="axis", x1=-_GAP, x2=wide, y1=y, y2=y)
+        yield tag("text", f"{tokens:,}", class_="axis-label end", x=-_GAP * 2, y=y)
 
 
 def _stack(call: CallPoint, x: int, scale: float) -> Iterator[Node]:
@@ -168,8 +221,10 @@ def _marks(before: CallPoint | None, call: CallPoint, x: int, words: PageLabels)
         title = tag("title", words("cut"))
         path = f"M{x} 1 l{_BAR} 8 M{x} 9 l{_BAR} -8"
         yield tag("path", title, class_="mark-cut", d=path, data_mark="cut")
-    if before is not None and call.kept_prefix < 1.0:
-        title = tag("title", f"{words('cache break')}: {words('prefix')} {call.kept_prefix:.0%}")
+    if lost := lost_from_cache(before, call):
+        title = tag(
+            "title", words("cache break: {tokens:,} tokens are paid for again", tokens=lost)
+        )
         high = f"{max((1 - call.kept_prefix) * _LOST, 1):.1f}"
         yield tag(
             "rect",
@@ -185,4 +240,5 @@ def _marks(before: CallPoint | None, call: CallPoint, x: int, words: PageLabels)
 
 def _call_label(call: CallPoint, words: PageLabels) -> str:
     parts = ", ".join(f"{words.known(name)} {n:,}" for name, n in parts_of(call).items() if n)
-    return f"{call.call}: {call.tokens:,} / {call.allowed:,} ({parts})"
+    name = words("call {number}", number=call_number(call.call))
+    return f"{name}: {call.tokens:,} / {call.allowed:,} ({parts})"

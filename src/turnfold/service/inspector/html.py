@@ -28,6 +28,7 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
+from turnfold.search import Snippet
 from turnfold.service.inspector.labels import PageLabels
 
 __all__ = (
@@ -35,9 +36,11 @@ __all__ = (
     "Element",
     "Node",
     "address",
+    "call_number",
     "document",
     "facts",
     "json_block",
+    "marked",
     "message_block",
     "moment",
     "session_trail",
@@ -166,18 +169,43 @@ _LONGEST: Final = 20_000
 
 
 def moment(microseconds: int) -> Element:
-    """Return a time in UTC."""
+    """Return a time in UTC; the script shows it in the time zone of the browser."""
     if not microseconds:
         return tag("span", "-")
     seconds = time.gmtime(microseconds // 1_000_000)
     return tag(
         "time",
-        time.strftime("%Y-%m-%d %H:%M:%S", seconds),
+        time.strftime("%Y-%m-%d %H:%M:%S UTC", seconds),
         datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", seconds),
     )
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Node]], *, class_: str = "") -> Element:
+def call_number(call: str) -> str:
+    """Return the short name of a call: the entry it followed, and which call after that entry if it is not the first.
+
+    The call `000000000103-0000` is 103, the second one after the same entry 103·2.
+    """
+    seq, _, repeat = call.partition("-")
+    if not (seq.isdigit() and repeat.isdigit()):
+        return call
+    return f"{int(seq)}·{int(repeat) + 1}" if int(repeat) else str(int(seq))
+
+
+def marked(shown: Snippet) -> Iterator[Node]:
+    """Return a part of a text with the words that were searched for marked."""
+    if shown.before:
+        yield "…"
+    at = 0
+    for start, stop in shown.marks:
+        yield shown.text[at:start]
+        yield tag("mark", shown.text[start:stop])
+        at = stop
+    yield shown.text[at:]
+    if shown.after:
+        yield "…"
+
+
+def table(heads: Sequence[Node], rows: Iterable[Sequence[Node]], *, class_: str = "") -> Element:
     """Return a table."""
     return tag(
         "table",

@@ -43,9 +43,12 @@ CHINESE: Final[Mapping[str, str]] = {
     "by words": "词语",
     "bytes": "字节",
     "cache": "缓存",
-    "cache break": "缓存中断",
+    "cache break: tokens the provider had cached are paid for again": "缓存中断：服务商已缓存的 token 要重新付费",
+    "cache break: {tokens:,} tokens are paid for again": "缓存中断：{tokens:,} token 要重新付费",
     "cached": "缓存命中",
+    "a fold: a new summary stands for older turns": "折叠：由新的摘要代替较早的轮次",
     "call": "调用",
+    "call {number}": "调用 {number}",
     "calls": "调用",
     "change": "变化",
     "changed": "更新",
@@ -77,6 +80,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "file": "文件",
     "files": "文件",
     "first difference": "首处不同",
+    "first message": "第一条消息",
     "folded": "折叠",
     "fork from here": "从这里分叉",
     "free": "空余",
@@ -140,6 +144,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "role": "角色",
     "score": "分数",
     "search": "搜索",
+    "search in all sessions": "在所有会话中搜索",
     "section": "部分",
     "sent, in this order": "按此顺序发送",
     "seq": "序号",
@@ -162,7 +167,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "copy this call": "复制此次调用",
     "verification": "验证",
     "text": "内容",
+    "the budget": "预算",
     "the same messages": "消息完全相同",
+    "the window moved without a fold": "没有折叠而移动了窗口",
     "timeline": "时间线",
     "token": "访问令牌",
     "tokens": "token 数",
@@ -177,10 +184,11 @@ CHINESE: Final[Mapping[str, str]] = {
     "warnings": "警告",
     "what the model saw": "模型看到的内容",
     "why it changed": "变化的原因",
+    "words in all sessions": "所有会话中的词语",
     "window": "窗口",
     "yes": "是",
     "A token with the right to read. It is kept in a cookie that no script can read, until you sign out.": (
-        "需要带读取权限的访问令牌。token保存在脚本无法读取的 cookie 中，直到退出。"
+        "需要带读取权限的访问令牌。访问令牌保存在脚本无法读取的 cookie 中，直到退出。"
     ),
     "Tool schemas are not stored with a call, only what they cost: {tokens:,} tokens.": (
         "调用只保存工具定义的费用（{tokens:,} token），不保存其内容。"
@@ -188,7 +196,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "characters {first:,} to {last:,} of {all:,}": "共 {all:,} 个字符，显示第 {first:,} 到 {last:,} 个",
     "entries {first:,} to {last:,}": "第 {first:,} 到 {last:,} 条记录",
     "message {index}, character {character}, about token {token:,} of the prompt": (
-        "第 {index} 条消息，第 {character} 个字符，约为提示的第 {token:,} 个token"
+        "第 {index} 条消息，第 {character} 个字符，约为提示的第 {token:,} 个 token"
     ),
     "counted differently than when recorded: the counter {counter} is unknown here": (
         "与当时的计数不同：本程序不认识计数方式 {counter}"
@@ -198,7 +206,7 @@ CHINESE: Final[Mapping[str, str]] = {
     ),
     "prefix of the session name": "会话名称的开头",
     "calls from {first} on": "从 {first} 起的调用",
-    "tokens shown to the model": "展示给模型的token数",
+    "tokens shown to the model": "展示给模型的 token 数",
     "the newest {shown:,} calls": "最新的 {shown:,} 次调用",
     "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off": (
         "服务商计为 {reported:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}"
@@ -207,11 +215,11 @@ CHINESE: Final[Mapping[str, str]] = {
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
     ),
     "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached": (
-        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token没有缓存可用"
+        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token 没有缓存可用"
     ),
     "{allowed:,} tokens allowed": "可用 {allowed:,} token",
     "{ratio:.1f} times shorter: {before:,} tokens to {after:,}": (
-        "缩短为 1/{ratio:.1f}：{before:,} token变为 {after:,}"
+        "缩短为 1/{ratio:.1f}：{before:,} token 变为 {after:,}"
     ),
     "{shown:,} of {total:,}": "{total:,} 个中的 {shown:,} 个",
     "{size} of {kind}, not loaded": "{kind}，{size}，未加载",

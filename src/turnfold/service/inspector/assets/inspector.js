@@ -75,6 +75,7 @@ async function drawAgain() {
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   const focused = document.activeElement.getAttribute("href");
   main.replaceChildren(...fresh.childNodes);
+  localTimes(main);
   main.querySelectorAll(".scroll").forEach((box, at) => (box.scrollLeft = scrolled[at] ?? box.scrollWidth));
   const again = focused && [...main.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused);
   if (again) again.focus();
@@ -111,7 +112,21 @@ function clicked(event) {
   if (button) copy(button);
 }
 
+// Times are written in UTC; a browser knows the zone of its reader.
+function localTimes(within) {
+  const two = "2-digit";
+  const day = { year: "numeric", month: two, day: two };
+  const form = { ...day, hour: two, minute: two, second: two, hourCycle: "h23", timeZoneName: "short" };
+  within.querySelectorAll("time[datetime]").forEach((shown) => {
+    const at = new Date(shown.dateTime);
+    if (Number.isNaN(at.getTime())) return;
+    shown.title = shown.dateTime;
+    shown.textContent = new Intl.DateTimeFormat(root.lang, form).format(at);
+  });
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  localTimes(document);
   document.getElementById("brightness").addEventListener("click", toggle);
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", clicked);

@@ -16,6 +16,7 @@ from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
+    call_number,
     facts,
     json_block,
     message_block,
@@ -67,7 +68,7 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     seen, name = call_view(explained), view.session.id
     point = seen.point
     return RenderedScreen(
-        title=f"{words('what the model saw')} · {point.call}",
+        title=f"{words('call {number}', number=call_number(point.call))} · {words('what the model saw')}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
@@ -113,6 +114,7 @@ def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Ele
         (words("reported"), _reported(point, words)),
         (words("counter"), tag("code", point.counter)),
         (words("created"), moment(point.created)),
+        (words("call"), tag("code", point.call)),
         (words("prefix"), f"{point.kept_prefix:.0%} · {point.shared:,}"),
         (words("checkpoint"), tag("code", point.checkpoint or "-")),
         (words("verification"), words(proof)),

@@ -11,7 +11,16 @@ from msgspec import Meta
 
 from turnfold.inspect import CallDiff, FirstDifference, SentItem, diff_calls, recent_calls
 from turnfold.memory import Explanation
-from turnfold.service.inspector.html import Element, Node, address, facts, session_trail, table, tag
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    call_number,
+    facts,
+    session_trail,
+    table,
+    tag,
+)
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import (
     OpenedConversation,
@@ -42,7 +51,7 @@ async def diff(request: ScreenRequest[_Query]) -> RenderedScreen:
     found = diff_calls(first, second)
     offered = [each.call for each in await recent_calls(view.session, most=_OFFERED)]
     return RenderedScreen(
-        title=f"{words('compare')} {query.before} → {query.after}",
+        title=f"{words('compare')} {call_number(query.before)} → {call_number(query.after)}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
@@ -56,7 +65,7 @@ async def diff(request: ScreenRequest[_Query]) -> RenderedScreen:
 def _selection_form(name: str, calls: Sequence[str], query: _Query, words: PageLabels) -> Element:
     def select(field: str, chosen: str) -> Element:
         options = [
-            tag("option", call, value=call, selected=call == chosen)
+            tag("option", call_number(call), value=call, selected=call == chosen)
             for call in sorted({*calls, chosen})
         ]
         return tag("label", words(field), " ", tag("select", options, name=field))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from turnfold.memory import ScoreParts, recalled_text
-from turnfold.search import Recalled, Snippet, snippet
+from turnfold.search import Recalled, snippet
 from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
+    marked,
     moment,
     session_trail,
     table,
@@ -87,7 +88,7 @@ def _matches(
             words.known(each.message.role),
             f"{each.score:.3f}",
             *_parts(parts.get(each.seq)),
-            tag("span", list(_marked(snippet(each.message.text, terms))), dir="auto"),
+            tag("span", list(marked(snippet(each.message.text, terms))), dir="auto"),
             moment(each.created),
         ]
         for each in found
@@ -104,16 +105,3 @@ def _parts(known: ScoreParts | None) -> list[Node]:
         return ["-", "-", "-"]
     meaning = "-" if known.meaning is None else f"{known.meaning:.3f}"
     return [f"{known.words:.3f}", meaning, f"{known.neighbours:.3f}"]
-
-
-def _marked(shown: Snippet) -> Iterator[Node]:
-    if shown.before:
-        yield "…"
-    at = 0
-    for start, stop in shown.marks:
-        yield shown.text[at:start]
-        yield tag("mark", shown.text[start:stop])
-        at = stop
-    yield shown.text[at:]
-    if shown.after:
-        yield "…"

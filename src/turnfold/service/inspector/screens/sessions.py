@@ -1,15 +1,18 @@
-"""Start screen: the sessions of the tenant, most recently changed first."""
+"""Start screen: the sessions of the tenant, and a search for words in all of them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from turnfold.inspect import CallPoint, call_point, recent_calls
+from turnfold.inspect import CallPoint, call_point, excerpt, recent_calls
+from turnfold.memory import AsyncSession, SearchResult
 from turnfold.service.inspector.charts import sparks
-from turnfold.service.inspector.html import Element, Node, address, moment, table, tag
+from turnfold.service.inspector.html import Element, Node, address, marked, moment, table, tag
+from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
 from turnfold.stores import ConversationInfo
 
@@ -22,41 +25,99 @@ _PAGE: Final = 500
 _CALLS: Final = 24
 
 
+_FIRST_ENTRIES: Final = 8
+"""Entries read to find the first user message."""
+_HITS: Final = 50
+_Sort: TypeAlias = Literal["changed", "session", "turns", "entries", "tokens"]
+_KEYS: Final[Mapping[_Sort, Callable[[ConversationInfo], tuple[object, ...]]]] = {
+    "changed": lambda info: (-info.updated, info.conversation),
+    "session": lambda info: (info.conversation,),
+    "turns": lambda info: (-info.head.turns, info.conversation),
+    "entries": lambda info: (-info.head.seq, info.conversation),
+    "tokens": lambda info: (-info.head.tokens, info.conversation),
+}
+
+
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=512)] = ""
     most: Annotated[int, Meta(ge=1, le=500)] = 40
+    sort: _Sort = "changed"
+    text: Annotated[str, Meta(max_length=4000)] = ""
+    """Search for these words in all sessions."""
 
 
 @screen("", query=_Query)
 async def sessions(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the list of sessions."""
+    """Render the list of sessions, or the entries of all sessions that contain some words."""
     words, query = request.words, request.query
+    if query.text.strip():
+        found = await request.memory.search(query.text, limit=_HITS)
+        body: tuple[Node, ...] = (_search(request), _hits(found, words))
+        return RenderedScreen(title=words("search in all sessions"), body=body)
     now = request.state.config.clock()
+    return RenderedScreen(
+        title=words("sessions"),
+        body=(_search(request), *await _list(request)),
+        live=address("events", after=now),
+    )
+
+
+async def _list(request: ScreenRequest[_Query]) -> list[Node]:
+    words, query = request.words, request.query
     found, all_read = await _matching(request)
-    newest = sorted(found, key=lambda info: (-info.updated, info.conversation))[: query.most]
-    rows = [await _row(request, info) for info in newest]
-    heads = ("session", "turns", "entries", "tokens", "calls", "checkpoint", "changed")
+    chosen = sorted(found, key=_KEYS[query.sort])[: query.most]
+    rows = [await _row(request, info) for info in chosen]
     more: Node = None
     if len(found) > len(rows):
-        href = address(name=query.name or None, most=min(query.most * 2, 500))
+        href = address(name=query.name or None, most=min(query.most * 2, 500), sort=query.sort)
         counted = words("{shown:,} of {total:,}", shown=len(rows), total=len(found))
         more = tag("p", f"{counted} ", tag("a", words("show more"), href=href))
     capped = words(
         "only the first {read:,} sessions by name were read; search by name prefix",
         read=len(found),
     )
-    return RenderedScreen(
-        title=words("sessions"),
-        body=(
-            _search(request),
-            None if all_read else tag("p", capped, class_="note"),
-            table([words(head) for head in heads], rows)
-            if rows
-            else tag("p", words("no sessions yet")),
-            more,
-        ),
-        live=address("events", after=now),
-    )
+    return [
+        None if all_read else tag("p", capped, class_="note"),
+        table(_heads(request), rows) if rows else tag("p", words("no sessions yet")),
+        more,
+    ]
+
+
+def _heads(request: ScreenRequest[_Query]) -> list[Node]:
+    """Return the heads of the columns; most of them sort the list."""
+    words, query = request.words, request.query
+    heads: list[Node] = []
+    for name in (
+        "session", "first message", "turns", "entries", "tokens", "calls", "checkpoint", "changed",
+    ):  # fmt: skip
+        if name == query.sort:
+            heads.append(f"{words(name)} {'↑' if name == 'session' else '↓'}")
+        elif name in _KEYS:
+            most = query.most if query.most != 40 else None
+            href = address(name=query.name or None, most=most, sort=name)
+            heads.append(tag("a", words(name), href=href))
+        else:
+            heads.append(words(name))
+    return heads
+
+
+def _hits(found: Sequence[SearchResult], words: PageLabels) -> Element:
+    if not found:
+        return tag("p", words("nothing found"))
+    rows: list[list[Node]] = [
+        [
+            tag("a", hit.conversation, href=address("sessions", hit.conversation), dir="auto"),
+            tag("a", f"#{hit.seq}", class_="row",
+                href=f"{address('sessions', hit.conversation, 'log', after=hit.seq - 1, upto=hit.seq)}"
+                     f"#entry-{hit.seq}"),
+            words.known(hit.role),
+            tag("span", list(marked(hit.snippet)), dir="auto"),
+            moment(hit.created),
+        ]
+        for hit in found
+    ]  # fmt: skip
+    heads = [words(head) for head in ("session", "entry", "role", "text", "created")]
+    return table(heads, rows, class_="hits")
 
 
 async def _matching(request: ScreenRequest[_Query]) -> tuple[list[ConversationInfo], bool]:
@@ -91,6 +152,7 @@ async def _row(request: ScreenRequest[_Query], info: ConversationInfo) -> list[N
     )
     return [
         link,
+        tag("span", await _title(session), class_="excerpt", dir="auto"),
         f"{head.turns:,}",
         f"{head.seq:,}",
         f"{head.tokens:,}",
@@ -100,13 +162,24 @@ async def _row(request: ScreenRequest[_Query], info: ConversationInfo) -> list[N
     ]
 
 
+async def _title(session: AsyncSession) -> str:
+    """Return the beginning of the first user message."""
+    for entry in await session.history(after=0, limit=_FIRST_ENTRIES):
+        if entry.message.role == "user":
+            return excerpt(entry.message, characters=80)
+    return ""
+
+
 def _search(request: ScreenRequest[_Query]) -> Element:
-    hint = request.words("prefix of the session name")
+    words, query = request.words, request.query
+    name, text = words("prefix of the session name"), words("words in all sessions")
     return tag(
         "form",
-        tag("input", type="search", name="name", value=request.query.name, placeholder=hint, aria_label=hint,
+        tag("input", type="search", name="name", value=query.name, placeholder=name, aria_label=name,
             maxlength=512),
-        tag("button", request.words("search"), type="submit"),
+        tag("input", type="search", name="text", value=query.text, placeholder=text, aria_label=text,
+            maxlength=4000),
+        tag("button", words("search"), type="submit"),
         method="get",
         action=address(),
         class_="search",

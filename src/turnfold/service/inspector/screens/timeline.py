@@ -15,10 +15,21 @@ from turnfold.service.inspector.charts import (
     budget_bar,
     has_new_checkpoint,
     legend,
+    lost_from_cache,
+    mark_legend,
     parts_of,
     timeline,
 )
-from turnfold.service.inspector.html import Node, address, facts, moment, session_trail, table, tag
+from turnfold.service.inspector.html import (
+    Node,
+    address,
+    call_number,
+    facts,
+    moment,
+    session_trail,
+    table,
+    tag,
+)
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import (
     OpenedConversation,
@@ -101,6 +112,7 @@ def _sections(
         aria_label=words("newest"),
     )
     yield tag("div", timeline(calls, words, links), class_="scroll", tabindex=0)
+    yield mark_legend(words)
     yield _paging(request, name, calls)
     before: CallPoint | None = None
     rows: list[list[Node]] = []
@@ -116,7 +128,7 @@ def _paging(request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint
     label = (
         words("the newest {shown:,} calls", shown=len(calls))
         if newest
-        else words("calls from {first} on", first=calls[0].call)
+        else words("calls from {first} on", first=call_number(calls[0].call))
     )
     links = [
         (words("from the first"), address("sessions", name, after="", most=query.most)),
@@ -144,14 +156,14 @@ def _row(
         changed.append(f"{words('checkpoint')} {call.checkpoint}")
     elif breaks_cache(before, call):
         changed.append(words("cut"))
-    if before is not None and call.kept_prefix < 1.0:
-        changed.append(words("cache break"))
+    if lost := lost_from_cache(before, call):
+        changed.append(words("cache break: {tokens:,} tokens are paid for again", tokens=lost))
     compare: Node = None
     if before is not None:
         query = address("sessions", name, "diff", before=before.call, after=call.call)
         compare = tag("a", words("compare"), href=query)
     return [
-        tag("a", call.call, href=href, class_="row"),
+        tag("a", call_number(call.call), href=href, class_="row", title=call.call),
         f"{call.tokens:,}",
         f"{call.tokens / call.allowed:.0%}" if call.allowed else "-",
         f"{call.kept_prefix:.0%}",
