@@ -29,7 +29,9 @@ from turnfold.service.inspector.html import address, call_number, to_html
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command
 from turnfold.service.inspector.routes import ASSETS, HEADERS
+from turnfold.service.inspector.screens.costs import call_cost
 from turnfold.stores import Scope
+from turnfold.tokens import shipped_prices
 from turnfold.wire import anthropic, openai_chat
 
 
@@ -89,6 +91,7 @@ def screens(session: Session) -> list[str]:
         address(*at, "diff", before=calls[8], after=calls[11]),
         address(*at, "log"),
         address(*at, "checkpoints"),
+        address(*at, "costs", model="gpt-4o"),
         address(*at, "recall", query="parcel"),
         address(*at, "snapshots"),
         address(*at, "snapshots", 2),
@@ -415,6 +418,34 @@ def test_snapshots_and_their_difference(client: httpx2.Client, session: Session)
         if each.patch:
             assert drawn[each.path].one("pre").text == each.patch
     assert [row for row in rows(found) if row[0] == "step"] == [["step", "1", "5"]]
+
+
+def test_costs_are_those_of_the_calls_by_day_and_by_call(
+    client: httpx2.Client, session: Session
+) -> None:
+    price = shipped_prices().price("gpt-4o")
+    calls = session.calls()
+    real = [call_cost(call, price) for call in calls]
+    found = page(client, address("sessions", TALK, "costs", model="gpt-4o"))
+    [by_day] = rows(found.one("table", class_="days"))
+    assert by_day[1:5] == [
+        f"{len(calls):,}",
+        f"{sum(each.input for each in real):,}",
+        f"{sum(each.cached for each in real):,}",
+        f"{sum(each.output for each in real):,}",
+    ]
+    assert by_day[5] == f"≈ {sum(each.cost for each in real):,.4f}"
+    listed = rows(found.one("table", class_="calls"))
+    assert [row[0] for row in listed] == [call_number(each.call) for each in reversed(calls)]
+    at, made = next((at, call) for at, call in enumerate(calls) if call.usage is not None)
+    assert made.usage is not None
+    exact = (made.usage.input * price.input + made.usage.output * price.output) / 1_000_000
+    assert listed[len(calls) - 1 - at][4] == f"{exact:,.4f}"
+    guessed = next(each for each in real if each.estimated)
+    assert guessed.output == 0
+    plain = rows(page(client, address("sessions", TALK, "costs")).one("table", class_="days"))
+    assert plain[0][5] == "-", "without a model there is no price"
+    assert client.get(address("sessions", TALK, "costs", model="nobody-1")).status_code == 422
 
 
 def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session: Session) -> None:

@@ -103,7 +103,7 @@ def _longest(value: object) -> int:
     return 0
 
 
-TABS: Final = ("timeline", "log", "checkpoints", "rules", "recall", "snapshots")
+TABS: Final = ("timeline", "log", "checkpoints", "rules", "recall", "snapshots", "costs")
 """Screens of a session; the first is its start page."""
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from turnfold.service.inspector.screen import Screen
 from turnfold.service.inspector.screens.call import call
+from turnfold.service.inspector.screens.costs import costs
 from turnfold.service.inspector.screens.diff import diff
 from turnfold.service.inspector.screens.fold_summaries import checkpoints
 from turnfold.service.inspector.screens.health import health
@@ -30,6 +31,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     diff,
     log,
     checkpoints,
+    costs,
     recall,
     rules,
     snapshots,
