@@ -25,7 +25,7 @@ from turnfold.errors import InvalidOption
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.testing import ScriptedModel
 from turnfold.tokens import cautious_counter
-from turnfold.wire import openai_chat
+from turnfold.wire import anthropic, openai_chat
 
 
 def ac_agent_run(memory: MessageMemory, llm: ScriptedModel, user_input: str) -> str:
@@ -153,6 +153,19 @@ def test_nothing_is_estimated_for_nothing() -> None:
     """if (!message || !message->content) return 0"""
     assert MessageMemory.estimate_tokens(None) == 0
     assert MessageMemory.estimate_tokens(Message("user", "中文 ab")) == 2 * 3 // 2 + 3 // 4 + 4
+
+
+def test_the_formats_of_the_providers() -> None:
+    """4.1: OpenAI, Anthropic"""
+    memory = MessageMemory()
+    memory.add(user("..."))
+    messages = memory.get_messages()
+    assert openai_chat.request(messages).kwargs["messages"] == [{"role": "user", "content": "..."}]
+    cached = {"cache_control": {"type": "ephemeral"}}
+    [written] = anthropic.request(messages).kwargs["messages"]
+    assert written == {"role": "user", "content": [{"type": "text", "text": "...", **cached}]}
+    [written] = anthropic.request(messages, cache=False).kwargs["messages"]
+    assert written == {"role": "user", "content": "..."}, "the short form of the same"
 
 
 def test_a_request_keeps_to_its_size() -> None:

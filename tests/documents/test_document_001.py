@@ -372,3 +372,17 @@ def test_recent_messages_fill_what_is_available() -> None:
     used = sum(map(counter.count_message, recent))
     assert available - counter.count_message(older) - counter.reply < used <= available
     assert counter.count(shown).tokens <= 2000
+
+
+@pytest.mark.parametrize("reserve", [0, 50, 96, 300])
+def test_a_summary_has_96_tokens_at_least(reserve: int) -> None:
+    """summary_reserve_tokens: 软预算"""
+    counter = counter_for("gpt-3.5-turbo")
+    model = ModelDriver("用户在查订单，" * 200)
+    memory = SummaryTokenMemory("s", model, max_tokens=2000, summary_reserve_tokens=reserve)
+    log = chat(200)
+    summary, *recent = asyncio.run(memory.get_history(log))
+    reserved = max(reserve, 96)
+    assert counter.count_message(summary) > 64
+    assert sum(map(counter.count_message, recent)) <= 2000 - reserved
+    assert counter.count([summary, *recent]).tokens <= 2000

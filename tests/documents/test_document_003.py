@@ -16,10 +16,11 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 pytest.importorskip("redis", reason="needs redis")
 
 import psycopg
+from psycopg.rows import dict_row
 
 from tests.memory.short_places import Place, as_url, talk
 from tests.stores.redis_server import PATIENCE, RedisServer
-from tests.stores.servers import PostgresPlaces
+from tests.stores.servers import PostgresPlaces, fresh_database
 from tests.stores.test_postgres_view import CHECKPOINTS, SEGMENT
 from turnfold import ShortMemory
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
@@ -34,6 +35,7 @@ from turnfold.memories import (
 from turnfold.runtime import drive
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
+from turnfold.telemetry import Meter
 
 C = "conv-123"
 KEY = f"short_term_memory:session:{C}"
@@ -153,6 +155,60 @@ def test_defaults_are_set_once_in_the_constructor(place: Place) -> None:
         app.query_memory_context(one, query="and this")
 
 
+def test_what_a_query_shows(place: Place) -> None:
+    """FULL_HISTORY：返回所有历史对话; SUMMARY_N：返回"历史摘要 + 最近N轮"; FullHistory：当前段的完整历史"""
+    app = place()
+    talk(app, C, range(30))
+    ctx = app.query_memory_context(C)
+    assert ctx.mode == MEMORY_MODE_FULL_HISTORY
+    for text in (ctx.history, ctx.full_history):
+        assert all(f"<q{number}>" in text and f"<a{number}>" in text for number in range(30))
+    small = app.query_memory_context(C, model_context_window=300)
+    assert "更早的" in small.history
+    assert "<q29>" in small.history
+    assert "<q0>" not in small.history, "the newest that fit the window"
+    assert "<q0>" in small.full_history
+    assert "<q29>" not in small.full_history, "the oldest that fit it: what a summary may cover"
+    live = app.checkpoint_short_memory(C, "头晕", 8)
+    assert live.text == "历史摘要: 头晕", "and not the newest turns, which stay rows of their own"
+    talk(app, C, range(30, 33))
+    ctx = app.query_memory_context(C, recent_turns=2)
+    assert ctx.mode == MEMORY_MODE_SUMMARY_N
+    assert "历史摘要: 头晕" in ctx.history
+    assert "<q21>" not in ctx.history
+    assert all(f"<q{number}>" in ctx.history for number in range(22, 33)), "in neither is none"
+    shown = [message.text for message in ctx.session.message_context.window_messages]
+    assert shown == ["<q31>", "<a31>", "<q32>", "<a32>"]
+
+
+def test_an_answer_without_a_question_belongs_to_the_turn_before(place: Place) -> None:
+    """WriteTurn: UserQuery 可选"""
+    app = place()
+    for query, answer in (("", "欢迎！"), ("头晕", "多久了？"), ("", "还在吗？"), ("在", "好")):
+        app.write_turn(C, user_query=query, agent_response=answer)
+    ctx = app.query_memory_context(C)
+    assert all(text in ctx.history for text in ("欢迎！", "多久了？", "还在吗？", "好"))
+    assert ctx.session.flow_context.turn_count == 2
+    rows = select(place, "SELECT query, answer FROM ai_message ORDER BY create_time")
+    assert rows == [("", "欢迎！"), ("头晕", "还在吗？"), ("在", "好")], "the last answer of a turn"
+
+
+def test_a_conversation_belongs_to_one_user(place: Place) -> None:
+    """UserID, EnterpriseID, PatientID: 可选"""
+    app = place()
+    app.write_turn(C, agent_response="anonymous")
+    app.create_short_memory(AgentRequest(C, "user-456"))
+    app.write_turn(C, user_id="user-456", user_query="q", agent_response="the same")
+    for refused in (
+        lambda: app.write_turn(C, user_id="user-789", agent_response="another"),
+        lambda: app.create_short_memory(AgentRequest(C, "user-789")),
+    ):
+        with pytest.raises(InvalidOption, match="another user_id") as told:
+            refused()
+        assert "user-456" not in str(told.value)
+    assert app.get_short_memory(C).flow_context.turn_count == 1
+
+
 def test_the_documented_sql_as_it_is_written(place: Place) -> None:
     """Q3: 如何查看checkpoint历史？"""
     app = place()
@@ -265,6 +321,35 @@ def test_an_existing_table_is_imported(place: Place) -> None:
     assert app.get_short_memory(C).flow_context.turn_count == 4
 
 
+def test_the_documented_sql_answers_once_the_old_table_is_renamed() -> None:
+    """ai_message表: a database that has one already"""
+    database = fresh_database()
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "CREATE TABLE ai_message (message_id varchar PRIMARY KEY, conversation_id varchar, query text, answer text,"
+            " create_time timestamp, create_by varchar, update_time timestamp, update_by varchar)"
+        )
+        insert = "INSERT INTO ai_message VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+        for row in old_rows():
+            connection.execute(insert, tuple(row.values()))
+        rows = (
+            connection.cursor(row_factory=dict_row).execute("SELECT * FROM ai_message").fetchall()
+        )
+    with ShortMemory(as_url(database)) as app:
+        assert app.import_messages(rows).turns == 3
+        talk(app, C, range(1))
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM ai_message").fetchone() == (4,), "as it was"
+        connection.execute("ALTER TABLE ai_message RENAME TO ai_message_old")
+    with ShortMemory(as_url(database)) as app:
+        assert app.get_short_memory(C).flow_context.turn_count == 4
+    with psycopg.connect(database) as connection:
+        found = connection.execute(CHECKPOINTS.encode()).fetchall()
+        assert [row[2] for row in found] == ["历史摘要: 头晕"]
+        segment = SEGMENT.replace("checkpoint-message-id", found[0][0])
+        assert [row[2] for row in connection.execute(segment.encode())] == ["q3", "<q0>"]
+
+
 @pytest.mark.parametrize(
     "fault",
     [{"query": 5}, {"conversation_id": ""}, {"create_time": "soon"}, {"query": "", "answer": ""}],
@@ -348,6 +433,18 @@ def test_redis_holds_the_documented_session_value(cached: ShortMemory, server: R
     cached.delete_short_memory(C)
     assert server.ask("GET", KEY) is None
     assert [name for name in server.ask("KEYS", "*") if b"written" in name] == []
+
+
+def test_the_five_figures_to_watch(database: str, server: RedisServer) -> None:
+    """监控指标：checkpoint创建频率, 摘要长度分布, token占用率分布, DB查询耗时, Redis读取耗时"""
+    meter = Meter()
+    with ShortMemory(database, cache=server.url, meter=meter) as app:
+        talk(app, C, range(12))
+        app.query_memory_context(C)
+        app.checkpoint_short_memory(C, "头晕")
+    assert meter.counts["checkpoints"] == 1
+    for name in ("summary_tokens", "token_ratio", "database_read_seconds", "redis_seconds"):
+        assert meter.values[name].count, name
 
 
 def test_a_value_of_another_program_is_taken_over_when_it_is_newer(

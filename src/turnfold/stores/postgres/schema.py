@@ -130,6 +130,9 @@ DO $replace$ BEGIN
     END IF;
 END $replace$
 """
+_NAMED_VIEW_UNLESS_TAKEN = f"""
+DO $create$ BEGIN IF to_regclass('ai_message') IS NULL THEN EXECUTE $view${_NAMED_VIEW}$view$; END IF; END $create$
+"""
 
 
 def _default_reader(table: str) -> tuple[str, ...]:
@@ -344,11 +347,18 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 async def migrate(link: Link) -> None:
-    """Apply the missing migrations; safe to run in many processes at once."""
-    [[(present,)]] = await link.ask(
-        Statement("SELECT to_regclass('turnfold_migration') IS NOT NULL")
+    """Apply the missing migrations, and create the view `ai_message` if that name is free; safe in many processes.
+
+    The name is taken while a table of an earlier program has it. Once that is renamed, the next process that uses the
+    store creates the view.
+    """
+    [[(present, free)]] = await link.ask(
+        Statement(
+            "SELECT to_regclass('turnfold_migration') IS NOT NULL, "
+            "to_regclass('ai_message') IS NULL AND has_schema_privilege(current_schema(), 'CREATE')"
+        )
     )
-    if present and len(await _applied(link)) == len(MIGRATIONS):
+    if present and not free and len(await _applied(link)) == len(MIGRATIONS):
         return
     link.allow_long(unlimited=True)
     await link.ask(
@@ -362,6 +372,8 @@ async def migrate(link: Link) -> None:
             *map(Statement, steps),
             Statement("INSERT INTO turnfold_migration (name) VALUES ($1)", (name,)),
         )
+    if free:
+        await link.ask(Statement(_NAMED_VIEW_UNLESS_TAKEN))
 
 
 async def _applied(link: Link) -> list[str]:
