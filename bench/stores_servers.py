@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from time import perf_counter
 
@@ -16,7 +17,7 @@ from bench.hosts import Guests
 from bench.report import Report, Table, Target, duration
 from bench.stores_turns import SCOPE, TALK, Lane, counter, fill, named, turns
 from bench.timing import Samples, growth, ratio, shown_sizes
-from turnfold import Message
+from turnfold import Message, ShortMemory
 from turnfold.records import encode_message
 from turnfold.runtime import drive
 from turnfold.stores import Store
@@ -26,6 +27,7 @@ __all__ = ("QUESTION", "run")
 QUESTION = "PostgreSQL beside a bare INSERT, and what Redis in front of it saves"
 BUDGET = 8_000
 WRITERS = 64
+SHORT_TURNS = 60
 PATIENCE = 12.0
 """Seconds of turns of one contender."""
 
@@ -43,7 +45,7 @@ QUICK = _Plan(sizes=(1_000, 10_000), rounds=3, turns=60, calls=10)
 
 
 def run(guests: Guests, *, quick: bool) -> Report:
-    """Measure appends, alone and beside peers, tails by size, and tails with a cache; without the servers, say so."""
+    """Measure appends, alone and beside peers, tails by size, and reads with a cache; without the servers, say so."""
     report = Report("stores_servers", QUESTION)
     try:
         from bench.stores_hosts import postgres_url, redis_url
@@ -57,6 +59,7 @@ def run(guests: Guests, *, quick: bool) -> Report:
         _tails(report, plan, url)
         with redis_url() as cache:
             _cached(report, plan, url, cache)
+            _short_memory(report, plan, url, cache)
     return report
 
 
@@ -220,3 +223,37 @@ def _cached(report: Report, plan: _Plan, url: str, cache: str) -> None:
     title = f"Redis in front of PostgreSQL, {max(plan.sizes):,} messages held"
     report.tables.append(Table(title, columns, rows, notes))
     report.figures["cache"] = {name: each.figures() for name, each in samples.items()}
+
+
+def _short_memory(report: Report, plan: _Plan, url: str, cache: str) -> None:
+    """Read a session and query a conversation of document 003, without Redis and with it, in turns."""
+    from turnfold.stores.redis.cache import CachedStore
+
+    plain = _opened(url)
+    cached = CachedStore(_opened(url), cache, blocking=True, timeout_seconds=1.0)
+    without, behind = ShortMemory(plain), ShortMemory(cached)
+    behind.create_short_memory(TALK, "user")
+    for asked, answered in turns(SHORT_TURNS):
+        behind.write_turn(TALK, user_query=asked.text, agent_response=answered.text)
+    behind.checkpoint_short_memory(TALK, "a summary of the turns before")
+    reads: dict[str, Callable[[ShortMemory], object]] = {
+        "get_short_memory": lambda memory: memory.get_short_memory(TALK),
+        "query_memory_context": lambda memory: memory.query_memory_context(TALK),
+    }
+    rows: list[list[str]] = []
+    figures: dict[str, object] = {}
+    for name, read in reads.items():
+        works = {"alone": partial(read, without), "with Redis": partial(read, behind)}
+        samples = _timed(works, plan)
+        alone, both = samples["alone"], samples["with Redis"]
+        rows.append([name, alone.shown(), both.shown(), str(ratio(alone, both))])
+        figures[name] = {place: each.figures() for place, each in samples.items()}
+    drive(plain.close())
+    drive(cached.close())
+    columns = ["read", "PostgreSQL alone", "with Redis", "times as fast with Redis"]
+    notes = [
+        "a session is one row of PostgreSQL and the value in Redis; a query reads its segment and asks Redis too"
+    ]
+    title = f"Short-term memory of {SHORT_TURNS} turns"
+    report.tables.append(Table(title, columns, rows, notes))
+    report.figures["short memory"] = figures
