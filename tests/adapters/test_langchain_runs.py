@@ -42,7 +42,7 @@ from tests.adapters.langchain_agents import (
     user_words,
     words,
 )
-from turnfold import AsyncMemory, Budget, Memory
+from turnfold import AgentMemory, AsyncMemory, Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, run_log
 from turnfold.errors import Conflict
 from turnfold.memory import Session
@@ -295,6 +295,30 @@ def test_recall_context_answers_in_the_thread_of_its_run_awaited_too() -> None:
             assert "4711" not in other["messages"][2].text
 
     asyncio.run(work())
+
+
+def test_an_agent_memory_is_kept_up_to_date() -> None:
+    """Document 004, in a framework it does not name."""
+    known = AgentMemory()
+
+    @tool
+    def get_toc(reg_id: str) -> dict[str, object]:
+        """Return the table of contents."""
+        return {"title": reg_id, "children": [{"title": "第一章 总则"}]}
+
+    def step(number: int) -> AIMessage:
+        return (
+            AIMessage("done")
+            if number == 2
+            else calling("get_toc", {"reg_id": "angui_2024"}, number)
+        )
+
+    with Memory("sqlite://") as memory:
+        agent = agent_of(Watched(step=step), memory.session("s"), tools=[get_toc], findings=known)
+        agent.invoke(asked("What is in it?"))
+        assert [each.tool for each in memory.session("s").findings.list()] == ["get_toc"]
+    assert known.has_cached_toc("angui_2024")
+    assert known.known_chapters == ["第一章 总则"]
 
 
 def test_findings_are_remembered_and_given_again() -> None:

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.adapters.pydantic_agents import prompt_records, user_words, with_memory
-from turnfold import AsyncMemory, Budget
+from turnfold import AgentMemory, AsyncMemory, Budget
 from turnfold.adapters.pydantic_ai import turnfold_capability
 from turnfold.findings import FindingRule
 from turnfold.memory import AsyncSession
@@ -81,6 +81,47 @@ def test_the_second_query_skips_the_table_of_contents_even_when_it_was_folded() 
         assert "第二章 潮汐" in "".join(user_words(asked.prompts[-1]))
 
     with_memory(work, budget=ROOM)
+
+
+def test_an_agent_memory_is_kept_up_to_date() -> None:
+    """Document 004: PydanticAI Agent（已集成）"""
+    known = AgentMemory()
+    calls = [
+        ToolCallPart("get_toc", {"reg_id": "angui_2024"}),
+        ToolCallPart("smart_search", {"query": "绝缘"}),
+        ToolCallPart("read_page_range", {"reg_id": "angui_2024", "start_page": 85}),
+    ]
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del info
+        done = sum(isinstance(part, ToolReturnPart) for each in messages for part in each.parts)
+        return ModelResponse([calls[done] if done < len(calls) else TextPart("10 MΩ")])
+
+    async def work(memory: AsyncMemory) -> None:
+        capability = turnfold_capability(memory.session("s"), findings=known)
+        agent = Agent(FunctionModel(answer), capabilities=[capability])
+
+        def get_toc(reg_id: str) -> dict[str, object]:
+            return {"title": reg_id, "children": [{"title": "第一章 总则"}]}
+
+        def smart_search(query: str) -> list[dict[str, object]]:
+            hit = {"content": f"{query}电阻不小于 10 MΩ", "source": "angui_2024 P85"}
+            return [{**hit, "score": 0.9}, {**hit, "source": "angui_2024 P9", "score": 0.1}]
+
+        def read_page_range(reg_id: str, start_page: int) -> str:
+            return f"{reg_id} 第 {start_page} 页"
+
+        agent.tool_plain(get_toc)
+        agent.tool_plain(smart_search)
+        agent.tool_plain(read_page_range)
+        assert (await agent.run("绝缘电阻是多少？")).output == "10 MΩ"
+
+    with_memory(work, budget=ROOM)
+    assert known.known_chapters == ["第一章 总则"]
+    assert [(each.content, each.source) for each in known.relevant_chunks] == [
+        ("绝缘电阻不小于 10 MΩ", "angui_2024 P85"),
+        ("angui_2024 第 85 页", "angui_2024 P85"),
+    ]
 
 
 def test_what_the_window_still_shows_is_not_shown_a_second_time() -> None:
