@@ -16,14 +16,12 @@ from tests.house.doc_claims import (
     missing_paths,
     missing_tests,
 )
+from tests.house.doc_twins import block_faults, twin_faults
 from tests.house.source_tree import ROOT, shown
 from tools.docs_pages import (
     DOCS,
     LANGUAGES,
-    code_words,
-    fences,
     first_sentence,
-    heading_levels,
     join_lines,
     links,
     pages,
@@ -34,27 +32,12 @@ from tools.docs_pages import (
 from tools.docs_reference import FOLDERS, exported, find, reference_page
 from tools.docs_site import config_for, gather, llms_text, navigation
 
-HAN = re.compile(r"[\u4e00-\u9fff]")
 ENGLISH_PAGES, CHINESE_PAGES = pages("en"), pages("zh")
 ALL_PAGES = [*ENGLISH_PAGES.values(), *CHINESE_PAGES.values()]
 
 
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
-
-
-def twin_faults(english: str, chinese: str) -> Iterator[str]:
-    """What a page and its twin do not have in common."""
-    if heading_levels(english) != heading_levels(chinese):
-        yield "the headings differ"
-    blocks = [[(one.language, one.text) for one in fences(page)] for page in (english, chinese)]
-    if blocks[0] != blocks[1]:
-        yield "the code blocks differ"
-    words = [set(code_words(page)) for page in (english, chinese)]
-    if words[0] != words[1]:
-        yield f"names that only one of them has: {sorted(words[0] ^ words[1])}"
-    if not HAN.search(title(chinese) + first_sentence(chinese)):
-        yield "the Chinese page is not in Chinese"
 
 
 def dead_links(path: Path, document: str) -> Iterator[str]:
@@ -162,10 +145,65 @@ TWIN = "# 标题\n\n说明。\n\n## 部分\n\n```python\nx = 1\n```\n"
 def test_the_rules_see_twins_that_differ() -> None:
     assert list(twin_faults(PAGE, TWIN)) == []
     assert list(twin_faults(PAGE, TWIN.replace("##", "###"))) == ["the headings differ"]
-    assert list(twin_faults(PAGE, TWIN.replace("x = 1", "x = 2"))) == ["the code blocks differ"]
+    [fault] = twin_faults(PAGE, TWIN.replace("x = 1", "x = 2"))
+    assert fault == "the code of line 7 differs"
     [only] = twin_faults(PAGE.replace("it is.", "`it` is."), TWIN)
     assert only == "names that only one of them has: ['it']"
     assert list(twin_faults(PAGE, PAGE)) == ["the Chinese page is not in Chinese"]
+
+
+CODE = """# Plan the trip
+ask = session.user("Three days in Beijing, please", client_id="turn-1")
+for day in range(3):
+    print(f"Day {day:>2}: {ask.text}", day)  # one line for each
+"""
+TRANSLATED = """# 安排行程
+ask = session.user(
+    "请安排北京三天的行程", client_id="turn-1"
+)
+for day in range(3):
+    print(f"第 {day:>2} 天：{ask.text}", day)  # 每天一行
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "changed"),
+    [
+        ("range(3)", "range(4)"),
+        ("session.user(", "session.assistant("),
+        ("client_id=", "message_id="),
+        ('"turn-1"', '"turn-2"'),
+        ("{day:>2}", "{day:>3}"),
+        ("{ask.text}", "{ask}"),
+        ("for day in range(3):\n", "if day := 3:\n"),
+        ('    print(f"第 {day:>2} 天：{ask.text}", day)', "    pass"),
+        ('", day)', '")'),
+        ("\n)\n", "\n)\nmemory.close()\n"),
+    ],
+)
+def test_the_rule_sees_another_program_and_lets_a_translation_pass(was: str, changed: str) -> None:
+    pages = [f"# T\n\n```python\n{code}```\n" for code in (CODE, TRANSLATED)]
+    assert list(block_faults(*pages)) == []
+    assert TRANSLATED.count(was) == 1
+    other = TRANSLATED.replace(was, changed)
+    assert len(list(block_faults(pages[0], f"# T\n\n```python\n{other}```\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("was", "changed"),
+    [("8000", "9000"), ("demo", "top"), ("turnfold demo --budget 8000  # 演示\n", "")],
+)
+def test_the_rule_sees_another_command(was: str, changed: str) -> None:
+    english = '```sh\nturnfold demo --budget 8000   # the demo\necho "Hello"\n```\n'
+    chinese = '```sh\nturnfold demo --budget 8000  # 演示\necho "你好"\n```\n'
+    assert list(block_faults(english, chinese)) == []
+    assert len(list(block_faults(english, chinese.replace(was, changed)))) == 1
+
+
+def test_the_rule_sees_a_block_that_is_missing_or_of_another_language() -> None:
+    page = f"```python\n{CODE}```\n"
+    assert len(list(block_faults(page, page + page))) == 1
+    assert len(list(block_faults(page, page.replace("python", "py")))) == 1
 
 
 def test_the_rules_see_a_dead_link(tmp_path: Path) -> None:
