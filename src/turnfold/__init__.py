@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from turnfold import memories as memories
     from turnfold import memory as memory
     from turnfold import models as models
+    from turnfold import proxy as proxy
     from turnfold import records as records
     from turnfold import rules as rules
     from turnfold import search as search

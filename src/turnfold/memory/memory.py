@@ -185,6 +185,7 @@ def make_config(
     budget = budget or Budget(context_window=context_window_for(model) if model else _WINDOW)
     counter = counter or (counter_for(model) if model else cautious_counter())
     meter = meter or Meter()
+    open_with = (store, cache, counter, meter, clock)
     return MemoryConfig(
         scope=Scope(scope) if isinstance(scope, str) else scope,
         budget=budget,
@@ -201,16 +202,7 @@ def make_config(
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
         encrypted=encryption_key is not None,
-        store=_open(
-            store,
-            cache,
-            counter,
-            meter,
-            clock,
-            redact=redact,
-            encryption_key=encryption_key,
-            blocking=blocking,
-        ),
+        store=_open(*open_with, redact=redact, key=encryption_key, blocking=blocking),
     )
 
 
@@ -255,13 +247,13 @@ def _open(
     clock: Callable[[], int] | None,
     *,
     redact: Redactor | Detector | None,
-    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None,
+    key: EncryptionKey | Sequence[EncryptionKey] | None,
     blocking: bool,
 ) -> Store:
     """Open a store if an address is given, time its calls, and put cache, encryption and redaction in front of it."""
     redactor = None if redact is None else Redactor.of(redact)  # refused before anything is opened
     if not isinstance(store, str):
-        for name, value in (("cache", cache), ("encryption_key", encryption_key)):
+        for name, value in (("cache", cache), ("encryption_key", key)):
             if value is not None:
                 raise InvalidOption(
                     f"{name}= needs the address of a store, but an open store was given"
@@ -276,12 +268,12 @@ def _open(
             found = with_cache(found, cache, blocking=blocking, on_answer=redis_listener(meter))
         return found
 
-    if encryption_key is None:
+    if key is None:
         made = opened(counter)
     else:
         from turnfold.stores import EncryptedStore
 
-        made = EncryptedStore(opened, encryption_key, counter=counter)
+        made = EncryptedStore(opened, key, counter=counter)
     # In front of everything, so that nothing behind it sees what is redacted.
     return made if redactor is None else cast("Store", RedactingStore(made, redactor))
 

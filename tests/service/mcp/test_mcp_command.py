@@ -18,7 +18,7 @@ from tests.service.mcp.seeded import SECRET, seed
 from tests.service.running import ServiceProcess, make_tokens
 from turnfold.cli.app import app
 from turnfold.memory import Memory
-from turnfold.service.server import _listen
+from turnfold.service.server import listen
 
 
 def test_the_tenant_and_the_session_are_those_it_was_started_with(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_without_its_package_it_names_the_extra() -> None:
 
 
 def test_an_answer_in_two_writes_does_not_wait_for_an_acknowledgement() -> None:
-    with _listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY only then"
