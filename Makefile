@@ -53,7 +53,7 @@ test-slow: $(TEST_READY) ## the tests marked slow, and every property with ten t
 	@$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(PARALLEL) --timeout 3600
 
 test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
-	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters -k claude
+	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters tests/proxy -k claude
 
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
 	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation tests/house/test_docs.py -k llama

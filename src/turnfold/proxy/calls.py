@@ -195,7 +195,9 @@ class _View:
             if context.messages[at] != one.record
         )
         frame = count(Message.of("assistant", ()))
-        self.extra += sum(frame * (one.pieces - 1) for one in self._kept.values())
+        self.extra += sum(
+            frame * (one.pieces - 1) + sum(map(count, one.riders)) for one in self._kept.values()
+        )
         """Tokens by which the client's versions are larger than what the context counted."""
         if not self._shortened:
             logged = sum(context.costs[: context.ends[0]])
@@ -212,12 +214,13 @@ class _View:
         """True if the context shows the whole history and nothing else, or the client's part of it fits by itself."""
         if not self.is_whole and not placed.from_start and not self._shortened:
             given_tokens = sum(
-                count(one.record) + frame * (one.pieces - 1) for one in body.messages
+                count(one.record) + frame * (one.pieces - 1) + sum(map(count, one.riders))
+                for one in body.messages
             )
             own = sum(map(count, body.system)) + context.tools + context.counter.reply
             self.is_whole = given_tokens + own <= context.budget.tokens
 
-    def messages(self) -> Iterable[GivenMessage | Message]:
+    def messages(self) -> Sequence[GivenMessage | Message]:
         """Return the messages after the system prompt."""
         context = self._context
         return [

@@ -60,6 +60,11 @@ def message_key(message: Message) -> str:
     return content_key(message)
 
 
+def _is_ephemeral(message: Message) -> bool:
+    """Return True if a message says only how things are at the moment of the request."""
+    return all(map(_is_reminder, message.parts))
+
+
 def _is_reminder(part: object) -> bool:
     return isinstance(part, TextPart) and bool(_REMINDER.fullmatch(part.text))
 
@@ -73,6 +78,8 @@ class GivenMessage(NamedTuple):
     """The client's JSON of it: one item of the list, or several."""
     pieces: int = 1
     """Number of messages that the provider takes it for."""
+    riders: tuple[Message, ...] = ()
+    """System messages after it that say how things are at the moment: sent where it is sent, and not stored."""
 
 
 class ReadMessages:
@@ -114,6 +121,8 @@ class ClientBody:
     """The system prompt, and system messages before all others."""
     system_items: tuple[bytes, ...]
     """The client's JSON of those that are items of the list of messages."""
+    early_items: tuple[bytes, ...]
+    """The client's JSON of system messages between the first message and the first answer, which are always sent."""
     messages: tuple[GivenMessage, ...]
     tools: tuple[JsonObject, ...]
 
@@ -158,24 +167,47 @@ class BodyFormat:
             raise InvalidRecord(f"the body cannot be read: {error}") from None
         parsed = [_object(item) for item in items]
         lead = next((n for n, one in enumerate(parsed) if not _is_system(one)), len(parsed))
-        leading = [self.wire.accept(one) for one in parsed[:lead]]
-        groups = self._groups(parsed[lead:], items[lead:])
+        answer = next((n for n, one in enumerate(parsed) if _is_answer(one)), len(parsed))
+        early = {n for n in range(lead, answer) if _is_system(parsed[n])}
+        leading = [self.wire.accept(parsed[n]) for n in (*range(lead), *sorted(early))]
+        messages = self._messages(parsed[lead:], items[lead:], known, model, answer - lead)
         return ClientBody(
             fields,
             model,
             (*system, *leading),
             tuple(bytes(item) for item in items[:lead]),
-            tuple(
-                known.get((self.provider, model, raw), partial(self._record, group, model))
-                for group, raw in groups
-            ),
+            tuple(bytes(items[n]) for n in sorted(early)),
+            tuple(messages),
             tuple(tools),
         )
+
+    def _messages(
+        self,
+        parsed: list[JsonObject],
+        items: list[msgspec.Raw],
+        known: ReadMessages,
+        model: str,
+        answer: int,
+    ) -> list[GivenMessage]:
+        """Return the messages after the system prompt; `answer` is the place of the first that a model wrote."""
+        found: list[GivenMessage] = []
+        at = 0
+        for group in _grouped(self.provider, parsed):
+            raw = tuple(bytes(item) for item in items[at : at + len(group)])
+            one = known.get((self.provider, model, raw), partial(self._record, group, model))
+            if found and _is_system(group[0]) and (at < answer or _is_ephemeral(one.record)):
+                riders = () if at < answer else (one.record,)  # early ones are in the system prompt
+                last = found[-1]
+                found[-1] = last._replace(items=(*last.items, *raw), riders=(*last.riders, *riders))
+            else:
+                found.append(one)
+            at += len(group)
+        return found
 
     def write(
         self,
         body: ClientBody,
-        messages: Iterable[GivenMessage | Message],
+        messages: Sequence[GivenMessage | Message],
         *,
         system: Sequence[Message] | None = None,
     ) -> bytes:
@@ -190,12 +222,17 @@ class BodyFormat:
                 value = shortened.kwargs.get(self.system_key, config.get(self.system_key))
                 replaced[self._system_name(body.fields)] = _encoded(value)
             items += map(_encoded, objects_of(shortened.kwargs[self.list_key]))
-        for message in messages:
+        shown = [one.items for one in messages if isinstance(one, GivenMessage)]
+        in_place = {item for some in shown for item in some}
+        early = [item for item in body.early_items if item not in in_place]
+        for number, message in enumerate(messages):
             if isinstance(message, GivenMessage):
                 items += message.items
             else:
                 written = self.wire.request([message], model=body.model, cache=False, repair=False)
                 items += map(_encoded, objects_of(written.kwargs[self.list_key]))
+            if number == 0 and system is None:  # in the system prompt otherwise
+                items += early
         replaced[self.list_key] = b"[" + b",".join(self._repaired(items)) + b"]"
         values = {name: bytes(value) for name, value in body.fields.items()} | replaced
         members = (_encoded(name) + b":" + value for name, value in values.items())
@@ -220,15 +257,6 @@ class BodyFormat:
         empty: list[object] = []
         arguments = {self.system_key: msgspec.json.decode(given), self.list_key: empty}
         return tuple(self.wire.accept_all(arguments, model=model))
-
-    def _groups(
-        self, parsed: list[JsonObject], items: list[msgspec.Raw]
-    ) -> Iterable[tuple[list[JsonObject], tuple[bytes, ...]]]:
-        """Yield the items of each message, parsed and as they were sent."""
-        at = 0
-        for group in _grouped(self.provider, parsed):
-            yield group, tuple(bytes(item) for item in items[at : at + len(group)])
-            at += len(group)
 
     def _record(self, group: list[JsonObject], model: str) -> Message:
         if len(group) == 1 and _is_system(group[0]):
@@ -269,6 +297,13 @@ def _encoded(value: object) -> bytes:
 
 def _is_system(item: JsonObject) -> bool:
     return item.get("role") in _SYSTEM_ROLES and item.get("type") in (None, "message")
+
+
+def _is_answer(item: JsonObject) -> bool:
+    """Return True if a model wrote the item."""
+    kind = item.get("type")
+    own = item.get("role") in ("assistant", "model")
+    return own or (kind not in (None, "message") and not str(kind).endswith("_output"))
 
 
 def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject]]:
