@@ -55,7 +55,8 @@ def test_reminders_ride_on_their_messages_and_the_environment_stays(tmp_path: Pa
     def say(_: Arrived) -> Told:
         number = next(numbers)
         call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"n": number}}
-        return Told(json.dumps(reply({"type": "text", "text": f"step {number}"}, call)).encode())
+        said = {"type": "text", "text": f"step {number}"}
+        return Told(json.dumps(reply(said) if number == 8 else reply(said, call)).encode())
 
     notes: list[str] = []
     with served(say, store=store, budget=budget) as (provider, http):
@@ -67,10 +68,11 @@ def test_reminders_ride_on_their_messages_and_the_environment_stays(tmp_path: Pa
             answer = http.post("/v1/messages?beta=true", json=body, headers=headers)
             notes.append(answer.headers["x-turnfold"])
             content = answer.json()["content"]
-            result = {"type": "tool_result", "tool_use_id": content[-1]["id"]}
+            result = {"type": "tool_result", "tool_use_id": content[-1].get("id", "")}
+            found: Any = [{**result, "content": f"rose {step} 玫瑰 " * 25}]
             history += [
                 {"role": "assistant", "content": content},
-                {"role": "user", "content": [{**result, "content": f"rose {step} 玫瑰 " * 25}]},
+                {"role": "user", "content": "And the hedgehogs?" if step == 8 else found},
                 {"role": "system", "content": LEFT.format(10_000 - step)},
             ]
     assert {note.split("; ")[1] for note in notes} == {"conversation=cc"}
@@ -86,7 +88,7 @@ def test_reminders_ride_on_their_messages_and_the_environment_stays(tmp_path: Pa
         assert told[0]["role"] == "user"
     assert provider.seen[-1].body["messages"][-1] == marked(history[:-3])[-1]
     stored = [entry.message for entry in log_of(store, "cc")]
-    assert [message.role for message in stored].count("user") == 1  # one turn, as it was
+    assert [message.role for message in stored].count("user") == 2  # two turns, as it was
     assert not [message for message in stored if "total_tokens" in message.text]
     assert len([message for message in stored if message.role == "system"]) == 1
 
