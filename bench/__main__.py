@@ -46,6 +46,7 @@ BENCHES = (
     "snapshots",
     "encryption",
     "service",
+    "proxy",
 )
 _OURS = ("apsw", "msgspec", "splintr-rs", "tiktoken", "turnfold")
 _LAST_SECTION = "## What is not measured\n"
