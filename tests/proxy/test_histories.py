@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -134,8 +135,24 @@ def test_a_second_agent_with_the_same_session_has_a_conversation_of_its_own(tmp_
     assert len(texts_of(store, "one")) == len(texts_of(store, found[1])) == 6
 
 
-def test_another_process_finds_the_same_forks(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/a.db"
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that several processes may open."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/a.db"
+    pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres'")
+    from psycopg.conninfo import conninfo_to_dict
+
+    from tests.stores.servers import fresh_database
+
+    parts = conninfo_to_dict(fresh_database())
+    user = f"{parts['user']}:{parts['password']}" if parts.get("password") else parts["user"]
+    where = {key: parts[key] for key in ("host", "port") if parts.get(key)}
+    return f"postgresql://{user}@/{parts['dbname']}?{urlencode(where)}"
+
+
+def test_another_process_finds_the_same_forks(shared_store: str) -> None:
+    store = shared_store
     begin = [user("a"), answered("re: a")]
     later = [*begin, user("B"), answered("re: B"), user("c")]
     with served(parrot, store=store) as (_, http):
@@ -146,8 +163,8 @@ def test_another_process_finds_the_same_forks(tmp_path: Path) -> None:
     assert texts_of(store, fork) == ["a", "re: a", "B", "re: B", "c", "re: c"]
 
 
-def test_two_processes_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/a.db"
+def test_two_processes_at_once_lose_and_double_nothing(shared_store: str) -> None:
+    store = shared_store
     with (
         Recorder(parrot) as provider,
         proxied(provider.url, store=store) as one,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from tests.models.strict_server import Cut, StrictServer, Trouble
 from tests.models.strict_speech import Say
 from tests.proxy.running import PATIENCE, Told, log_of, proxied, served, texts_of
-from tests.proxy.test_transparency import CHAT
+from tests.proxy.test_transparency import CHAT, completion
 
 anthropic = pytest.importorskip("anthropic")
 openai = pytest.importorskip("openai")
@@ -172,3 +173,20 @@ def test_faults_in_the_middle_of_a_stream_reach_official_clients(
     told = [entry.message for entry in log_of(store, "one")]
     assert [message.role for message in told[:1]] == ["user"]
     assert all(SAY.text.startswith(message.text) for message in told[1:])
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_an_answer_that_is_compressed_all_the_same_is_passed_on(
+    tmp_path: Path, encoding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    content = gzip.compress(completion("packed 压缩"))
+    told = Told(content, headers={"content-type": "application/json", "content-encoding": encoding})
+    with served(lambda _: told, store=store) as (provider, http):
+        with http.stream("POST", f"/s/one{CHAT}", json=body("hi")) as answer:
+            assert b"".join(answer.iter_raw()) == content
+        assert provider.seen[0].headers["accept-encoding"] == "identity"
+    stored = texts_of(store, "one")
+    assert stored == (["hi", "packed 压缩"] if encoding == "gzip" else ["hi"])
+    failed = [one for one in caplog.records if "not stored" in one.getMessage()]
+    assert len(failed) == (encoding != "gzip")

@@ -191,8 +191,8 @@ def run_loop(loop: Any, steps: int, *, stream: Callable[[int], bool]) -> None:
     ("make", "steps"),
     [
         (ChatLoop, STEPS),
-        (ResponsesLoop, 22),
-        (MessagesLoop, 22),
+        (ResponsesLoop, 16),
+        (MessagesLoop, 16),
         pytest.param(ResponsesLoop, STEPS, marks=pytest.mark.slow),
         pytest.param(MessagesLoop, STEPS, marks=pytest.mark.slow),
     ],

@@ -34,7 +34,7 @@ from turnfold.errors import (
     UnknownModel,
 )
 from turnfold.memory import make_config
-from turnfold.proxy.calls import PreparedCall, prepare_call
+from turnfold.proxy.calls import AnswerPieces, PreparedCall, prepare_call
 from turnfold.proxy.conversations import Conversations
 from turnfold.proxy.formats import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
 from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
@@ -213,16 +213,15 @@ async def _relay(
     """Pass a response on as it arrives; if the client leaves, stop reading it. Store its answer."""
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    pieces: list[bytes] = []
+    answer = AnswerPieces() if call is not None and response.status == 200 else None
     complete = False
 
     async def pump() -> None:
         nonlocal complete
         async for piece in response.body():
-            pieces.append(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            if call is None:
-                pieces.clear()
+            if answer is not None:
+                answer.add(piece)
         complete = True
 
     pumping = asyncio.ensure_future(pump())
@@ -233,9 +232,9 @@ async def _relay(
         for task in (pumping, leaving):
             task.cancel()
         await asyncio.gather(pumping, leaving, return_exceptions=True)
-        if call is not None and response.status == 200:
+        if call is not None and answer is not None:
             named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-            await asyncio.shield(call.store_answer(pieces, named, complete=complete))
+            await asyncio.shield(call.store_answer(answer, named, complete=complete))
     if complete:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     else:

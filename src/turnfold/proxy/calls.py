@@ -33,7 +33,7 @@ from turnfold.records import Message, TextPart, Usage, system
 from turnfold.window import Context, Outcome, Section, may_be_shrunk_from
 from turnfold.wire import JsonObject, object_of, objects_of
 
-__all__ = ("INTERRUPTED", "PreparedCall", "prepare_call")
+__all__ = ("INTERRUPTED", "AnswerPieces", "PreparedCall", "prepare_call")
 
 
 _log = logging.getLogger("turnfold.proxy")
@@ -43,6 +43,36 @@ _TRIES: Final = 8
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LARGEST_ANSWER: Final = 64 << 20
 """Bytes of an answer that is stored."""
+
+
+class AnswerPieces:
+    """The body of an answer as it arrived; nothing of an answer that is too large to be stored."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece."""
+        self._size += len(piece)
+        if self._size > _LARGEST_ANSWER:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def content(self, encoding: str) -> bytes:
+        """Return the body, decompressed; raises `InvalidRecord` if it is too large or cannot be read."""
+        if self._size > _LARGEST_ANSWER:
+            raise InvalidRecord(f"the answer is larger than {_LARGEST_ANSWER:,} bytes")
+        content = b"".join(self._pieces)
+        if encoding in ("", "identity"):
+            return content
+        if encoding not in ("gzip", "deflate"):
+            raise InvalidRecord(f"the answer is compressed with {encoding!r}")
+        try:
+            return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(content)
+        except zlib.error as error:
+            raise InvalidRecord(f"the compressed answer cannot be read: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +90,12 @@ class PreparedCall:
     allowed: int
 
     async def store_answer(
-        self, pieces: Sequence[bytes], headers: Mapping[str, str], *, complete: bool
+        self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
     ) -> None:
         """Store the answer in the log and its usage with the call. What cannot be stored is logged, never raised."""
         session = self.placed.session
         try:
-            content = _decompressed(pieces, headers.get("content-encoding", ""))
+            content = answer.content(headers.get("content-encoding", ""))
             message, usage = await asyncio.to_thread(
                 _read_answer,
                 self.format,
@@ -295,17 +325,3 @@ def _objects(content: bytes) -> JsonObject | list[JsonObject]:
     """Return a response, or the chunks of a Gemini stream that is one JSON list."""
     found: object = msgspec.json.decode(content)
     return object_of(found) or objects_of(found)
-
-
-def _decompressed(pieces: Sequence[bytes], encoding: str) -> bytes:
-    if sum(map(len, pieces)) > _LARGEST_ANSWER:
-        raise InvalidRecord(f"the answer is larger than {_LARGEST_ANSWER:,} bytes")
-    content = b"".join(pieces)
-    if encoding in ("", "identity"):
-        return content
-    if encoding not in ("gzip", "deflate"):
-        raise InvalidRecord(f"the answer is compressed with {encoding!r}")
-    try:
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(content)
-    except zlib.error as error:
-        raise InvalidRecord(f"the compressed answer cannot be read: {error}") from None
