@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -64,6 +65,8 @@ class Told:
     """Break the connection at the end instead of ending the response."""
     hold: threading.Event | None = None
     """Wait for this before the last piece."""
+    silent: bool = False
+    """Say nothing at all, until whoever asked hangs up."""
 
 
 class Recorder:
@@ -112,6 +115,12 @@ class _Exchange(BaseHTTPRequestHandler):
         arrived = Arrived(self.command, self.path, headers, raw)
         self.provider.seen.append(arrived)
         told = self.provider.say(arrived)
+        if told.silent:
+            readable, _, _ = select.select([self.connection], [], [], PATIENCE)
+            if readable and not self.connection.recv(1):
+                self.provider.left.set()
+            self.close_connection = True
+            return
         pieces = [told.body] if isinstance(told.body, bytes) else list(told.body)
         self.send_response(told.status)
         for name, value in told.headers.items():

@@ -19,7 +19,7 @@ from turnfold import wire
 from turnfold.tokens import counter_for
 
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
-ENVIRONMENT = "<system-reminder>\n# Environment\n - 工作目录: /home/ada/garden\n</system-reminder>"
+ENVIRONMENT = "<system-reminder>\n# Environment\n - 工作目录: ~/garden\n</system-reminder>"
 LEFT = "<system-reminder>\n<total_tokens>{} tokens left</total_tokens>\n</system-reminder>"
 
 

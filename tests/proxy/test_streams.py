@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from tests.models.strict_server import Cut, StrictServer, Trouble
 from tests.models.strict_speech import Say
-from tests.proxy.running import PATIENCE, Told, log_of, proxied, served, texts_of
+from tests.proxy.running import PATIENCE, Recorder, Told, log_of, proxied, served, texts_of
 from tests.proxy.test_transparency import CHAT, completion
 
 anthropic = pytest.importorskip("anthropic")
@@ -150,6 +151,26 @@ def test_a_client_that_leaves_ends_the_call_to_the_provider(tmp_path: Path) -> N
         assert provider.left.wait(PATIENCE)
         assert stored_within(store, "one", 2)[1].startswith("begun ")
     assert log_of(store, "one")[1].message.metadata == {"interrupted": True}
+
+
+def test_a_client_that_leaves_before_the_answer_begins_ends_the_call_too(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    content = json.dumps(body("hi")).encode()
+    with (
+        Recorder(lambda _: Told(silent=True)) as provider,
+        proxied(provider.url, store=store) as url,
+    ):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            head = f"POST /s/one{CHAT} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(content)}\r\n\r\n"
+            connection.sendall(head.encode() + content)
+            limit = time.monotonic() + PATIENCE
+            while not provider.seen:
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            assert not provider.left.is_set()
+        assert provider.left.wait(PATIENCE)
+    assert texts_of(store, "one") == ["hi"]
 
 
 @pytest.mark.parametrize("fault", [Trouble(SAY, after=6), Cut(SAY, after=6)])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -47,6 +47,7 @@ from turnfold.tokens import cautious_counter
 __all__ = ("ProxyApp", "make_proxy")
 
 
+_Result = TypeVar("_Result")
 _log = logging.getLogger("turnfold.proxy")
 _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
@@ -143,11 +144,20 @@ class ProxyApp:
         elif exchange.format is not None:
             content = await _whole_body(receive, self._options.limits.body)
             call, note = await self._prepared(exchange, exchange.format, content, caller.tenant)
-        response = await self._sent(exchange, call, content)
+        sending = asyncio.ensure_future(self._sent(exchange, call, content))
+        if not isinstance(content, bytes):
+            await asyncio.wait([sending])  # it reads the body of the request meanwhile
+        leaving = asyncio.ensure_future(_disconnected(receive))
         try:
-            await _relay(response, call, note, receive, send)
+            await _until_left(sending, leaving)
+            response = sending.result()
+            try:
+                await _relay(response, call, note, leaving, send)
+            finally:
+                await response.close()
         finally:
-            await response.close()
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
 
     async def _prepared(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
@@ -207,7 +217,7 @@ async def _relay(
     response: UpstreamResponse,
     call: PreparedCall | None,
     note: str,
-    receive: Receive,
+    leaving: asyncio.Future[None],
     send: Send,
 ) -> None:
     """Pass a response on as it arrives; if the client leaves, stop reading it. Store its answer."""
@@ -224,14 +234,12 @@ async def _relay(
                 answer.add(piece)
         complete = True
 
-    pumping = asyncio.ensure_future(pump())
-    leaving = asyncio.ensure_future(_disconnected(receive))
     try:
-        await asyncio.wait([pumping, leaving], return_when=asyncio.FIRST_COMPLETED)
+        with suppress(
+            ClientDisconnect, ModelUnavailable
+        ):  # the end of the response is missing then
+            await _until_left(asyncio.ensure_future(pump()), leaving)
     finally:
-        for task in (pumping, leaving):
-            task.cancel()
-        await asyncio.gather(pumping, leaving, return_exceptions=True)
         if call is not None and answer is not None:
             named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
             await asyncio.shield(call.store_answer(answer, named, complete=complete))
@@ -240,6 +248,19 @@ async def _relay(
     else:
         # Without its end, the server closes the connection: the client sees that the response broke off.
         _log.warning("a response broke off", extra={"event": "response_broke_off"})
+
+
+async def _until_left(work: asyncio.Future[_Result], leaving: asyncio.Future[None]) -> None:
+    """Wait for some work; if the client leaves meanwhile, cancel it and raise `ClientDisconnect`."""
+    try:
+        await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+    work.result()  # raises its error
 
 
 async def _disconnected(receive: Receive) -> None:
