@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import CONTENT, SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
 from turnfold.cli.app import app
-from turnfold.inspect import call_point, call_view, diff_calls
+from turnfold.inspect import SentItem, call_point, call_view, diff_calls, sent_items
 from turnfold.memory import Memory, Session, recalled_text
 from turnfold.service import ServiceOptions
 from turnfold.service.inspector.charts import lost_from_cache, parts_of, timeline
@@ -254,6 +254,25 @@ def test_media_is_shown_as_a_size(client: httpx2.Client, session: Session) -> No
     assert found.all("img") == []
 
 
+def check_beside(drawn: Found, before: Sequence[SentItem], after: Sequence[SentItem]) -> None:
+    """Every message that differs stands in its column, in order; equal ones are in both."""
+    sides: list[list[str]] = [[], []]
+    for row in drawn.one("tbody").all("tr"):
+        cells = [cell.all("div", data_digest="") for cell in row.all("td")]
+        if [div.attributes["class"] for cell in cells for div in cell] == ["same", "same"]:
+            assert cells[0][0].one("p").text == cells[1][0].one("p").text
+        for side, cell in zip(sides, cells, strict=True):
+            side += [div.attributes["data-digest"] for div in cell]
+    for side, items in zip(sides, (before, after), strict=True):
+        digests = [item.digest for item in items]
+        rest = iter(digests)
+        assert all(digest in rest for digest in side), "out of order"
+    new = {item.digest for item in after} - {item.digest for item in before}
+    gone = {item.digest for item in before} - {item.digest for item in after}
+    assert gone <= set(sides[0])
+    assert new <= set(sides[1])
+
+
 def test_two_calls_are_compared(client: httpx2.Client, session: Session) -> None:
     calls = session.calls()
     checked = 0
@@ -278,6 +297,7 @@ def test_two_calls_are_compared(client: httpx2.Client, session: Session) -> None
         assert not old.one("del").text or old.one("del").text[0] != (new.one("ins").text + " ")[0]
         for reason in real.reasons:
             assert reason in found.text
+        check_beside(found.one("table", class_="beside"), sent_items(first), sent_items(second))
     assert checked > 5
 
 

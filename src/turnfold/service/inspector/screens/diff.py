@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from difflib import SequenceMatcher
+from itertools import takewhile, zip_longest
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from turnfold.inspect import CallDiff, FirstDifference, SentItem, diff_calls, recent_calls
+from turnfold.inspect import (
+    CallDiff,
+    FirstDifference,
+    SentItem,
+    diff_calls,
+    recent_calls,
+    sent_items,
+)
 from turnfold.memory import Explanation
 from turnfold.service.inspector.html import (
     Element,
@@ -33,6 +41,8 @@ __all__ = ("diff",)
 
 
 _OFFERED: Final = 200
+_LONGEST_RUN: Final = 4
+"""More equal messages in a row than this are shown as one line."""
 _CallName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -110,9 +120,40 @@ def _sections(
     changed = {name: tokens for name, tokens in found.sections.items() if tokens}
     if changed:
         yield facts((words.known(name), f"{tokens:+,}") for name, tokens in changed.items())
+    yield tag("h2", words("side by side"))
+    yield _beside(sent_items(both[0]), sent_items(both[1]), words)
     for label, items, kind in (("gone", found.gone, "gone"), ("new", found.new, "new")):
         yield tag("h2", f"{words(label)} ({len(items):,})")
         yield _items(items, kind, words)
+
+
+def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLabels) -> Element:
+    """Return the messages of both calls in two columns, equal ones in one row; long equal runs are one line."""
+    matcher = SequenceMatcher(
+        None, [item.digest for item in before], [item.digest for item in after], autojunk=False
+    )
+    rows: list[list[Node]] = []
+    for kind, old, old_end, new, new_end in matcher.get_opcodes():
+        if kind == "equal" and old_end - old > _LONGEST_RUN:
+            label = words("{messages:,} identical messages", messages=old_end - old)
+            rows.append([tag("span", label, class_="quiet"), ""])
+            continue
+        pairs = zip_longest(before[old:old_end], after[new:new_end])
+        rows += [[_side(left, kind, words), _side(right, kind, words)] for left, right in pairs]
+    return table([words("before"), words("after")], rows, class_="beside")
+
+
+def _side(item: SentItem | None, kind: str, words: PageLabels) -> Node:
+    if item is None:
+        return None
+    place = words.known(item.section) + (f" #{item.seq}" if item.seq else "")
+    return tag(
+        "div",
+        tag("span", f"{place} · {words.known(item.label)} · {item.tokens:,}", class_="quiet"),
+        tag("p", item.text, dir="auto"),
+        class_="same" if kind == "equal" else "changed",
+        data_digest=item.digest,
+    )
 
 
 def _token_of(
