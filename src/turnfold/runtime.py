@@ -88,6 +88,10 @@ class Runtime(Protocol):
         """Call a user's function, await its result if needed, and return it; TimeoutError after `seconds`."""
         ...
 
+    async def compute(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function that computes for long; an event loop is kept free meanwhile."""
+        ...
+
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
         """Run all jobs, at most `parallel` at once; when all are done, raise the first error."""
         ...
@@ -151,6 +155,10 @@ class SyncRuntime:
     def _check_time(self, give_up: float, seconds: float) -> None:
         if self._stop.is_set() or time.monotonic() >= give_up:
             raise TimeoutError(f"no answer within {seconds:g} s")
+
+    async def compute(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function that computes for long."""
+        return work()
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
         """Run the jobs in up to `parallel` threads."""
@@ -257,6 +265,15 @@ class AsyncRuntime:
             given_up.set()
             for late in answers:
                 _discard(late)
+            raise
+
+    async def compute(self, work: Callable[[], _Result]) -> _Result:
+        """Run a function that computes for long in a thread; if the task is cancelled, it ends after the function."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])  # what it changes must not be used meanwhile
             raise
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:

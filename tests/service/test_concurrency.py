@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,53 @@ def test_a_long_message_is_counted_once_and_off_the_event_loop(
 
 
 CALL = {"id": "c", "name": "look", "arguments": "{}"}
+MUCH = (LONG * 5)[:160_000]
+SCHEMA = {"name": "look", "description": MUCH, "parameters": {"type": "object", "properties": {}}}
+BROUGHT: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a pin": ("pins", {"content": MUCH}, 422),  # it does not fit
+    "a note": ("context", {"notes": {"n": MUCH}}, 200),
+    "a workspace": ("context", {"workspace": MUCH, "query": "look"}, 200),
+    "many notes": ("context", {"notes": {f"n{at}": LONG[:5_000] for at in range(30)}}, 200),
+    "tools": ("context", {"tools": [SCHEMA]}, 422),
+    "a note for a provider": ("context", {"notes": {"n": MUCH}, "to": "openai_chat"}, 200),
+    "a preview": ("preview", {"tools": [SCHEMA]}, 422),
+}
+"""Requests that bring much to count beside the log, and the status of the answer."""
+
+
+@pytest.mark.parametrize("what", BROUGHT)
+def test_what_a_request_brings_is_counted_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nothing is timed: of what is counted, how many characters are counted in the thread of the loop."""
+    path, body, status = BROUGHT[what]
+    characters: Counter[bool] = Counter()
+    made = CountedTexts.__init__
+
+    def init(texts: CountedTexts, inner: Any) -> None:
+        made(texts, inner)
+
+        def count(text: str) -> int:
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop()
+                characters[True] += len(text)
+                return inner.count(text)
+            characters[False] += len(text)
+            return inner.count(text)
+
+        texts._count = count
+
+    monkeypatch.setattr(CountedTexts, "__init__", init)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as client:
+        for number in range(4):
+            client.post("/v1/sessions/s/user", json={"content": f"question {number} 问题"})
+        characters.clear()
+        for _ in range(2):
+            found = client.post(f"/v1/sessions/s/{path}", json=body)
+            assert found.status_code == status, found.text[:300]
+    assert characters[False] > 100_000
+    assert characters[True] < 10_000
 
 
 @pytest.mark.parametrize("model", ["", "gpt-4o", "claude-sonnet-4-5"])

@@ -137,8 +137,6 @@ class MemoryConfig:
     """Address of the store without its password, or the class of an open store; only for display."""
     cache: str | None = None
     """Address of the cache without its password; only for display."""
-    encrypted: bool = False
-    """True if the store encrypts what is written; only for display."""
     recall: RecallMode = RecallMode.AUTOMATIC
     rules: bool = True
     """True if what users lay down is taken from their messages and shown once it left the window."""

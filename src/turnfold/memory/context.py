@@ -9,12 +9,14 @@ again from fresh state. A session that is the only writer makes one request to t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, filterfalse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
 
 from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
@@ -43,6 +45,7 @@ __all__ = (
     "ContextBuilder",
     "ContextRequest",
     "Tools",
+    "brings_much",
 )
 
 
@@ -66,6 +69,24 @@ _MIN_SUMMARY = 32
 """Nothing is folded if a summary may have fewer tokens than this: it would not be worth the text around it."""
 
 
+_LONG_TEXT = 10_000
+"""Characters of notes and workspace that are counted at once."""
+_LONG_TOOLS = 32_000
+"""Bytes of tool schemas that are counted at once; they are counted again only if they change."""
+_Result = TypeVar("_Result")
+_Options = ParamSpec("_Options")
+
+
+def brings_much(notes: Mapping[str, str] | None, workspace: str, tools: Tools | None) -> bool:
+    """Return True if a call brings so much text that counting it would block an event loop."""
+    if len(workspace) + sum(map(len, (notes or {}).values())) > _LONG_TEXT:
+        return True
+    try:
+        return bool(tools) and len(msgspec.json.encode(tools)) > _LONG_TOOLS
+    except (TypeError, ValueError, UnicodeError):
+        return False  # refused with its reason when it is counted
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextRequest:
     """The options of one `context()` call."""
@@ -85,6 +106,9 @@ class ContextRequest:
     changes."""
     max_tokens: int = 0
     """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
+
+    long: bool = False
+    """True if it brings so much text that counting it would block an event loop; see `brings_much`."""
 
     def __post_init__(self) -> None:
         for name in self.notes:
@@ -205,10 +229,26 @@ class ContextBuilder:
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
             # Recalled passages give way to a running turn before the window does.
-            if not kept.room or self._room_left(request, window, prompt) >= 0:
+            if not kept.room or await self._compute(request, self._room_left, window, prompt) >= 0:
                 return prompt, kept.text
         tail = await self._tail(request, window, rules)
         return self._prompt_with(request, tail), tail.text
+
+    async def _compute(
+        self,
+        request: ContextRequest,
+        work: Callable[Concatenate[ContextRequest, _Options], _Result],
+        *args: _Options.args,
+        **options: _Options.kwargs,
+    ) -> _Result:
+        """Call a function of the request; if it has much text to count, where no event loop waits for it."""
+        call = partial(work, request, *args, **options)
+        return await self.config.runtime.compute(call) if request.long else call()
+
+    def _build_window(
+        self, request: ContextRequest, window: LiveWindow, prompt: PromptParts
+    ) -> Context:
+        return window.build(request.budget, prompt, self.config.strategy)
 
     def _prompt_with(self, request: ContextRequest, tail: Tail) -> PromptParts:
         cache = self.cache
@@ -246,26 +286,33 @@ class ContextBuilder:
     ) -> tuple[Context, PromptParts, str]:
         """Build a context; build it smaller if `max_tokens` or the provider's limits require it."""
         context, prompt, tail = await self._build_folded(request)
-        most, moved = request.max_tokens or context.tokens, context.moved
-        if request.to is None and context.tokens <= most:
+        if request.to is None and context.tokens <= (request.max_tokens or context.tokens):
             return context, prompt, tail
         window = await self.cache.window(request.budget)
-
-        def build(budget: Budget) -> Context:
-            return window.build(budget, prompt, self.config.strategy)
-
         try:
-            if context.tokens > most:
-                context = build(replace(request.budget, max_tokens=most))
-                context.moved = moved or context.moved
-            if request.to is not None:
-                from turnfold.wire import fitted  # loads the wire formats only if one is used
-
-                context = fitted(context, request.to, tools=request.tools, rebuild=build)
+            context = await self._compute(request, self._build_smaller, context, window, prompt)
         except BudgetTooSmall:
             self.cache.drop_window(request.budget)  # it may have moved before the error
             raise
         return context, prompt, tail
+
+    def _build_smaller(
+        self, request: ContextRequest, context: Context, window: LiveWindow, prompt: PromptParts
+    ) -> Context:
+        """Return a context that keeps `max_tokens` and the provider's limits."""
+
+        def build(budget: Budget) -> Context:
+            return window.build(budget, prompt, self.config.strategy)
+
+        most, moved = request.max_tokens or context.tokens, context.moved
+        if context.tokens > most:
+            context = build(replace(request.budget, max_tokens=most))
+            context.moved = moved or context.moved
+        if request.to is None:
+            return context
+        from turnfold.wire import fitted  # loads the wire formats only if one is used
+
+        return fitted(context, request.to, tools=request.tools, rebuild=build)
 
     async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
         """Build a context; fold first while a fold is due, until everything before the window is covered."""
@@ -286,16 +333,16 @@ class ContextBuilder:
         The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
         results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
         """
-        cache, strategy = self.cache, self.config.strategy
         prompt, tail = await self.prompt_parts(request)
-        window = await cache.window(request.budget)
+        window = await self.cache.window(request.budget)
         begins = window.anchor, window.caps
-        context = window.build(request.budget, prompt, strategy)
+        context = await self._compute(request, self._build_window, window, prompt)
         if begins == (window.anchor, window.caps):
             return context, prompt, tail
         again, remade = await self.prompt_parts(request)
         if remade != tail:
-            context, prompt, tail = window.build(request.budget, again, strategy), again, remade
+            context = await self._compute(request, self._build_window, window, again)
+            prompt, tail = again, remade
             context.moved = True
         return context, prompt, tail
 
@@ -414,7 +461,7 @@ class ContextBuilder:
         first = known.text(share, lambda block: cost((), block), matching=True)
         whole = known.whole(first)
         base = cost((), first)
-        room = self._recall_limit(request, window, text((), first), base)
+        room = await self._compute(request, self._recall_limit, window, text((), first), base)
         automatic = not request.query and request.recall is RecallMode.AUTOMATIC
         found = (
             await self.recaller.passages(

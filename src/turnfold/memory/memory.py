@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
@@ -36,6 +37,7 @@ from turnfold.redaction import Detector, Redactor
 from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.search import ALL_ENTRIES, Within
 from turnfold.stores import (
+    Ability,
     ConversationInfo,
     EncryptionKey,
     Erasure,
@@ -182,13 +184,11 @@ def make_config(
         stand_in=stand_in,
         lease=fold_lease,
     )
-    budget = budget or Budget(context_window=context_window_for(model) if model else _WINDOW)
-    counter = counter or (counter_for(model) if model else cautious_counter())
-    meter = meter or Meter()
-    open_with = (store, cache, counter, meter, clock)
+    opened = partial(_open, store, cache, redact=redact, key=encryption_key)
+    counter, meter = counter or _counter_of(model), meter or Meter()
     return MemoryConfig(
         scope=Scope(scope) if isinstance(scope, str) else scope,
-        budget=budget,
+        budget=budget or _budget_of(model),
         counter=counter,
         strategy=strategy,
         recall=RecallMode.named(recall),
@@ -201,8 +201,7 @@ def make_config(
         model=model,
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
-        encrypted=encryption_key is not None,
-        store=_open(*open_with, redact=redact, key=encryption_key, blocking=blocking),
+        store=opened(counter, meter, clock, blocking=blocking),
     )
 
 
@@ -278,6 +277,14 @@ def _open(
     return made if redactor is None else cast("Store", RedactingStore(made, redactor))
 
 
+def _budget_of(model: str) -> Budget:
+    return Budget(context_window=context_window_for(model) if model else _WINDOW)
+
+
+def _counter_of(model: str) -> TokenCounter:
+    return counter_for(model) if model else cautious_counter()
+
+
 def _now() -> int:
     return time.time_ns() // 1000
 
@@ -310,7 +317,7 @@ def _options_text(config: MemoryConfig) -> str:
         "rules": repr(config.rules),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
         "redact": "None" if redaction_of(config.store) is None else "<Redactor>",
-        "encryption_key": "<key>" if config.encrypted else "None",
+        "encryption_key": "<key>" if Ability.ENCRYPTED in config.store.abilities else "None",
         "strategy": _object_text(config.strategy),
         "meter": _object_text(config.meter),
         "clock": "None" if config.clock is _now else _object_text(config.clock),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -29,6 +30,7 @@ from turnfold.records import (
     thaw_object,
     write_note,
 )
+from turnfold.runtime import Runtime
 from turnfold.stores import redaction_of
 
 __all__ = (
@@ -37,6 +39,8 @@ __all__ = (
 )
 
 
+_LONG_TEXT = 10_000
+"""Characters of a pin that is not counted on an event loop."""
 _MAX_TRIES = 64
 """Attempts to store one change of the state; an attempt fails if another writer was first."""
 
@@ -111,6 +115,7 @@ class Pins:
     """The session's lock."""
     budget: Budget
     """The memory's budget: its tail must hold all pins together."""
+    runtime: Runtime
 
     async def pin(self, content: str, key: str) -> str:
         """Pin a text under a key, or under a key derived from the text."""
@@ -148,7 +153,11 @@ class Pins:
         async with self.lock:
             await cache.refresh()
             others = [pin.text for each, pin in cache.pins if each != name and not pin.until]
-            check_pins(others, self.budget, cache.counter, new=text)
+            check = partial(check_pins, others, self.budget, cache.counter, new=text)
+            if len(text) > _LONG_TEXT:
+                await self.runtime.compute(check)
+            else:
+                check()
             head, seq = cache.head, entry.seq if entry else 0
             note = PinNote(text=text, since=head.seq, order=head.generation, seq=seq)
             # If the entry is erased meanwhile, the store refuses its words.

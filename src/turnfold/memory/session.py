@@ -28,7 +28,7 @@ from turnfold.memory.config import (
     check_budget,
     check_type,
 )
-from turnfold.memory.context import ContextBuilder, ContextRequest, Tools
+from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
 from turnfold.memory.entry_erasure import erase_entry
 from turnfold.memory.folding import FoldCall, Folder, FoldManager
@@ -60,6 +60,7 @@ from turnfold.records import (
     write_note,
 )
 from turnfold.rules import RuleKind, StandingRule
+from turnfold.runtime import AsyncRuntime
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
 from turnfold.tokens import TokenCounter, can_correct, corrected_counter, correction_of
@@ -152,7 +153,8 @@ class AsyncSession:
         self._corrected: float = 1.0
         """Factor by which the estimated token counts of this session are corrected."""
         self._state = AsyncState(self._cache)
-        self._pins = Pins(self._cache, self._lock, config.budget)
+        self._has_loop = isinstance(config.runtime, AsyncRuntime)
+        self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
         self._findings = AsyncFindings(self._cache, self._lock, config.clock)
         self._snapshots: AsyncSnapshots | None = None
 
@@ -343,6 +345,7 @@ class AsyncSession:
             workspace=workspace,
             to=to,
             max_tokens=max_tokens,
+            long=self._has_loop and brings_much(notes, workspace, tools),
         )
         async with self._lock:
             await self._use_calibration()
@@ -363,6 +366,7 @@ class AsyncSession:
             tools=tools or (),
             recall=self.config.recall,
             to=to,
+            long=self._has_loop and brings_much(None, "", tools),
         )
         policy = replace(self.config.policy, mode=FoldMode.MANUAL)
         detached = AsyncSession(self.id, replace(self.config, policy=policy))

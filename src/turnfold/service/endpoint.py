@@ -62,7 +62,7 @@ _COUNTED: Final = frozenset(
     "system context preview fold pin findings_text note_finding query_memory_context write_turn "
     "checkpoint_short_memory set_short_memory".split()
 )
-"""Operations that count the tokens of what is sent on the event loop."""
+"""Operations that count the tokens of what is sent beside the log."""
 
 
 class Endpoint:

@@ -131,6 +131,8 @@ class Ability(StrEnum):
     """After `delete`, no byte of the text remains in the store's files."""
     BACKUP = "backup"
     """The store can be copied while in use."""
+    ENCRYPTED = "encrypted"
+    """Content is encrypted before it is written; a search looks through one conversation at a time."""
     IN_ORDER = "in-order"
     """Appends are stored in the order of the calls, even if a caller did not await one before the next."""
 

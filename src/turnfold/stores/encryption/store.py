@@ -1,7 +1,7 @@
 """`EncryptedStore`: a store in front of another one that encrypts everything it writes.
 
 The store behind it, its index, its files and its cache hold no text: entries, checkpoints and documents are encrypted
-with a key of their conversation (see keys.py, and sealed_records.py for what is bound to what).
+with a key of their conversation (see keys.py, and records.py for what is bound to what).
 
 The seq of an entry is authenticated, so it must be known before the entry is stored. `append` expects the newest entry
 that this process knows of, and tries again with a new number if another writer was faster.
@@ -40,7 +40,7 @@ from turnfold.stores.encryption.keys import (
     KeyRing,
     is_key_conversation,
 )
-from turnfold.stores.encryption.sealed_records import (
+from turnfold.stores.encryption.records import (
     SealedCounter,
     open_checkpoint,
     open_document,
@@ -116,7 +116,7 @@ class EncryptedStore:
         """The newest known seq of conversations that were appended to."""
         self.blocking = inner.blocking
         # The number of an entry is chosen before it is stored: two appends of one caller could overtake each other.
-        self.abilities = inner.abilities - {Ability.IN_ORDER, Ability.BACKUP}
+        self.abilities = inner.abilities - {Ability.IN_ORDER, Ability.BACKUP} | {Ability.ENCRYPTED}
 
     async def append(
         self,
