@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ pytest.importorskip("psycopg", reason="needs psycopg")
 
 import psycopg
 
-from tests.stores.servers import PostgresPlaces, postgres_places
+from tests.stores.servers import PostgresPlaces, fresh_database, postgres_places
 from turnfold.errors import ConversationDeleted, StoreUnavailable
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Erasure, Scope
+from turnfold.stores.postgres import schema
 from turnfold.stores.postgres import statements as sql
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.postgres.transactions import Statement
@@ -145,4 +147,124 @@ def test_fifty_thousand_entries_are_erased_while_others_write(url: str) -> None:
     assert outcome == [Erasure("big", 50_000, 1, 1, already=False)]
     assert rounds >= 1
     for each in (store, others):
+        drive(each.close())
+
+
+NAMES = ("Dana Lee 4711", "患者 李娜", "x" * 512, "长" * 512, "%s '); --")
+
+
+def _rows(url: str, tenant: str) -> str:
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("SELECT set_config('turnfold.tenant', %s, false)", (tenant,))
+        return repr(raw.execute("SELECT * FROM turnfold_conversation").fetchall())
+
+
+def test_nothing_that_remains_names_the_erased(url: str) -> None:
+    store = PostgresStore(url, blocking=True)
+    for name in NAMES:
+        for scope in (ALICE, BOB):
+            drive(store.append(scope, name, [NewEntry(user("hello"))]))
+        assert name[:40] in _rows(url, "alice")
+        drive(store.delete(ALICE, name))
+        assert drive(store.delete(ALICE, name)).already
+        with pytest.raises(ConversationDeleted):
+            drive(store.append(ALICE, name, [NewEntry(user("late"))]))
+        assert drive(store.append(BOB, name, [NewEntry(user("mine"))])).last == 2
+    left = _rows(url, "alice")
+    assert [name for name in NAMES if name[:40] in left] == []
+    assert left.count("erased:") == len(NAMES)
+    drive(store.close())
+
+
+def test_two_databases_keep_other_digests_of_the_same_name(
+    postgres_places: PostgresPlaces, tmp_path: Path
+) -> None:
+    """Somebody who has a list of digests of one database can look nothing up in another."""
+    found: list[str] = []
+    for place in ("one", "two"):
+        url = postgres_places.url(tmp_path / place)
+        store = PostgresStore(url, blocking=True)
+        drive(store.append(ALICE, "Dana", [NewEntry(user("hello"))]))
+        drive(store.delete(ALICE, "Dana"))
+        drive(store.close())
+        found += re.findall("erased:[0-9a-f]{64}", _rows(url, "alice"))
+    assert len(found) == len(set(found)) == 2
+    postgres_places.sweep()
+
+
+def test_names_erased_by_an_earlier_release_are_hidden_and_stay_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = fresh_database()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:8])
+        old = PostgresStore(url, blocking=True)
+        drive(old.health())  # makes the tables of then
+        drive(old.close())
+    insert = (
+        "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, revision, "
+        "epoch, counter, created, updated, deleted, indexed_by) "
+        "VALUES (%s, %s, %s, 0, 0, 0, '', 7, 5, '', 1, 2, %s, '')"
+    )
+    with psycopg.connect(url, autocommit=True) as raw:
+        for tenant in ("alice", "bob"):
+            raw.execute("SELECT set_config('turnfold.tenant', %s, false)", (tenant,))
+            for name in NAMES:
+                raw.execute(insert, (tenant, sql.key_of(name), sql.long_form(name), True))
+            raw.execute(insert, (tenant, "kept", None, False))
+    store = PostgresStore(url, blocking=True)
+    for scope in (ALICE, BOB):
+        for name in NAMES:
+            assert drive(store.head(scope, name)).generation == 7
+            with pytest.raises(ConversationDeleted):
+                drive(store.append(scope, name, [NewEntry(user("late"))]))
+        assert [info.conversation for info in drive(store.conversations(scope))] == ["kept"]
+        left = _rows(url, scope.tenant)
+        assert [name for name in NAMES if name[:40] in left] == []
+    drive(store.close())
+    with psycopg.connect(url, autocommit=True) as raw:  # a process of then
+        raw.execute("SELECT set_config('turnfold.tenant', 'alice', false)")
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            raw.execute(
+                "SELECT deleted FROM turnfold_conversation WHERE conversation = 'Dana Lee 4711'"
+            )
+        forced = raw.execute(
+            "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'turnfold_conversation'"
+        ).fetchone()
+        assert forced == (True,)
+
+
+def test_a_writer_that_waits_for_the_deletion_does_not_bring_it_back(url: str) -> None:
+    """It had looked for an erased conversation before the deletion was committed, and found none."""
+    store, other = PostgresStore(url, blocking=True), PostgresStore(url, blocking=True)
+    drive(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
+    outcomes: list[object] = []
+
+    def write() -> None:
+        try:
+            outcomes.append(drive(other.append(ALICE, "talk", [NewEntry(user("late"))])))
+        except ConversationDeleted as error:
+            outcomes.append(error)
+
+    with psycopg.connect(url) as raw:  # a deletion that has not been committed
+        raw.execute("SELECT set_config('turnfold.tenant', 'alice', true)")
+        raw.execute("DELETE FROM turnfold_entry WHERE conversation = 'talk'")
+        raw.execute(
+            "UPDATE turnfold_conversation SET conversation = turnfold_erased(tenant, conversation), erased = true, "
+            "seq = 0, revision = revision + 1 WHERE conversation = 'talk'"
+        )
+        thread = threading.Thread(target=write)
+        thread.start()
+        with psycopg.connect(url, autocommit=True) as watching:
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            while watching.execute(waiting).fetchone() == (0,):
+                assert thread.is_alive()
+        raw.commit()
+    thread.join(60)
+    assert [type(each) for each in outcomes] == [ConversationDeleted]
+    assert drive(store.conversations(ALICE)) == []
+    for each in (store, other):
         drive(each.close())

@@ -172,12 +172,13 @@ class PostgresAppends:
         self, link: Link, place: ConversationKey, batch: Batch, calls: _Calls, expect: int | None
     ) -> Appended:
         ids = batch.client_ids
-        _, found, known = await link.ask(
+        _, found, erased, known = await link.ask(
             sql.make_conversation(place, now=self._clock()),
             sql.lock_head(place),
+            sql.find_erased(place),
             sql.find_known(place, ids),
         )
-        head = sql.to_conversation(found).for_writing(place.name)
+        head = sql.to_conversation(erased or found).for_writing(place.name)
         head = await recount(link, place, head, self._counter, clock=self._clock)
         now, epoch, stored = self._clock(), new_epoch(), sql.to_known(place, known)
         plan = plan_append(batch, head, stored, created=now, epoch=epoch, expect=expect)

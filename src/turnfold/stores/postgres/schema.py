@@ -269,6 +269,18 @@ ALTER TABLE turnfold_conversation
     ADD COLUMN remade bigint NOT NULL DEFAULT 0
 """
 
+# Whoever names a conversation like the digest of an erased one finds it erased, and nothing else.
+_ERASED_NAME = r"""
+CREATE FUNCTION turnfold_erased(tenant text, conversation text) RETURNS text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    RETURN (SELECT 'erased:' || encode(sha256(salt || convert_to(
+        length(tenant) || ':' || tenant || conversation, 'UTF8')), 'hex') FROM turnfold_salt)
+"""
+
+_HIDE_NAMES = """
+UPDATE turnfold_conversation SET conversation = turnfold_erased(tenant, conversation), long_name = NULL WHERE erased
+"""
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "0001_log",
@@ -341,6 +353,21 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *_default_reader("turnfold_entry"),
             *_default_reader("turnfold_checkpoint"),
             _REPLACE_VIEW,
+        ),
+    ),
+    (
+        # What remains of an erased conversation must refuse late writers for ever. Its name may be a person's, so the
+        # row keeps a digest of it, salted for this database. A running process of an earlier release would look for
+        # the name and create the conversation again: every statement of it names `deleted`, which is renamed.
+        "0009_erased_names",
+        (
+            "CREATE TABLE turnfold_salt (salt bytea NOT NULL)",
+            "INSERT INTO turnfold_salt VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))",
+            _ERASED_NAME,
+            "ALTER TABLE turnfold_conversation RENAME COLUMN deleted TO erased",
+            "ALTER TABLE turnfold_conversation NO FORCE ROW LEVEL SECURITY",  # for the rows of every tenant
+            _HIDE_NAMES,
+            "ALTER TABLE turnfold_conversation FORCE ROW LEVEL SECURITY",
         ),
     ),
 )

@@ -241,7 +241,7 @@ def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
     """Select a conversation whose index was made by other rules."""
     return Statement(
         "SELECT coalesce(long_name, conversation) FROM turnfold_conversation WHERE tenant = $1 "
-        "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT deleted LIMIT 1",
+        "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT erased LIMIT 1",
         (place.tenant, None if everywhere else place.conversation, TERMS_MADE_BY),
     )
 
@@ -264,7 +264,7 @@ async def _step(link: Link, place: ConversationKey) -> None:
     link.allow_long()
     [state], [head] = await link.ask(
         Statement(
-            f"SELECT remade_by, remade, indexed_by, deleted FROM turnfold_conversation WHERE {HERE} FOR UPDATE",
+            f"SELECT remade_by, remade, indexed_by, erased FROM turnfold_conversation WHERE {HERE} FOR UPDATE",
             place.keys,
         ),
         sql.find_head(place),

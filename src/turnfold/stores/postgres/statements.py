@@ -37,6 +37,7 @@ __all__ = (
     "append_rows",
     "change_costs",
     "entry_epoch",
+    "find_erased",
     "find_head",
     "find_known",
     "index_rows",
@@ -115,6 +116,7 @@ class ConversationKey:
 
 
 HERE = "tenant = $1 AND conversation = $2"
+_ERASED = "tenant = $1 AND conversation = turnfold_erased($1, $2)"
 
 
 class IndexedText(NamedTuple):
@@ -236,7 +238,18 @@ class ConversationRow:
 def find_head(place: ConversationKey) -> Statement:
     """Select the head of a conversation."""
     return Statement(
-        f"SELECT deleted, {_HEAD} FROM turnfold_conversation WHERE {HERE}",
+        f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {HERE}",
+        place.keys,
+    )
+
+
+def find_erased(place: ConversationKey) -> Statement:
+    """Select the head of what remains of an erased conversation, whose row has a digest for a name.
+
+    A writer asks for it after `lock_head`: only then it sees a deletion that ended while it waited for the row.
+    """
+    return Statement(
+        f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {_ERASED}",
         place.keys,
     )
 
@@ -256,11 +269,12 @@ def to_conversation(found: Rows) -> ConversationRow:
 
 
 def make_conversation(place: ConversationKey, *, now: int) -> Statement:
-    """Insert an empty conversation unless it exists."""
+    """Insert an empty conversation unless it exists or was erased."""
     return Statement(
         "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
-        "revision, epoch, counter, created, updated, deleted, indexed_by) "
-        "VALUES ($1, $2, $3, 0, 0, 0, '', 0, 0, '', $4, $4, false, $5) ON CONFLICT DO NOTHING",
+        "revision, epoch, counter, created, updated, erased, indexed_by) "
+        "SELECT $1, $2, $3, 0, 0, 0, '', 0, 0, '', $4::bigint, $4::bigint, false, $5 "
+        f"WHERE NOT EXISTS (SELECT FROM turnfold_conversation WHERE {_ERASED}) ON CONFLICT DO NOTHING",
         (*place.keys, long_form(place.name), now, TERMS_MADE_BY),
     )
 
@@ -270,7 +284,7 @@ _SAVE_HEAD = (
     "UPDATE turnfold_conversation SET seq = $5, tokens = $6, turns = $7, checkpoint = $8, "
     "revision = $9, epoch = $10, counter = $11, updated = $12, "
     f"indexed_by = CASE indexed_by WHEN $13 THEN indexed_by ELSE '' END WHERE {HERE} "
-    "AND revision = $3 AND epoch = $4 AND NOT deleted"
+    "AND revision = $3 AND epoch = $4 AND NOT erased"
 )
 
 
@@ -303,10 +317,11 @@ def save_head(place: ConversationKey, head: Head, *, before: State, now: int) ->
 
 
 def mark_deleted(place: ConversationKey, generation: int, *, now: int) -> Statement:
-    """Clear a conversation's row and mark it as deleted; `generation` is its new generation."""
+    """Clear a conversation's row, mark it as erased and hide its name; `generation` is its new generation."""
     return Statement(
         "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', beside = 0, "
-        f"revision = $3, epoch = $4, updated = $5, deleted = true WHERE {HERE}",
+        "conversation = turnfold_erased($1, $2), long_name = NULL, revision = $3, epoch = $4, updated = $5, "
+        f"erased = true WHERE {HERE} OR {_ERASED}",
         (*place.keys, generation, new_epoch(), now),
     )
 
@@ -315,7 +330,7 @@ def list_conversations(tenant: str, after: str, limit: int) -> Statement:
     """Select the conversations of a tenant after a name, without deleted ones."""
     return Statement(
         f"SELECT coalesce(long_name, conversation), created, updated, {_HEAD} FROM turnfold_conversation "
-        "WHERE tenant = $1 AND conversation > $2 AND NOT deleted ORDER BY conversation LIMIT $3",
+        "WHERE tenant = $1 AND conversation > $2 AND NOT erased ORDER BY conversation LIMIT $3",
         (key_of(tenant), key_of(after), limit),
     )
 

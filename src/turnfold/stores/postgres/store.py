@@ -203,7 +203,10 @@ class PostgresStore:
 
     async def head(self, scope: Scope, conversation: str) -> Head:
         place = _place(scope, conversation)
-        return sql.to_conversation(await self._read(place, sql.find_head(place))).head
+        found = await self._read(place, sql.find_head(place))
+        if not found:
+            found = await self._read(place, sql.find_erased(place))
+        return sql.to_conversation(found).head
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
         place = _place(scope, conversation)
@@ -217,6 +220,8 @@ class PostgresStore:
             )
 
         head, live, rows = await self._engine.transact(place.tenant, work, reading=True)
+        if not head:
+            head = await self._read(place, sql.find_erased(place))
         documents = sorted(
             (doc_sql.to_document(place, row) for row in rows),
             key=lambda each: (each.kind, each.key),
@@ -492,15 +497,16 @@ class PostgresStore:
         async def work(link: Link) -> Erasure:
             link.allow_long()
             now = self._clock()
-            _, found, entries, checkpoints, documents = await link.ask(
+            _, found, erased, entries, checkpoints, documents = await link.ask(
                 sql.make_conversation(place, now=now),
                 sql.lock_head(place),
+                sql.find_erased(place),
                 *(
                     sql.of_conversation("SELECT count(*)", table, place)
                     for table in ("turnfold_entry", "turnfold_checkpoint", "turnfold_document")
                 ),
             )
-            record = sql.to_conversation(found)
+            record = sql.to_conversation(erased or found)
             counts = [cast("int", rows[0][0]) for rows in (entries, checkpoints, documents)]
             await link.finish(
                 sql.allow_conversation(place),
@@ -618,8 +624,10 @@ class PostgresStore:
     ) -> tuple[Head, Rows]:
         """Lock a conversation against other writers; return its head and the rows of a statement."""
         creation = [sql.make_conversation(place, now=self._clock())] if create else []
-        *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
-        return sql.to_conversation(found).for_writing(place.name), rows
+        *_, found, erased, rows = await link.ask(
+            *creation, sql.lock_head(place), sql.find_erased(place), statement
+        )
+        return sql.to_conversation(erased or found).for_writing(place.name), rows
 
 
 def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:

@@ -93,10 +93,12 @@ async def restore(link: Link, tenant: str, stream: Pieces, *, blocking: bool) ->
     """Write the conversations of a stream; after any exception the transaction is rolled back."""
     while opening := await run_off_loop(stream.next_conversation, blocking=blocking):
         place = ConversationKey(tenant, opening.conversation)
-        _, found = await link.ask(
-            sql.make_conversation(place, now=opening.created), sql.lock_head(place)
+        _, found, erased = await link.ask(
+            sql.make_conversation(place, now=opening.created),
+            sql.lock_head(place),
+            sql.find_erased(place),
         )
-        head = sql.to_conversation(found).for_writing(place.name)
+        head = sql.to_conversation(erased or found).for_writing(place.name)
         if head.generation:
             await _compare(link, place, head, stream, blocking=blocking)
             stream.found()

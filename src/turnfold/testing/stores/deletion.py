@@ -15,6 +15,7 @@ from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,
+    HOSTILE_NAMES,
     TALK,
     VERBS,
     WRITING_VERBS,
@@ -147,6 +148,29 @@ class TombstoneCases(StoreCases):
             await WRITING_VERBS[verb](trial.store, ALICE, TALK)
         assert await trial.store.conversations(ALICE) == []
         assert (await trial.store.head(ALICE, TALK)).seq == 0
+
+    @pytest.mark.parametrize("name", HOSTILE_NAMES.values(), ids=HOSTILE_NAMES.keys())
+    @case
+    async def test_whatever_its_name_it_alone_is_refused(self, trial: Trial, name: str) -> None:
+        others = {TALK, name[:-1] or "x", f"{name[:-1]}x"} - {name}
+        for each in (name, *others):
+            await trial.store.append(ALICE, each, user_entries("a"))
+        await trial.store.append(BOB, name, user_entries("a"))
+        await trial.store.delete(ALICE, name)
+        generation = (await trial.store.head(ALICE, name)).generation
+        for store in (
+            trial.store,
+            trial.open() if Ability.SHARED in trial.store.abilities else trial.store,
+        ):
+            assert (await store.head(ALICE, name)).generation == generation > 1
+            for verb in WRITING_VERBS.values():
+                with pytest.raises(ConversationDeleted):
+                    await verb(store, ALICE, name)
+            assert (await store.delete(ALICE, name)).already
+            generation += 1
+        assert (await trial.store.append(BOB, name, user_entries("b"))).last == 2
+        for each in others:
+            assert (await trial.store.append(ALICE, each, user_entries("b"))).last == 2
 
     @case
     async def test_a_late_retry_is_refused(self, trial: Trial) -> None:
