@@ -33,6 +33,7 @@ from turnfold.memories import (
     SessionValue,
 )
 from turnfold.runtime import drive
+from turnfold.stores import SqliteStore
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.telemetry import Meter
@@ -590,6 +591,29 @@ def test_with_redis_in_front_a_read_asks_the_database_less(
     place.close()
     places.sweep()
     places.close()
+
+
+def test_a_query_reads_one_segment_and_writes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """性能优化 2: 每次只读取当前段的消息"""
+    asked: list[str] = []
+    for name in ("view", "read", "tail", "get_document", "put_document", "append"):
+        method = getattr(SqliteStore, name)
+
+        def counted(
+            store: Any, *args: Any, _method: Any = method, _name: str = name, **more: Any
+        ) -> Any:
+            asked.append(_name)
+            return _method(store, *args, **more)
+
+        monkeypatch.setattr(SqliteStore, name, counted)
+    with ShortMemory() as app:
+        talk(app, C, range(20))
+        asked.clear()
+        app.query_memory_context(C, query="next")
+        assert asked == ["view", "tail", "put_document"]
+        asked.clear()
+        app.query_memory_context(C, query="next")
+        assert asked == ["view", "tail"], "the same query waits already"
 
 
 def test_of_two_programs_that_set_the_same_field_the_second_is_told(cached: ShortMemory) -> None:

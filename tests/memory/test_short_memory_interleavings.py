@@ -134,7 +134,7 @@ def test_two_summarisers_in_every_order() -> None:
     both = [summariser(told=False, recent=0), summariser(told=False, recent=0)]
     found = every_order(*both)
     assert found.faults == {}, found
-    assert found.orders > 10**6
+    assert found.orders > 90_000
 
 
 @TOLD
@@ -158,8 +158,8 @@ def test_one_who_starts_over_in_random_orders(runs: int) -> None:
 @TOLD
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_writer_of_two_turns_and_a_summariser_in_every_order(*, told: bool) -> None:
-    found = every_order(writer("w", turns=2), summariser(told=told))
+def test_a_writer_of_three_turns_and_a_summariser_in_every_order(*, told: bool) -> None:
+    found = every_order(writer("w", turns=3), summariser(told=told))
     assert found.faults == {}, found
     assert found.orders > 10**6
 

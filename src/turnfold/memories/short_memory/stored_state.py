@@ -177,6 +177,8 @@ class ConversationView:
     note: SessionNote
     turn: TurnNote
     """What is in progress."""
+    turn_version: int
+    """Version of its document; 0 if there is none."""
     changed: int
     """Time of the newest change of notes and checkpoint, in microseconds since 1970."""
 
@@ -211,6 +213,7 @@ class ShortNotes:
         view = await self.store.view(self.scope, conversation, (SESSION, _KIND))
         found = {(each.kind, each.key): each for each in view.documents}
         cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
+        turn = found.get((_KIND, _KEYS[TurnNote]))
         start = _version(cleared)
         changes = [each.created for each in (settings, cleared, view.checkpoint) if each]
         return ConversationView(
@@ -220,7 +223,8 @@ class ShortNotes:
             start=start,
             latest=view.checkpoint,
             note=_current(_read(settings, SessionNote), start),
-            turn=_current(_read(found.get((_KIND, _KEYS[TurnNote])), TurnNote), start),
+            turn=_current(_read(turn, TurnNote), start),
+            turn_version=_version(turn),
             changed=max(changes, default=0),
         )
 
@@ -240,9 +244,17 @@ class ShortNotes:
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
     ) -> State | None:
         """Change what is in progress; return the state after that if nothing else changed since the view, else None."""
-        _, written = await self._change(view.conversation, TurnNote, change)
-        if written is None:
+        changed = change(view.turn)
+        if changed == view.turn:
             return view.head.state
+        document = Document(_KIND, _KEYS[TurnNote], _encoder.encode(changed), 0)
+        try:
+            written = await self.store.put_document(
+                self.scope, view.conversation, document, expect=view.turn_version
+            )
+        except Conflict:  # another call changed it since: change what is there now
+            await self._change(view.conversation, TurnNote, change)
+            return None
         return written.after if written.before == view.head.state else None
 
     async def start_over(self, conversation: str) -> None:
