@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.house.doc_twins import HAN, block_faults, comments_of, program_of
+from tests.house.doc_twins import HAN, block_faults, comments_of, program_of, strings_of
 from tests.house.source_tree import ROOT, shown
 from tests.models.strict_server import Say, StrictServer
 from tools.docs_pages import fences, heading_levels, pages
@@ -40,6 +41,19 @@ TRANSLATED = [
 
 OTHER_ENVIRONMENTS = {"integrations/llama-index.md": "llama_index.core"}
 """Pages whose blocks run in an environment of their own (`make test-llama-index`): page -> the package they need."""
+
+
+ABOUT_CHINESE = {
+    "docs/en/concepts/recall.md": "how Chinese is divided into words for search",
+    "docs/en/guides/findings.md": "the documented texts of `AgentMemory` are Chinese",
+    "docs/en/guides/recall.md": "a conversation in two languages",
+}
+"""English pages whose blocks have Chinese in them: page -> why."""
+
+
+def is_english(text: str) -> bool:
+    """Whether a string is a sentence or a phrase in English, and no name, address or piece of code."""
+    return not HAN.search(text) and bool(re.search(r"[A-Za-z']+,? [a-z']+,? [a-z]+", text))
 
 
 def run_python_blocks(document: str, *, name: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -97,14 +111,19 @@ def test_every_python_block_runs_and_twice_in_the_same_folder(
     assert count or path not in {ENGLISH, CHINESE}, "the first page shows no Python"
 
 
-def test_comments_are_in_the_language_of_the_page() -> None:
-    comments = [
-        comment
-        for fence in fences(CHINESE.read_text(encoding="utf-8"))
-        for comment in comments_of(fence)
-    ]
-    assert len(comments) > 5
+@pytest.mark.parametrize("path", TWINS.values(), ids=shown)
+def test_chinese_pages_have_chinese_comments_and_strings(path: Path) -> None:
+    document = path.read_text(encoding="utf-8")
+    comments = [comment for fence in fences(document) for comment in comments_of(fence)]
     assert [comment for comment in comments if not HAN.search(comment)] == []
+    assert [text for text in strings_of(document) if is_english(text)] == []
+
+
+@pytest.mark.parametrize("path", TWINS, ids=shown)
+def test_english_pages_have_chinese_only_where_they_are_about_it(path: Path) -> None:
+    blocks = fences(path.read_text(encoding="utf-8"))
+    has_chinese = any(HAN.search(block.text) for block in blocks)
+    assert has_chinese == (shown(path) in ABOUT_CHINESE)
 
 
 def test_the_first_pages_are_short() -> None:
@@ -150,6 +169,22 @@ def test_the_rule_sees_a_broken_block(monkeypatch: pytest.MonkeyPatch) -> None:
         run_python_blocks(SAMPLE.format(added="z"), name="sample.md", monkeypatch=monkeypatch)
     last = caught.traceback[-1]
     assert (str(last.path), last.lineno + 1) == ("sample.md", 13)
+
+
+@pytest.mark.parametrize(
+    ("text", "english"),
+    [
+        ("You are a careful travel agent.", True),
+        ("Day {}: what should we see?", True),
+        ("我们住莲花酒店（Lotus Hotel by the lake）", False),
+        ("sqlite:///chat.db", False),
+        ("gpt-4o", False),
+        ("booked hotel", False),
+        ("[redacted: email 1]", False),
+    ],
+)
+def test_the_rule_sees_english_sentences(text: str, *, english: bool) -> None:
+    assert is_english(text) is english
 
 
 def test_the_rule_sees_pages_that_differ() -> None:
