@@ -231,10 +231,17 @@ def test_a_long_history_that_begins_elsewhere_is_taken_over(tmp_path: Path) -> N
     assert len(provider.seen[0].body["messages"]) < 600
 
 
-def test_several_choices_are_left_to_the_client(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+def test_several_choices_are_left_to_the_client(tmp_path: Path, *, streamed: bool) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
     choice = {"index": 0, "message": answered("x"), "finish_reason": "stop"}
     told = Told(completion("", choices=[choice, {**choice, "index": 1, "message": answered("y")}]))
+    if streamed:
+        deltas = [
+            {"index": n, "delta": answered(t), "finish_reason": "stop"} for n, t in enumerate("xy")
+        ]
+        events = [b"data: " + completion("", choices=[delta]) + b"\n\n" for delta in deltas]
+        told = Told(events, headers={"content-type": "text/event-stream"})
     with served(lambda _: told, store=store) as (_provider, http):
         ask(http, [user("a")])
         assert ask(http, [user("a"), answered("y"), user("b")]) == "one"

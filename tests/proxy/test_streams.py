@@ -211,3 +211,25 @@ def test_an_answer_that_is_compressed_all_the_same_is_passed_on(
     assert stored == (["hi", "packed 压缩"] if encoding == "gzip" else ["hi"])
     failed = [one for one in caplog.records if "not stored" in one.getMessage()]
     assert len(failed) == (encoding != "gzip")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[[[",
+        b'{"choices": [{"message": {"content": 5, "role": []}}]}',
+        b'{"choices": [{"message": {"role": "alien", "content": "x"}}], "usage": {"prompt_tokens": "?"}}',
+        b'data: {"choices": [{"delta": 7}]}\n\ndata: 5\n\n',
+        b"\xff\xfe",
+    ],
+)
+@pytest.mark.parametrize("media", ["application/json", "text/event-stream"])
+def test_whatever_a_provider_sends_is_passed_on(tmp_path: Path, content: bytes, media: str) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    told = Told([content], headers={"content-type": media}) if content else Told([])
+    with served(lambda _: told, store=store) as (_, http):
+        for _ in range(2):
+            assert http.post(f"/s/one{CHAT}", json=body("hi")).content == content
+    assert texts_of(store, "one")[0] == "hi"

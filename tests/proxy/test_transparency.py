@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.proxy.running import Recorder, Told, client, log_of, proxied, served, texts_of
+from turnfold.proxy import app
 
 CHAT = "/v1/chat/completions"
 ODD = (
@@ -256,3 +257,19 @@ def test_keys_are_passed_on_and_found_nowhere(
     files = [path for path in tmp_path.iterdir() if path.is_file()]
     assert any(path.stat().st_size for path in files)
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def test_an_unexpected_error_is_told_without_what_was_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(f"while reading {SECRET}")
+
+    monkeypatch.setattr(app, "prepare_call", fail)
+    with served(lambda _: said("yes")) as (provider, http):
+        answer = http.post(f"/s/one{CHAT}", json=chat(0))
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"].startswith("turnfold: an internal error")
+    assert provider.seen == []
+    assert "RuntimeError < test_transparency.py:" in caplog.text
+    assert SECRET not in caplog.text + answer.text

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -121,15 +123,30 @@ class ProxyApp:
             await send({"type": "websocket.close", "code": 1000})
             return
         exchange = _Exchange.of(scope)
+        begun = False
+
+        async def tracked(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         try:
-            await self._answer(exchange, receive, send)
+            await self._answer(exchange, receive, tracked)
         except ClientDisconnect:
             pass
-        except TurnfoldError as error:
+        except Exception as error:
+            # The messages of unexpected errors may show what was said: only where they were raised is logged.
+            known = isinstance(error, TurnfoldError)
+            place = "" if known else _raised_at(error)
             _log.warning(
-                "a request failed: %s", type(error).__name__, extra={"event": "request_failed"}
+                "a request failed: %s%s",
+                type(error).__name__,
+                place,
+                extra={"event": "request_failed"},
             )
-            await _send_error(error, exchange, send)
+            if not begun:  # else only the connection can be ended
+                told = str(error) if known else "an internal error, see the log of the proxy"
+                await _send_error(told, _status(error), exchange, send)
 
     async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
         self._gate.check_host(exchange.headers)
@@ -296,7 +313,12 @@ async def _whole_body(receive: Receive, limit: int) -> bytes:
     return b"".join(found)
 
 
-def _status(error: TurnfoldError) -> int:
+def _raised_at(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    return "".join(f" < {Path(one.filename).name}:{one.lineno}" for one in reversed(frames))
+
+
+def _status(error: Exception) -> int:
     if isinstance(error, RequestRefused):
         return error.status
     if isinstance(error, BudgetTooSmall):
@@ -306,10 +328,9 @@ def _status(error: TurnfoldError) -> int:
     return 503 if isinstance(error, StoreError) else 500
 
 
-async def _send_error(error: TurnfoldError, exchange: _Exchange, send: Send) -> None:
+async def _send_error(text: str, status: int, exchange: _Exchange, send: Send) -> None:
     """Answer with an error in the form of the provider, so that its client shows the message."""
-    status = _status(error)
-    told = f"turnfold: {error}"
+    told = f"turnfold: {text}"
     provider = exchange.format.provider if exchange.format else ""
     kind = "invalid_request_error" if status < 500 else "api_error"
     inner: Mapping[str, object] = {"type": kind, "message": told}

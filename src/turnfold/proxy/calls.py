@@ -24,7 +24,6 @@ from turnfold.errors import (
     Conflict,
     InvalidOption,
     InvalidRecord,
-    StoreError,
 )
 from turnfold.models import CallFailed
 from turnfold.proxy.conversations import Conversations, PlacedHistory
@@ -109,7 +108,7 @@ class PreparedCall:
                 await session.add(message, expect=self.placed.head)
         except Conflict:  # another request was first: the client's next one brings the answer along
             _log.info("an answer was not stored yet", extra={"event": "answer_not_stored_yet"})
-        except (InvalidRecord, InvalidOption, StoreError) as error:
+        except Exception as error:  # whatever a provider sends must not break the response
             _log.warning(
                 "an answer was not stored: %s",
                 type(error).__name__,
@@ -281,8 +280,11 @@ def _read_answer(
     try:
         found = _events(content) if "event-stream" in media else _objects(content)
         if not isinstance(found, dict):
-            text.extend(map(stream.add, found))  # what came before an error stays in it
+            events = list(found)
+            text.extend(map(stream.add, events))  # what came before an error stays in it
             found = stream.result()
+            if any(map(_has_further_choice, events)):
+                return None, _usage(found)
         response = form.normalize(found)
     except (CallFailed, msgspec.DecodeError) as error:
         arrived = "".join(text)
@@ -298,6 +300,11 @@ def _message(form: BodyFormat, response: JsonObject) -> Message | None:
     """Return the message of a response; None if it has several, of which the client chooses one."""
     several = objects_of(response.get("choices")) or objects_of(response.get("candidates"))
     return None if len(several) > 1 else form.wire.accept(response)
+
+
+def _has_further_choice(event: JsonObject) -> bool:
+    choices = (*objects_of(event.get("choices")), *objects_of(event.get("candidates")))
+    return any(choice.get("index") not in (0, None) for choice in choices)
 
 
 def _usage(response: JsonObject) -> Usage | None:
