@@ -86,6 +86,24 @@ def test_only_the_messages_are_replaced_in_a_history_that_does_not_fit() -> None
     assert len(kept) - len(window) <= 2  # a summary and a tail, nothing else
 
 
+@pytest.mark.parametrize("turns", [2, 30])
+def test_a_system_prompt_that_the_client_changes_or_drops_is_as_it_sends_it(turns: int) -> None:
+    whole = chat(turns)
+    system, *messages = whole["messages"]
+    with served(lambda _: Told(b"{}", 500)) as (
+        provider,
+        http,
+    ):  # no answer: the log stays as it is
+        for now in ([system], [{**system, "content": "另一个提示"}], []):
+            body = {**whole, "messages": [*now, *messages]}
+            answer = http.post(f"/s/one{CHAT}", json=body)
+            assert answer.headers["x-turnfold"].startswith(
+                "unchanged" if turns == 2 else "shortened"
+            )
+            sent = provider.seen[-1].body["messages"]
+            assert [one for one in sent if one["role"] == "system"] == now
+
+
 @pytest.mark.parametrize("path", [f"/s/one{CHAT}", CHAT])
 def test_off_is_byte_identical_and_stores_nothing(tmp_path: Path, path: str) -> None:
     store = f"sqlite:///{tmp_path}/a.db"

@@ -217,7 +217,9 @@ class _View:
                 self._kept[at] = one
         count = context.counter.count_message
         stored = context.section(Section.SYSTEM)
-        self._shortened = _texts(stored) != body.system_texts
+        # A client that sends no system prompt any more gets none, although the log still has one.
+        told = body.system_texts
+        self._shortened = bool(told) and _texts(stored) != told
         self.extra = sum(
             count(one.record) - context.costs[at]
             for at, one in self._kept.items()
