@@ -18,6 +18,7 @@ from turnfold import Memory, assistant, tool, user
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord, WrongKey
 from turnfold.memory import Session
 from turnfold.records import Checkpoint, Document, NewEntry, Snapshot
+from turnfold.redaction import find_secrets
 from turnfold.runtime import drive
 from turnfold.search import Within
 from turnfold.stores import EncryptedStore, Scope, SqliteStore, Store, open_store
@@ -278,12 +279,24 @@ def test_a_wrong_key_is_told_before_anything_is_read(
             lambda: session.recall("hello"),
             lambda: session.fold(summary="x", keep_turns=0),
             session.checkpoints,
-            session.delete,
         ):
             with pytest.raises(WrongKey, match=f"needs the encryption key with the id {needed}"):
                 act()
         assert read == []
         assert [info.conversation for info in memory.conversations()] == ["one", "two"]
+        assert session.delete().entries == 2  # what nobody can read any more can still be erased
+    with Memory(f"sqlite:///{stored}", encryption_key=KEY) as memory:
+        assert memory.session("one").history() == []
+        assert len(memory.session("two").history()) == 2
+
+
+def test_secrets_are_redacted_before_they_are_encrypted(tmp_path: Path) -> None:
+    file = tmp_path / "chat.db"
+    with Memory(f"sqlite:///{file}", encryption_key=KEY, redact=find_secrets) as memory:
+        assert memory.session("one").user("mail li@example.com 电话 13912345678").redacted == 2
+    with Memory(f"sqlite:///{file}", encryption_key=KEY) as memory:
+        text = memory.session("one").history()[0].message.text
+        assert text == "mail [redacted: email 1] 电话 [redacted: phone 1]"
 
 
 @pytest.mark.parametrize(

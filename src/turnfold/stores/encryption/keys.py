@@ -46,6 +46,7 @@ __all__ = (
     "DataKey",
     "EncryptionKey",
     "KeyRing",
+    "check_conversation",
     "is_key_conversation",
     "read_key_file",
 )
@@ -223,7 +224,7 @@ class ConversationKeys:
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
         """Return the key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
-        _check_conversation(conversation)
+        check_conversation(conversation)
         known = self._known.get((scope.tenant, conversation))
         if known is not None:
             return known
@@ -345,7 +346,8 @@ def _erased(conversation: str) -> ConversationDeleted:
     return ConversationDeleted(f"conversation {conversation!r} has been erased; use another id")
 
 
-def _check_conversation(name: str) -> None:
+def check_conversation(name: str) -> None:
+    """Raise `InvalidOption` for an id that a conversation cannot have."""
     check_name(name, "conversation id")
     if is_key_conversation(name):
         raise InvalidOption(

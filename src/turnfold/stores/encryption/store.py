@@ -38,6 +38,7 @@ from turnfold.stores.encryption.keys import (
     DataKey,
     EncryptionKey,
     KeyRing,
+    check_conversation,
     is_key_conversation,
 )
 from turnfold.stores.encryption.records import (
@@ -506,8 +507,11 @@ class EncryptedStore:
                 raise type(error)(told) from None
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation, and then its key: copies of it in backups and old pages cannot be read any more."""
-        await self._keys.find(scope, conversation)
+        """Delete a conversation, and then its key: copies of it in backups and old pages cannot be read any more.
+
+        It needs no fitting key: what can no longer be read can still be erased.
+        """
+        check_conversation(conversation)
         erasure = await self._inner.delete(scope, conversation)
         await self._keys.delete(scope, conversation)
         self._heads.pop((scope.tenant, conversation), None)
