@@ -14,7 +14,7 @@ from turnfold.search import QueryTerms, telling_part
 from turnfold.search import term_matches as held_terms
 from turnfold.search.passages import excerpt
 from turnfold.search.term_matches import occurrences
-from turnfold.text import distinct_terms, terms_of
+from turnfold.text import distinct_terms, search_terms, terms_of
 from turnfold.text import words as terms_module
 
 PIECES = (
@@ -47,6 +47,21 @@ def test_an_excerpt_is_around_the_sentence_that_holds_most(text: str, limit: int
     assert len(found) <= limit
     if len(text) <= limit:
         assert found == text
+
+
+@pytest.mark.parametrize(
+    ("usual", "told", "asked"),
+    [
+        ("The order of the crates is open. ", "The ferry sank. ", "order crates ferry"),
+        ("订单里的货物还没有到。", "渡轮沉了。", "订单 货物 渡轮"),
+    ],
+    ids=["en", "zh"],
+)
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_an_excerpt_is_around_the_rare_word(usual: str, told: str, asked: str, place: int) -> None:
+    """A word of every sentence tells nothing about one of them, however many such words there are."""
+    text = "".join(told if at == place else usual for at in range(40))
+    assert told.strip() in excerpt(text, search_terms(asked), 3 * len(usual), len)
 
 
 def test_an_excerpt_of_a_huge_text_is_counted_about_as_long_as_it_is() -> None:

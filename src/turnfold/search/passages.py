@@ -76,13 +76,20 @@ def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str]
     if room < 1 or not pieces:
         return clip(text, max(limit, 0), count)
     matcher = _TermMatcher(terms)
-    matches = [matcher.count_in(text[start:stop]) for start, stop in pieces]
-    best = matches.index(max(matches))
+    best = _best_piece([matcher.found_in(text[start:stop]) for start, stop in pieces])
     start, stop = _widened(text, pieces, best, room, count)
     shown = clip(text[start:stop].strip(), room, count)
     before = _CUT if text[:start].strip() else ""
     found = f"{before}{shown}{_CUT}"
     return found if count(found) <= limit else clip(found, limit, count)
+
+
+def _best_piece(found: Sequence[Collection[str]]) -> int:
+    """Return the index of the first piece with the best terms: the fewer pieces have a term, the more it tells."""
+    holding = Counter(term for terms in found for term in terms)
+    weights = {term: math.log(1 + len(found) / count) for term, count in holding.items()}
+    scores = [math.fsum(map(weights.__getitem__, terms)) for terms in found]
+    return scores.index(max(scores))
 
 
 def _widened(
@@ -114,15 +121,15 @@ class _TermMatcher:
         self._terms = frozenset(terms)
         self._of_run: dict[str, frozenset[str]] = {}
 
-    def count_in(self, piece: str) -> int:
-        """Return how many of the terms a piece contains."""
+    def found_in(self, piece: str) -> set[str]:
+        """Return those of the terms that a piece contains."""
         found: set[str] = set()
         for run in RUN.findall(plain_text(piece)):
             of_run = self._of_run.get(run)
             if of_run is None:
                 of_run = self._of_run[run] = self._terms.intersection(terms_of_run(run))
             found |= of_run
-        return len(found)
+        return found
 
 
 SNIPPET_CHARACTERS = 160
