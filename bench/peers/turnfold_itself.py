@@ -25,10 +25,13 @@ __all__ = (
     "IMPORTS",
     "REOPENED",
     "STORED",
+    "FoldingSession",
     "SessionOnDisk",
     "TranscriptSession",
     "as_items",
     "as_turnfold",
+    "cache_marks",
+    "requests_for_folds",
 )
 
 NEEDS = None
@@ -79,18 +82,22 @@ class _MemorySession:
         return self.memory.get_messages_within_budget(self.budget)
 
 
-class _FoldingSession:
+class FoldingSession:
     """A session of a memory in this process that folds by itself, with the built-in summariser."""
 
-    def __init__(self, budget: int, marks: WaterMarks | None = None) -> None:
+    def __init__(
+        self, budget: Budget, *, recall: str = "automatic", threshold: float = 0.75
+    ) -> None:
         counter = counter_for(MODEL)
         self.recorder = FoldRecorder()
         self.memory = Memory(
             MemoryStore(counter=counter),
             counter=counter,
-            budget=Budget(max_tokens=budget, marks=marks or WaterMarks()),
+            budget=budget,
             summarizer=self.recorder,
             fold="inline",
+            recall=recall,
+            threshold=threshold,
         )
         self.session = self.memory.session("talk")
         self.made: tuple[SimulatedFold, ...] = ()
@@ -108,16 +115,13 @@ class _FoldingSession:
         return context.messages
 
 
-def _folds(session: _FoldingSession) -> list[FoldSent]:
+def requests_for_folds(session: FoldingSession) -> list[FoldSent]:
     """What a model that writes the summaries would have been asked for the last window."""
     return [_fold_sent(fold) for fold in session.made]
 
 
-def _marks(session: _FoldingSession) -> tuple[int, ...]:
-    """What `turnfold.wire.anthropic` marks: the ends of system, summary and window, and of a tool loop."""
-    context = session.last
-    if context is None:
-        return ()
+def cache_marks(context: Context) -> tuple[int, ...]:
+    """Messages up to each mark of `turnfold.wire.anthropic`: the ends of system, summary, window and a tool loop."""
     ends = {*context.ends[:3]}
     if any(message.role == "tool" for message in context.messages[context.ends[3] :]):
         ends.add(len(context.messages))
@@ -266,10 +270,10 @@ CONTENDERS = (
         name="turnfold Session, folding",
         package="turnfold",
         convert=as_turnfold,
-        open=lambda messages, budget: _fill(_FoldingSession(budget), messages),
+        open=lambda messages, budget: _fill(FoldingSession(Budget(max_tokens=budget)), messages),
         read=as_items,
-        folds=_folds,
-        marks=_marks,
+        folds=requests_for_folds,
+        marks=lambda session: cache_marks(session.last) if session.last else (),
         ours=True,
         timed=False,
     ),
