@@ -40,6 +40,23 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+OTHER_TERMS = {
+    r"词元": "token",
+    r"(?<!访问)令牌": "访问令牌",
+    r"服务方|供应商|提供商": "服务商",
+    r"检视": "检查器",
+}
+"""Words that a Chinese page does not use -> the one term for the thing."""
+
+
+def other_terms(document: str) -> list[str]:
+    return [
+        f"{found.group()}: write {term}"
+        for pattern, term in OTHER_TERMS.items()
+        for found in re.finditer(pattern, document)
+    ]
+
+
 def dead_links(path: Path, document: str) -> Iterator[str]:
     for link in links(document):
         target, _, part = link.target.partition("#")
@@ -67,6 +84,16 @@ def test_both_languages_have_the_same_pages() -> None:
 def test_twins_show_the_same(name: str) -> None:
     english, chinese = text_of(ENGLISH_PAGES[name]), text_of(CHINESE_PAGES[name])
     assert list(twin_faults(english, chinese)) == []
+
+
+@pytest.mark.parametrize("path", [*CHINESE_PAGES.values(), ROOT / "README.zh-CN.md"], ids=shown)
+def test_chinese_pages_use_one_term_for_a_thing(path: Path) -> None:
+    assert other_terms(text_of(path)) == []
+
+
+def test_the_rule_sees_another_term() -> None:
+    assert other_terms("访问令牌与 token，由服务商计数") == []
+    assert other_terms("令牌与词元") == ["词元: write token", "令牌: write 访问令牌"]
 
 
 @pytest.mark.parametrize("path", ALL_PAGES, ids=shown)

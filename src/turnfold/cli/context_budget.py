@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, reason_label
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
 from turnfold.inspect import CallPoint, ContextView, call_point, context_view
@@ -176,14 +176,14 @@ def _facts(view: ContextView) -> Iterator[Text]:
         )
         if cache.broken_by:
             text += "; " + label("last break {call}: {reason}").format(
-                call=cache.broken_by, reason=cache.reason
+                call=cache.broken_by, reason=reason_label(cache.reason)
             )
         yield _fact("cache", text)
     if view.folded or view.dropped or view.shrunk:
         text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk").format(
             folded=view.folded, dropped=view.dropped, shrunk=view.shrunk
         )
-        reasons = "; ".join(dict.fromkeys(one.reason for one in view.left_out))
+        reasons = "; ".join(dict.fromkeys(reason_label(one.reason) for one in view.left_out))
         yield _fact("left out", f"{text}{f' ({reasons})' if reasons else ''}")
 
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import band, bar, budget_parts, legend
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.labels import label, reason_label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -141,7 +141,9 @@ def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
     yield _items(console, view.items)
     for left in view.left_out:
         span = f"{left.first}" if left.first == left.last else f"{left.first}-{left.last}"
-        yield Text(f"{label(left.outcome)} {span}: {left.reason}", "dim", overflow="fold")
+        yield Text(
+            f"{label(left.outcome)} {span}: {reason_label(left.reason)}", "dim", overflow="fold"
+        )
 
 
 def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
@@ -153,7 +155,7 @@ def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
             item.label,
             f"{item.tokens:,}",
             Text(item.fate, _FATES.get(item.fate, "")),
-            f"[{item.reason}] {item.text}" if item.reason else item.text,
+            f"[{reason_label(item.reason)}] {item.text}" if item.reason else item.text,
         )
         for item in items
     ]
@@ -180,7 +182,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
     text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
     yield Text(with_singulars(text), overflow="fold")
     for reason in found.reasons:
-        yield Text(f"{label('reason')}: {reason}", "yellow", overflow="fold")
+        yield Text(f"{label('reason')}: {reason_label(reason)}", "yellow", overflow="fold")
     first = found.first
     if first is not None:
         where = first.after or first.before

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from turnfold.cli.demo.texts import language_of
+from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
     "label",
+    "reason_label",
     "with_singulars",
 )
 
@@ -285,6 +287,11 @@ def with_singulars(text: str) -> str:
     """Return an English text with "1 entries" written as "1 entry"."""
     plurals = "|".join(_SINGULARS)
     return re.sub(rf"(?<![\d,.])1 ({plurals})\b", lambda found: f"1 {_SINGULARS[found[1]]}", text)
+
+
+def reason_label(reason: str) -> str:
+    """Return the reason of a receipt or a comparison in the language of the locale."""
+    return translate_reason(reason, language_of(os.environ))
 
 
 def label(english: str, environment: Mapping[str, str] | None = None) -> str:

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.inspect.auditor import AuditFault, AuditRule, audit
     from turnfold.inspect.diff import CallDiff, FirstDifference, diff_calls
+    from turnfold.inspect.reasons import REASONS, translate_reason
     from turnfold.inspect.simulation import (
         STRATEGY_NAMES,
         Cost,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = (
+    "REASONS",
     "STRATEGY_NAMES",
     "AuditFault",
     "AuditRule",
@@ -73,12 +75,14 @@ __all__ = (
     "recent_calls",
     "sent_items",
     "simulate",
+    "translate_reason",
 )
 
 _HOMES = {
     "turnfold.inspect.auditor": "AuditFault AuditRule audit",
     "turnfold.inspect.token_totals": "CostRow EntryCost LogCosts conversation_costs",
     "turnfold.inspect.diff": "CallDiff FirstDifference diff_calls",
+    "turnfold.inspect.reasons": "REASONS translate_reason",
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_point call_view "

@@ -1,12 +1,15 @@
 """Labels of the inspector in English and Chinese; the English label is the key.
 
-A label missing here fails a test. Stored content and error messages are not translated.
+A label missing here fails a test. Stored content and error messages are not translated; reasons are, by
+`turnfold.inspect.reasons`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
+
+from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
@@ -252,6 +255,10 @@ class PageLabels:
         """Return a label with its figures filled in."""
         label = CHINESE[english] if self.language == "zh" else english
         return label.format(**figures) if figures else label
+
+    def reason(self, reason: str) -> str:
+        """Return the reason of a receipt or a comparison."""
+        return translate_reason(reason, self.language)
 
     def known(self, word: str) -> str:
         """Return the label of a name from elsewhere, such as a section; the name itself if it has none."""

@@ -248,7 +248,7 @@ def _line(item: SentItem, words: PageLabels, *, cached: bool) -> list[Node]:
         tag("span", f"{item.tokens:,}", class_="number"),
         tag("span", words.known(item.fate), class_=f"chip fate-{item.fate}"),
         tag("span", words("cached"), class_="chip cached") if cached else None,
-        tag("span", item.reason, class_="reason") if item.reason else None,
+        tag("span", words.reason(item.reason), class_="reason") if item.reason else None,
         tag("span", item.text, class_="excerpt", dir="auto"),
     ]
 
@@ -261,6 +261,6 @@ def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
         href = address("sessions", name, "log", after=left.first - 1, upto=left.last)
         span = words("entries {first:,} to {last:,}", first=left.first, last=left.last)
         fate = tag("span", words.known(left.outcome), class_=f"chip fate-{left.outcome}")
-        rows.append([tag("a", span, href=href, class_="row"), fate, left.reason])
+        rows.append([tag("a", span, href=href, class_="row"), fate, words.reason(left.reason)])
     heads = [words(head) for head in ("entries", "fate", "reason")]
     return table(heads, rows, class_="left-out")

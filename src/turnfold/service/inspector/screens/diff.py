@@ -116,7 +116,7 @@ def _sections(
         yield _first(found.first, _token_of(found, view, both), words)
     if found.reasons:
         yield tag("h2", words("why it changed"))
-        yield tag("ul", [tag("li", reason) for reason in found.reasons])
+        yield tag("ul", [tag("li", words.reason(reason)) for reason in found.reasons])
     changed = {name: tokens for name, tokens in found.sections.items() if tokens}
     if changed:
         yield facts((words.known(name), f"{tokens:+,}") for name, tokens in changed.items())
