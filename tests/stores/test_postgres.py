@@ -391,7 +391,7 @@ def test_every_unique_key_holds_tenant_and_conversation(store: PostgresStore, ur
 def test_the_tables_can_be_spread_by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     def spread(step: str) -> list[str]:
         made = re.search(r"CREATE TABLE (turnfold_\w+)", step)
-        if made is None:
+        if made is None or "tenant" not in step:  # the salt is the same for all tenants
             return [step]
         table = step.replace(" WITH (fillfactor = 70)", "").rstrip()
         parts = [

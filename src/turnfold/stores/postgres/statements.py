@@ -246,7 +246,8 @@ def find_head(place: ConversationKey) -> Statement:
 def find_erased(place: ConversationKey) -> Statement:
     """Select the head of what remains of an erased conversation, whose row has a digest for a name.
 
-    A writer asks for it after `lock_head`: only then it sees a deletion that ended while it waited for the row.
+    A writer asks for it after `lock_head`, if the row it locked is missing or new: only then it sees a deletion that
+    ended while it waited for the row, and what it inserted is rolled back.
     """
     return Statement(
         f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {_ERASED}",
@@ -268,13 +269,16 @@ def to_conversation(found: Rows) -> ConversationRow:
     return ConversationRow(_head(head), deleted=bool(deleted))
 
 
-def make_conversation(place: ConversationKey, *, now: int) -> Statement:
-    """Insert an empty conversation unless it exists or was erased."""
+def make_conversation(
+    place: ConversationKey, *, now: int, unless_erased: bool = False
+) -> Statement:
+    """Insert an empty conversation unless it exists; writers ask afterwards if it was erased (`find_erased`)."""
+    erased = f"WHERE NOT EXISTS (SELECT FROM turnfold_conversation WHERE {_ERASED}) "
     return Statement(
         "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
         "revision, epoch, counter, created, updated, erased, indexed_by) "
         "SELECT $1, $2, $3, 0, 0, 0, '', 0, 0, '', $4::bigint, $4::bigint, false, $5 "
-        f"WHERE NOT EXISTS (SELECT FROM turnfold_conversation WHERE {_ERASED}) ON CONFLICT DO NOTHING",
+        f"{erased if unless_erased else ''}ON CONFLICT DO NOTHING",
         (*place.keys, long_form(place.name), now, TERMS_MADE_BY),
     )
 

@@ -40,7 +40,12 @@ from turnfold.stores.log_semantics import (
 )
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import statements as sql
-from turnfold.stores.postgres.append import PostgresAppends, RecentCache, needs_recount, recount
+from turnfold.stores.postgres.append import (
+    PostgresAppends,
+    RecentCache,
+    needs_recount,
+    recount,
+)
 from turnfold.stores.postgres.schema import TABLES, migrate
 from turnfold.stores.postgres.search import search
 from turnfold.stores.postgres.statements import ConversationKey, key_of
@@ -498,7 +503,7 @@ class PostgresStore:
             link.allow_long()
             now = self._clock()
             _, found, erased, entries, checkpoints, documents = await link.ask(
-                sql.make_conversation(place, now=now),
+                sql.make_conversation(place, now=now, unless_erased=True),
                 sql.lock_head(place),
                 sql.find_erased(place),
                 *(
@@ -624,10 +629,12 @@ class PostgresStore:
     ) -> tuple[Head, Rows]:
         """Lock a conversation against other writers; return its head and the rows of a statement."""
         creation = [sql.make_conversation(place, now=self._clock())] if create else []
-        *_, found, erased, rows = await link.ask(
-            *creation, sql.lock_head(place), sql.find_erased(place), statement
-        )
-        return sql.to_conversation(erased or found).for_writing(place.name), rows
+        *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
+        record = sql.to_conversation(found)
+        if not record.head.generation:  # missing, or made just now
+            [erased] = await link.ask(sql.find_erased(place))
+            record = sql.to_conversation(erased or found)
+        return record.for_writing(place.name), rows
 
 
 def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
