@@ -72,6 +72,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Recall earlier messages of a session; exit code 1 if nothing is found.": (
         "找回会话中说过的内容；没有找到时退出码为 1。"
     ),
+    "Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it.": (
+        "列出会话的检查点（摘要），或弃用其中一个：会话回到它之前的检查点。"
+    ),
     "Fold (compact) everything before the newest turns into a summary; the log is kept.": (
         "把最新几轮之前的内容折叠到摘要之后；日志保持完整。"
     ),
@@ -126,9 +129,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Back up a SQLite store while it is in use.": "在使用中复制 SQLite 存储。",
     "Wrap the keys of a tenant's conversations with the first key of --encryption-key-file.": (
         "用 --encryption-key-file 的第一个密钥重新包裹租户各会话的密钥。"
-    ),
-    "File with the key of an encrypted store, or several: the first encrypts.": (
-        "加密存储的密钥文件；可有多个密钥，第一个用于加密。"
     ),
 }
 OPTIONS: Final[Mapping[str, str]] = {
@@ -267,6 +267,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Erase all sessions of this user.": "删除此用户的所有会话。",
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
     "Check the receipt in this file instead.": "改为核对此文件中的回执。",
+    "File with the key of an encrypted store, or several: the first encrypts.": (
+        "加密存储的密钥文件；可有多个密钥，第一个用于加密。"
+    ),
     "Drop this checkpoint and those made from it.": "弃用此检查点及由它写成的检查点。",
     "Show those that were dropped.": "列出已弃用的。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
