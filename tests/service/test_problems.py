@@ -27,7 +27,14 @@ MADE: dict[type[TurnfoldError], TurnfoldError] = {
     LimitExceeded: LimitExceeded("too many", allowed=5, used=5, asked=1, again=0.5),
     MissingExtra: MissingExtra(package="x", extra="y", purpose="z"),
 }
-HIDDEN = {"store-error", "store-unavailable", "unsafe-store", "wrong-process", "internal"}
+HIDDEN = {
+    "store-error",
+    "store-unavailable",
+    "unsafe-store",
+    "wrong-key",
+    "wrong-process",
+    "internal",
+}
 
 
 @pytest.mark.parametrize("name", errors.__all__)
