@@ -44,6 +44,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "Session.turn": (1,),
     "Session.unpin": ("key",),
     "Session.add_rule": ("be late",),
+    "Session.drop_checkpoint": ("checkpoint",),
     "Session.drop_rule": ("key",),
     "Session.user": ("late 晚了",),
     "State.get": ("name",),

@@ -95,6 +95,7 @@ def _inspector(state: object) -> object:
     class Beside:
         mounts = inspector_routes(state)  # pyright: ignore[reportArgumentType] (as `running` gives it)
         running = ()
+        home = ""
 
     return Beside
 

@@ -116,5 +116,5 @@ def test_a_deletion_takes_the_index_rows_with_it(
     assert schema is not None
     for table in TABLES:
         left = postgres_places.count(schema[1], table, "alice", "talk")
-        assert left == (1 if table == "turnfold_conversation" else 0), table
+        assert left == 0, table
         assert postgres_places.count(schema[1], table, "bob", "talk") > 0, table

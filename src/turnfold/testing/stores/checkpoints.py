@@ -360,7 +360,7 @@ class DroppedCheckpointCases(StoreCases):
         assert same == [True] * 4 + [False] * 6
 
     @case
-    async def test_documents_change_with_it_or_nothing_does(self, trial: Trial) -> None:
+    async def test_documents_change_with_the_drop_or_nothing_does(self, trial: Trial) -> None:
         await _two(trial)
         await trial.store.put_document(ALICE, TALK, document("gone"))
         await trial.store.drop_document(ALICE, TALK, "note", "gone")
@@ -410,14 +410,14 @@ class DroppedCheckpointCases(StoreCases):
         assert [each.id for each in await trial.store.checkpoints(ALICE, TALK)] == ["s1"]
 
     @case
-    async def test_a_deleted_conversation_stays_deleted(self, trial: Trial) -> None:
+    async def test_nothing_is_dropped_of_a_deleted_conversation(self, trial: Trial) -> None:
         await _two(trial)
         await trial.store.delete(ALICE, TALK)
         with pytest.raises(ConversationDeleted):
             await trial.store.drop_checkpoint(ALICE, TALK, "s2")
 
     @case
-    async def test_it_lasts(self, trial: Trial) -> None:
+    async def test_a_drop_lasts(self, trial: Trial) -> None:
         await _two(trial)
         await trial.store.drop_checkpoint(ALICE, TALK, "s2")
         store = await trial.reopen()
