@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from turnfold.records import Checkpoint, Document, NewEntry, Snapshot
 from turnfold.redaction import find_secrets
 from turnfold.runtime import drive
 from turnfold.search import Within
-from turnfold.stores import EncryptedStore, Scope, SqliteStore, Store, open_store
+from turnfold.stores import EncryptedStore, Head, Scope, SqliteStore, Store, open_store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.tokens import TokenCounter, counter_for
 
@@ -502,3 +502,33 @@ def test_exports_are_plain_and_come_back_encrypted(stored: Path, tmp_path: Path)
     assert holding(tmp_path) == []
     for each in (store, target, again):
         drive(each.close())
+
+
+class _Overtaken:
+    """A SQLite store before whose first `head` another writer makes the key and writes."""
+
+    def __init__(self, store: SqliteStore, other: EncryptedStore) -> None:
+        self._store, self._other = store, other
+        self._waiting = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def head(self, scope: Scope, conversation: str) -> Head:
+        if self._waiting:
+            self._waiting = False
+            await self._other.append(scope, conversation, [NewEntry(user("first"))])
+        return await self._store.head(scope, conversation)
+
+
+def test_two_first_writers_use_one_key(tmp_path: Path) -> None:
+    def opened(counter: TokenCounter) -> SqliteStore:
+        return SqliteStore(tmp_path / "one.db", blocking=True, counter=counter)
+
+    faster = EncryptedStore(opened, KEY)
+    slower = EncryptedStore(lambda counter: cast("Store", _Overtaken(opened(counter), faster)), KEY)
+    assert drive(slower.append(SCOPE, "one", [NewEntry(user("second"))])).head.seq == 2
+    for store in (faster, slower):
+        found = [entry.message.text for entry in drive(store.read(SCOPE, "one"))]
+        assert found == ["first", "second"]
+        drive(store.close())

@@ -239,6 +239,9 @@ class ConversationKeys:
         if found is not None:
             return found
         if (await self._store.head(scope, conversation)).seq:
+            found = await self.find(scope, conversation)
+            if found is not None:
+                return found  # another writer made it, and has written since
             raise WrongKey(
                 f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
                 "store that has no key, and import it into an encrypted one"
