@@ -95,6 +95,31 @@ def test_many_may_create_one_file_at_the_same_moment(tmp_path: Path) -> None:
         assert not _open_together(tmp_path / f"{number}.db", 8)
 
 
+def test_a_log_that_vanishes_while_it_is_looked_at_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last connection of another process removes the log when it closes."""
+    store = SqliteStore(tmp_path / "chat.db", blocking=True)
+    plain = apsw.Connection(str(tmp_path / "chat.db"))
+    plain.execute("PRAGMA application_id=0")  # in the log only
+    log, looked = tmp_path / "chat.db-wal", Path.is_file
+
+    def vanishing(path: Path) -> bool:
+        found = looked(path)
+        if path == log:
+            log.unlink()
+        return found
+
+    assert log.stat().st_size
+    monkeypatch.setattr(sqlite_file, "_has_mark", lambda _: False)
+    monkeypatch.setattr(Path, "is_file", vanishing)
+    opened = SqliteFile(str(tmp_path / "chat.db"), busy_seconds=1)
+    sqlite_file.check_file_owner(str(tmp_path / "chat.db"), opened._open_for_check)
+    monkeypatch.undo()
+    plain.close()
+    settled(store.close())
+
+
 def test_a_file_that_stays_locked_is_given_up_and_the_message_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import stat
 import tempfile
 import time
 from contextlib import closing, suppress
@@ -77,12 +78,11 @@ def check_file_owner(path: str, connect: Connect) -> bool:
     Return False if only the mark of a store was checked; then the caller must call `check_owner` on its connection.
     """
     file = Path(path)
-    if not file.is_file() or not file.stat().st_size:
+    if not _holds_bytes(file):
         return True
     if _has_mark(file):
         return False
-    log = file.with_name(f"{file.name}-wal")
-    logged = log.is_file() and log.stat().st_size > 0
+    logged = _holds_bytes(file.with_name(f"{file.name}-wal"))
     # A reader without locks does not see the write-ahead log, and leaves nothing beside the file.
     address = f"{file.absolute().as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
     reason, sure = _check_unlocked(address, connect)
@@ -93,6 +93,12 @@ def check_file_owner(path: str, connect: Connect) -> bool:
     with closing(connect(path, only=False, keep_log=logged)) as connection:
         check_owner(connection)
     return True
+
+
+def _holds_bytes(file: Path) -> bool:
+    """Return True for a file that is not empty; another process may remove a log at any moment."""
+    found = _stat(os.fsencode(file))
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
 def is_marked(header: bytes) -> bool:
