@@ -205,3 +205,27 @@ def test_without_a_store_it_serves_the_one_every_command_speaks_of(
     assert [each.store for each in asked] == [
         f"sqlite:///{tmp_path / name}" for name in ("mine.db", "other.db")
     ]
+
+
+ALONE = """
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+import turnfold.service.server, turnfold.service.inspector
+from turnfold.service import ServiceOptions
+from turnfold.service import make_app, make_state
+make_app(make_state(ServiceOptions(store="sqlite://")))
+print("made")
+"""
+
+
+def test_the_extra_service_alone_is_enough() -> None:
+    """Packages of other extras are installed here: without this, one that is imported by accident would not be seen."""
+    blocked = ("prometheus_client", "opentelemetry", "mcp", "httpx2", "psycopg", "redis", "valkey")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE.format(blocked=blocked)],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.stdout, done.stderr[-500:]) == ("made\n", "")
