@@ -1,9 +1,10 @@
-"""Code that the adapters share: running coroutines, model requests, visible history, documents and placeholders."""
+"""Code that the adapters share: running coroutines, model requests, visible history, documents, findings, notes."""
 
 from __future__ import annotations
 
 from turnfold.adapters._common.alignment import GivenRecord, LoggedRecord, follow_history
 from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
+from turnfold.adapters._common.findings import PendingResults, as_finding_text, note_result
 from turnfold.adapters._common.placeholders import (
     can_run,
     is_valid_part,
@@ -42,12 +43,14 @@ __all__ = (
     "GivenRecord",
     "HookRunner",
     "LoggedRecord",
+    "PendingResults",
     "SizedCache",
     "ThreadBridge",
     "VisibleEntry",
     "VisibleHistory",
     "added_messages",
     "all_documents",
+    "as_finding_text",
     "calling_session",
     "can_run",
     "content_key",
@@ -62,6 +65,7 @@ __all__ = (
     "nested_conversation",
     "nested_session",
     "new_home",
+    "note_result",
     "opaque_text",
     "own_groups_last",
     "provider_file_note",

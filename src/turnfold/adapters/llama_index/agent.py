@@ -22,7 +22,10 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context
 
-from turnfold.adapters.llama_index.memory import TurnfoldMemory
+from turnfold.adapters._common import as_finding_text
+from turnfold.adapters.llama_index.memory import AgentToolResult, TurnfoldMemory
+from turnfold.errors import InvalidRecord
+from turnfold.records import ToolCall, freeze
 
 __all__ = ("TurnfoldFunctionAgent", "TurnfoldReActAgent")
 
@@ -41,7 +44,8 @@ class TurnfoldFunctionAgent(FunctionAgent):
         schemas = [tool.metadata.to_openai_tool() for tool in tools]
         fitted = await _fitted(ctx, llm_input, memory, schemas=schemas)
         output = await super().take_step(ctx, fitted, tools, memory)
-        await self._store_steps(ctx, memory)
+        await _put_step(ctx, memory, await self._steps(ctx), output)
+        await ctx.store.set(self.scratchpad_key, [])
         return output
 
     async def handle_tool_call_results(
@@ -49,12 +53,11 @@ class TurnfoldFunctionAgent(FunctionAgent):
     ) -> None:
         """Put the tool results into the memory."""
         await super().handle_tool_call_results(ctx, results, memory)
-        await self._store_steps(ctx, memory)
-
-    async def _store_steps(self, ctx: Context[Any], memory: BaseMemory) -> None:
-        steps: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
-        await memory.aput_messages(steps)
+        await _put_results(ctx, memory, await self._steps(ctx), results)
         await ctx.store.set(self.scratchpad_key, [])
+
+    async def _steps(self, ctx: Context[Any]) -> list[ChatMessage]:
+        return await ctx.store.get(self.scratchpad_key, default=[])
 
 
 class TurnfoldReActAgent(ReActAgent):
@@ -71,7 +74,9 @@ class TurnfoldReActAgent(ReActAgent):
         header = self.formatter.format(tools, [])
         fitted = await _fitted(ctx, llm_input, memory, header=header)
         output = await super().take_step(ctx, fitted, tools, memory)
-        await self._store_steps(ctx, memory)
+        said, kept = await self._steps(ctx)
+        await _put_step(ctx, memory, said, output)
+        await ctx.store.set(self.reasoning_key, kept)
         return output
 
     async def handle_tool_call_results(
@@ -79,9 +84,14 @@ class TurnfoldReActAgent(ReActAgent):
     ) -> None:
         """Put what the tools returned into the memory."""
         await super().handle_tool_call_results(ctx, results, memory)
-        await self._store_steps(ctx, memory)
+        said, kept = await self._steps(ctx)
+        await _put_results(ctx, memory, said, results)
+        await ctx.store.set(self.reasoning_key, kept)
 
-    async def _store_steps(self, ctx: Context[Any], memory: BaseMemory) -> None:
+    async def _steps(
+        self, ctx: Context[Any]
+    ) -> tuple[list[ChatMessage], list[ResponseReasoningStep]]:
+        """Return the steps to put into the memory, and those that stay with the agent."""
         steps: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
         # The last step of a run stays: the agent takes its answer from there, and puts it into the memory itself.
         kept = [step for step in steps if isinstance(step, ResponseReasoningStep)]
@@ -95,8 +105,44 @@ class TurnfoldReActAgent(ReActAgent):
             for step in steps
             if not isinstance(step, ResponseReasoningStep)
         ]
+        return said, kept
+
+
+_ASKED = "turnfold_asked"
+"""Key under which a run keeps the newest seq when its tools were called."""
+
+
+async def _put_step(
+    ctx: Context[Any], memory: BaseMemory, said: list[ChatMessage], output: AgentOutput
+) -> None:
+    if not isinstance(memory, TurnfoldMemory) or not memory.has_findings:
         await memory.aput_messages(said)
-        await ctx.store.set(self.reasoning_key, kept)
+        return
+    asked = await memory.aput_step(said, [call.tool_name for call in output.tool_calls])
+    await ctx.store.set(_ASKED, asked)
+
+
+async def _put_results(
+    ctx: Context[Any],
+    memory: BaseMemory,
+    said: list[ChatMessage],
+    results: Sequence[ToolCallResult],
+) -> None:
+    if not isinstance(memory, TurnfoldMemory) or not memory.has_findings:
+        await memory.aput_messages(said)
+        return
+    asked: int = await ctx.store.get(_ASKED, default=0)
+    await memory.aput_results(said, [_tool_result(result) for result in results], asked=asked)
+
+
+def _tool_result(result: ToolCallResult) -> AgentToolResult:
+    output, failed = result.tool_output, result.tool_output.is_error
+    try:
+        arguments = freeze(result.tool_kwargs, path="tool_kwargs")
+    except InvalidRecord:  # they cannot be compared with those of another call
+        arguments, failed = "", True
+    call = ToolCall(result.tool_id, result.tool_name, arguments)
+    return AgentToolResult(call, as_finding_text(output.content, output.raw_output), failed)
 
 
 async def _fitted(

@@ -20,9 +20,16 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import BaseTool, FunctionTool
 
-from turnfold.adapters._common import SizedCache, ThreadBridge, VisibleHistory, session_of
+from turnfold.adapters._common import (
+    SizedCache,
+    ThreadBridge,
+    VisibleHistory,
+    note_result,
+    session_of,
+)
 from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -32,10 +39,12 @@ from turnfold.memory import (
     RecallTool,
     Session,
 )
+from turnfold.records import ToolCall
 from turnfold.runtime import drive
 from turnfold.stores import Store
 
 __all__ = (
+    "AgentToolResult",
     "TurnfoldMemory",
     "recall_tool",
     "turnfold_memory",
@@ -52,14 +61,18 @@ def turnfold_memory(
     tools: Sequence[BaseTool] = (),
     beside: int = 0,
     recall: bool = True,
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldMemory:
     """Return a memory for `agent.run(q, memory=turnfold_memory(memory.session("s1")))` and for chat engines.
 
     LlamaIndex does not tell a memory what else it sends. Give the agent's `tools`, so that their schemas are counted,
     and the tokens of its system prompt as `beside`. With `recall`, folded (compacted) content that matches the user's
-    words is shown again.
+    words is shown again. `findings` are the rules by which `TurnfoldFunctionAgent` and `TurnfoldReActAgent` remember
+    tool results, or an `AgentMemory`; rules with `serve` are refused.
     """
-    return TurnfoldMemory.over(memory, conversation, tools=tools, beside=beside, recall=recall)
+    return TurnfoldMemory.over(
+        memory, conversation, tools=tools, beside=beside, recall=recall, findings=findings
+    )
 
 
 class _OpenStore(NamedTuple):
@@ -67,6 +80,16 @@ class _OpenStore(NamedTuple):
 
     config: MemoryConfig
     blocking: bool
+    rules: tuple[FindingRule, ...]
+    """The rules that were last given with it; rules are code and cannot be written."""
+
+
+class AgentToolResult(NamedTuple):
+    """A tool call that an agent has made, and what it returned."""
+
+    call: ToolCall
+    result: str
+    failed: bool
 
 
 _OPEN: SizedCache[str, _OpenStore] = SizedCache(limit=64)
@@ -91,6 +114,8 @@ class TurnfoldMemory(BaseMemory):
     """Schemas of the agent's tools."""
     beside: int = 0
     recall: bool = True
+    has_findings: bool = False
+    """True if tool results are remembered by rules."""
     _opened: tuple[AsyncSession, ThreadBridge] | None = PrivateAttr(default=None)
 
     @classmethod
@@ -102,19 +127,26 @@ class TurnfoldMemory(BaseMemory):
         tools: Sequence[BaseTool] = (),
         beside: int = 0,
         recall: bool = True,
+        findings: RuleSource | Sequence[FindingRule] = (),
     ) -> TurnfoldMemory:
         """Return a LlamaIndex memory that uses a conversation; `turnfold_memory` documents the options."""
         if beside < 0:
             raise InvalidOption(f"beside={beside} must not be negative")
+        rules = as_finding_rules(findings)
+        _refuse_serve(rules)
         session = session_of(memory, conversation)
+        if rules:
+            session.findings.use(rules)
+        blocking = isinstance(memory, Memory | Session)
         made = cls(
             conversation=session.id,
             address=session.config.address,
             scope=str(session.scope),
-            store_name=_register(session, blocking=isinstance(memory, Memory | Session)),
+            store_name=_register(session, rules, blocking=blocking),
             schemas=[tool.metadata.to_openai_tool() for tool in tools],
             beside=beside,
             recall=recall,
+            has_findings=bool(rules),
         )
         made._opened = session, ThreadBridge(memory)
         return made
@@ -142,8 +174,15 @@ class TurnfoldMemory(BaseMemory):
                     f"the memory of conversation {self.conversation!r} was restored, but this process has not opened "
                     f"its store {self.address!r}: call turnfold_memory(memory.session({self.conversation!r})) first"
                 )
-            bridge = ThreadBridge.of(blocking=known.blocking)
-            self._opened = AsyncSession(self.conversation, known.config), bridge
+            session = AsyncSession(self.conversation, known.config)
+            if self.has_findings:
+                if not known.rules:
+                    raise InvalidOption(
+                        f"the memory of conversation {self.conversation!r} was restored, but its rules cannot be "
+                        f"written: call turnfold_memory(memory.session({self.conversation!r}), findings=...) first"
+                    )
+                session.findings.use(known.rules)
+            self._opened = session, ThreadBridge.of(blocking=known.blocking)
         return self._opened
 
     @classmethod
@@ -203,6 +242,19 @@ class TurnfoldMemory(BaseMemory):
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Append messages, all of them or none; durable on return."""
         await self._off_loop(self._put(messages))
+
+    async def aput_step(self, messages: list[ChatMessage], tools: Sequence[str]) -> int:
+        """Append a step of an agent, before the tools that it calls run; return the newest seq."""
+        return await self._off_loop(self._put_step(messages, tools))
+
+    async def aput_results(
+        self, messages: list[ChatMessage], runs: Sequence[AgentToolResult], *, asked: int
+    ) -> None:
+        """Append the messages of tool results, and remember the results by their rules; one message per run.
+
+        `asked` is the newest seq when the calls were made.
+        """
+        await self._off_loop(self._put_results(messages, runs, asked))
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replace the messages: append the new ones if the list continues the present one, otherwise start over."""
@@ -271,9 +323,33 @@ class TurnfoldMemory(BaseMemory):
         shown = await VisibleHistory(self._session).entries()
         return chat_messages([one.entry.message for one in shown])
 
-    async def _put(self, messages: Sequence[ChatMessage]) -> None:
-        if messages:
-            await self._session.add([record_of(message) for message in messages])
+    async def _put(self, messages: Sequence[ChatMessage]) -> int:
+        """Append messages; return the seq of the first one, 0 if there is none."""
+        if not messages:
+            return 0
+        return (await self._session.add([record_of(message) for message in messages])).first
+
+    async def _put_step(self, messages: Sequence[ChatMessage], tools: Sequence[str]) -> int:
+        await self._put(messages)
+        for tool in tools:
+            await self._session.findings.ran(tool)
+        return (await self._session.status()).entries
+
+    async def _put_results(
+        self, messages: Sequence[ChatMessage], runs: Sequence[AgentToolResult], asked: int
+    ) -> None:
+        first = await self._put(messages)
+        for number, run in enumerate(runs):
+            # A tool that returns directly ends the step: the results of tools after it are not stored.
+            seq = first + number if number < len(messages) else 0
+            await note_result(
+                self._session,
+                run.call,
+                run.result,
+                seq=seq,
+                asked=asked,
+                failed=run.failed or not seq,
+            )
 
     async def _set(self, messages: Sequence[ChatMessage]) -> None:
         present = [one.entry.message for one in await VisibleHistory(self._session).entries()]
@@ -299,13 +375,24 @@ class TurnfoldMemory(BaseMemory):
         )
 
 
-def _register(session: AsyncSession, *, blocking: bool) -> str:
+def _refuse_serve(rules: Sequence[FindingRule]) -> None:
+    served = [rule.tool for rule in rules if rule.serve]
+    if served:
+        raise InvalidOption(
+            f"the rules of {', '.join(served)} have serve=True, but a LlamaIndex agent lets no memory answer a call "
+            "before its tool runs: give the rules serve=False; the results are shown to the model"
+        )
+
+
+def _register(session: AsyncSession, rules: tuple[FindingRule, ...], *, blocking: bool) -> str:
     """Note that a store is open, and return its name in this process."""
     name = _NAMES.setdefault(session.store, uuid4().hex)
-    opened = _OpenStore(session.config, blocking)
+    place = _place(session.config.address, str(session.scope))
+    known = _OPEN.get(name) or _OPEN.get(place)
+    opened = _OpenStore(session.config, blocking, rules or (known.rules if known else ()))
     _OPEN.put(name, opened)
     if not _is_in_process(session.config.address):
-        _OPEN.put(_place(session.config.address, str(session.scope)), opened)
+        _OPEN.put(place, opened)
     return name
 
 

@@ -18,10 +18,18 @@ from turnfold.adapters.openai_agents.run import (
     TurnfoldHooks,
     TurnfoldRun,
     recall_tool,
+    serve_findings,
     turnfold_run,
 )
 from turnfold.adapters.openai_agents.session import TurnfoldSession
 
-__all__ = ("TurnfoldHooks", "TurnfoldRun", "TurnfoldSession", "recall_tool", "turnfold_run")
+__all__ = (
+    "TurnfoldHooks",
+    "TurnfoldRun",
+    "TurnfoldSession",
+    "recall_tool",
+    "serve_findings",
+    "turnfold_run",
+)
 
 del _agents

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain, count
@@ -36,11 +36,21 @@ from agents import (
     RunContextWrapper,
     RunHooks,
     Tool,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolInputGuardrailData,
     TResponseInputItem,
     handoff,
 )
 from agents.agent_output import AgentOutputSchemaBase
-from agents.run_config import CallModelData, CallModelInputFilter, ModelInputData
+from agents.run_config import (
+    CallModelData,
+    CallModelInputFilter,
+    ModelInputData,
+    ToolErrorFormatter,
+    ToolErrorFormatterArgs,
+)
+from agents.tool import default_tool_timeout_error_message
 from agents.tool_context import ToolContext
 
 from turnfold import wire
@@ -60,6 +70,7 @@ from turnfold.adapters.openai_agents.items import (
 )
 from turnfold.adapters.openai_agents.session import TurnfoldSession
 from turnfold.errors import InvalidOption
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -69,7 +80,7 @@ from turnfold.memory import (
     Session,
     recall_parameters,
 )
-from turnfold.records import Message, Usage
+from turnfold.records import Message, ToolCall, Usage
 from turnfold.window import Context, Section
 from turnfold.wire import list_of
 
@@ -80,6 +91,7 @@ __all__ = (
     "TurnfoldRun",
     "own_last",
     "recall_tool",
+    "serve_findings",
     "tool_schemas",
     "turnfold_run",
 )
@@ -218,9 +230,23 @@ class ItemsView:
         """Return the tool schemas of an agent; they are read from its MCP servers once per run."""
         known = self._schemas.get(id(data.agent))
         if known is None or known[0] is not data.agent:
-            made = await tool_schemas(data.agent, RunContextWrapper(data.context))
+            made = await tool_schemas(
+                data.agent, RunContextWrapper(data.context), check=self._check_served
+            )
             self._schemas[id(data.agent)] = known = (data.agent, made)
         return known[1]
+
+    def _check_served(self, tool: FunctionTool) -> None:
+        """Refuse a rule with `serve` for a tool that has no guardrail to answer its calls."""
+        if not self.session.pending.has_rules:
+            return
+        rule = rule_for(self.session.awaiting.findings.rules, tool.name)
+        given = tool.tool_input_guardrails or ()
+        if rule and rule.serve and all(one.guardrail_function is not _serve for one in given):
+            raise InvalidOption(
+                f"the rule of the tool {tool.name!r} has serve=True, but the SDK lets only a guardrail of the tool "
+                "answer a call: give the tool tool_input_guardrails=[serve_findings], or the rule serve=False"
+            )
 
 
 def own_last(
@@ -261,12 +287,20 @@ def _visible_items(context: Context, hidden: Mapping[int, int]) -> list[Numbered
 
 
 async def tool_schemas(
-    agent: Agent[Any], context: RunContextWrapper[Any]
+    agent: Agent[Any],
+    context: RunContextWrapper[Any],
+    *,
+    check: Callable[[FunctionTool], None] | None = None,
 ) -> list[dict[str, object]]:
-    """Return the schemas of an agent's tools, handoffs and output, including disabled ones."""
+    """Return the schemas of an agent's tools, handoffs and output, including disabled ones.
+
+    `check` is called with every function tool.
+    """
     found: list[dict[str, object]] = []
     for tool in (*agent.tools, *await agent.get_mcp_tools(context)):
         if isinstance(tool, FunctionTool):
+            if check is not None:
+                check(tool)
             found.append(function_schema(tool.name, tool.description, tool.params_json_schema))
         else:
             found.append(function_schema(tool.name, "", {}))
@@ -318,6 +352,22 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
     )
 
 
+async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+    context = data.context
+    view = context.run_config.call_model_input_filter if context.run_config else None
+    if not isinstance(view, ItemsView):
+        return ToolGuardrailFunctionOutput.allow()
+    session = view.session
+    found = await session.off_loop(session.awaiting.findings.serve(_call_of(context)))
+    if found is None:
+        return ToolGuardrailFunctionOutput.allow()
+    return ToolGuardrailFunctionOutput.reject_content(served_text(found))
+
+
+serve_findings: ToolInputGuardrail[Any] = ToolInputGuardrail(_serve, name="serve_findings")
+"""Guardrail for tools whose rule has `serve`: it answers a repeated call from the findings of the run that makes it."""
+
+
 class TurnfoldRun(TypedDict):
     """Keyword arguments of `Runner.run`, `run_sync` and `run_streamed`."""
 
@@ -333,6 +383,7 @@ def turnfold_run(
     run_config: RunConfig | None = None,
     hooks: RunHooks[Any] | None = None,
     recall: bool = True,
+    findings: RuleSource | Sequence[FindingRule] = (),
 ) -> TurnfoldRun:
     """Return the arguments for `Runner.run(agent, "...", **turnfold_run(memory.session("s1")))`; for one run at a time.
 
@@ -340,17 +391,26 @@ def turnfold_run(
     input that turnfold would send. Other options that cut or rewrite the history (session_input_callback,
     handoff_input_filter, nest_handoff_history, a limit of items) are refused. With `recall`, folded content that
     matches the user's words is shown again. To let the model ask for earlier content, give the agent the tool
-    `recall_tool()`.
+    `recall_tool()`. `findings` are the rules by which tool results are remembered, or an `AgentMemory`; a tool whose
+    rule has `serve` needs the guardrail `serve_findings`.
     """
     own_config = run_config or RunConfig()
     _refuse_rewriting(own_config)
-    session = TurnfoldSession(memory, conversation, session_settings=own_config.session_settings)
+    session = TurnfoldSession(
+        memory,
+        conversation,
+        session_settings=own_config.session_settings,
+        findings=as_finding_rules(findings),
+    )
     omit_ids = own_config.reasoning_item_id_policy == "omit"
     theirs = own_config.call_model_input_filter
     view = ItemsView(session, recall=recall, omit_ids=omit_ids, theirs=theirs)
     guarded = bool(own_config.output_guardrails)
     run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids, guarded=guarded)
     config = replace(own_config, call_model_input_filter=view)
+    if session.pending.has_rules:
+        formatter = _noting_failures(session, own_config.tool_error_formatter)
+        config = replace(config, tool_error_formatter=formatter)
     return TurnfoldRun(session=session, run_config=config, hooks=run_hooks)
 
 
@@ -404,13 +464,22 @@ class TurnfoldHooks(RunHooks[Any]):
         if call := _call_id(context):
             self._view.session.run.open_calls.add(call)
             self._give_own_view(context, call)
+        if isinstance(context, ToolContext):
+            session = self._view.session
+            started = session.pending.started(_call_of(context))
+            await session.off_loop(started)
         await self._theirs.on_tool_start(context, agent, tool)
 
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
         """Remove the tool call from the list of running calls."""
-        self._view.session.run.open_calls.discard(_call_id(context))
+        session, call = self._view.session, _call_id(context)
+        session.run.open_calls.discard(call)
+        if _timed_out(tool, result):
+            session.pending.failed(call)
+        withheld = self._may_reject(agent)
+        await session.off_loop(session.pending.ended(call, result, may_be_withheld=withheld))
         await self._theirs.on_tool_end(context, agent, tool, result)
 
     def _may_reject(self, agent: Agent[Any]) -> bool:
@@ -480,6 +549,32 @@ def _refuse_rewriting(config: RunConfig) -> None:
 
 def _call_id(context: RunContextWrapper[Any]) -> str:
     return str(getattr(context, "tool_call_id", ""))
+
+
+def _call_of(context: ToolContext[Any]) -> ToolCall:
+    return ToolCall(context.tool_call_id, context.tool_name, context.tool_arguments)
+
+
+def _noting_failures(
+    session: TurnfoldSession, theirs: ToolErrorFormatter | None
+) -> ToolErrorFormatter:
+    """Return a formatter that notes which calls failed: to hooks, the text of an error is a result like any other."""
+
+    async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
+        session.pending.failed(args.call_id)
+        text = theirs(args) if theirs is not None else None
+        return await text if inspect.isawaitable(text) else text
+
+    return formatted
+
+
+def _timed_out(tool: Tool, result: object) -> bool:
+    """Return True if a result is the SDK's own text for a tool that took too long."""
+    if not isinstance(tool, FunctionTool) or tool.timeout_seconds is None:
+        return False
+    return result == default_tool_timeout_error_message(
+        tool_name=tool.name, timeout_seconds=tool.timeout_seconds
+    )
 
 
 def _as_added(item: TResponseInputItem, omit_ids: bool) -> TResponseInputItem:  # noqa: FBT001

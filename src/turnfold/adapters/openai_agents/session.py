@@ -15,6 +15,7 @@ from typing import Final, cast
 from agents import SessionSettings, TResponseInputItem
 
 from turnfold.adapters._common import (
+    PendingResults,
     ThreadBridge,
     VisibleEntry,
     VisibleHistory,
@@ -28,6 +29,7 @@ from turnfold.adapters.openai_agents.items import (
     name_of,
     records_of,
 )
+from turnfold.findings import FindingRule
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.records import Entry, Message, NewEntry
 
@@ -51,6 +53,7 @@ class TurnfoldSession:
         conversation: str = "",
         *,
         session_settings: SessionSettings | None = None,
+        findings: Sequence[FindingRule] = (),
     ) -> None:
         self.awaiting = session_of(memory, conversation)
         """The session that holds the log."""
@@ -60,6 +63,8 @@ class TurnfoldSession:
         """Which items of the current run are in the log."""
         self.off_loop = ThreadBridge(memory)
         """Runs coroutines of `awaiting`, in a thread if they block."""
+        self.pending = PendingResults(self.awaiting, findings)
+        """Tool calls of the current run whose results become findings when they are stored."""
         self._log = VisibleHistory(self.awaiting)
         self._ahead: list[tuple[int, Message]] = []
         """Seqs and records of the last response that was stored before the SDK added it."""
@@ -147,6 +152,7 @@ class TurnfoldSession:
         if records:
             done = await self.awaiting.add(list(records))
             self.run.own.update(range(done.first, done.first + len(records)))
+            await self.pending.logged(done.first, records)
 
     async def _append_unstored(self, records: list[Message], answered: set[str]) -> None:
         """Append the records that no process has stored in this turn yet."""

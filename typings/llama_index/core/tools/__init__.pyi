@@ -10,6 +10,12 @@ class BaseTool:
 
 class AsyncBaseTool(BaseTool): ...
 
+class ToolOutput:
+    @property
+    def content(self) -> str: ...
+    raw_output: Any
+    is_error: bool
+
 class FunctionTool(AsyncBaseTool):
     @classmethod
     def from_defaults(

@@ -4,11 +4,20 @@ from typing import Any
 from llama_index.core.agent.react.formatter import ReActChatFormatter
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool
+from llama_index.core.tools import AsyncBaseTool, ToolOutput
 from llama_index.core.workflow import Context
 
-class AgentOutput: ...
-class ToolCallResult: ...
+class ToolCall:
+    tool_name: str
+
+class AgentOutput:
+    tool_calls: list[ToolCall]
+
+class ToolCallResult:
+    tool_name: str
+    tool_kwargs: dict[str, Any]
+    tool_id: str
+    tool_output: ToolOutput
 
 class FunctionAgent:
     scratchpad_key: str

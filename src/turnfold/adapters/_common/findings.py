@@ -1,0 +1,94 @@
+"""Notes findings (remembered tool results) for adapters that log a result some time after its tool ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnfold.findings import FindingRule, result_text, rule_for
+from turnfold.memory import AsyncSession
+from turnfold.records import Message, ToolCall
+from turnfold.wire import writable
+
+__all__ = ("PendingResults", "as_finding_text", "note_result")
+
+
+async def note_result(
+    session: AsyncSession,
+    call: ToolCall,
+    result: str,
+    *,
+    seq: int,
+    asked: int,
+    failed: bool = False,
+) -> None:
+    """Remember the result of a call if its tool has a rule and did not fail; results it made stale are marked.
+
+    `seq` is the entry of the result, `asked` the newest seq when the call was made.
+    """
+    if failed or rule_for(session.findings.rules, call.name) is None:
+        await session.findings.ran(call.name)
+    else:
+        await session.findings.note(call, result, seq=seq, asked=asked)
+
+
+def as_finding_text(shown: str, value: object) -> str:
+    """Return the text to remember of a result: as JSON where the framework shows a dict or list as Python writes it."""
+    is_repr = type(value) in (dict, list) and shown == str(value)
+    return str(writable(result_text(value) if is_repr else shown))
+
+
+@dataclass(slots=True)
+class _PendingCall:
+    call: ToolCall
+    asked: int
+    value: object = None
+    may_be_withheld: bool = False
+    failed: bool = False
+
+
+class PendingResults:
+    """The calls of a conversation whose tools have begun and whose results are not in the log yet."""
+
+    def __init__(self, session: AsyncSession, rules: Sequence[FindingRule] = ()) -> None:
+        self._session = session
+        self._calls: dict[str, _PendingCall] = {}
+        self.has_rules = bool(rules)
+        if rules:
+            session.findings.use(rules)
+
+    async def started(self, call: ToolCall) -> None:
+        """Note that a tool begins: what it may change is stale from now on."""
+        if self.has_rules:
+            await self._session.findings.ran(call.name)
+            asked = (await self._session.status()).entries
+            self._calls[call.id] = _PendingCall(call, asked)
+
+    async def ended(self, call_id: str, value: object, *, may_be_withheld: bool) -> None:
+        """Note that a tool has ended and returned a value: what it changed meanwhile is stale.
+
+        If the framework may log a note in place of the value, only a result that is the value itself is remembered.
+        """
+        if pending := self._calls.get(call_id):
+            pending.value, pending.may_be_withheld = value, may_be_withheld
+            await self._session.findings.ran(pending.call.name)
+
+    def failed(self, call_id: str) -> None:
+        """Note that the result of a call is an error, which is not remembered."""
+        if pending := self._calls.get(call_id):
+            pending.failed = True
+
+    async def logged(self, first: int, records: Sequence[Message]) -> None:
+        """Remember the results in records that were appended to the log; `first` is the seq of the first record."""
+        for seq, record in enumerate(records, first):
+            for result in record.results:
+                if pending := self._calls.pop(result.call_id, None):
+                    withheld = pending.may_be_withheld and result.text != str(pending.value)
+                    await note_result(
+                        self._session,
+                        pending.call,
+                        as_finding_text(result.text, pending.value),
+                        seq=seq,
+                        asked=pending.asked,
+                        failed=pending.failed or result.is_error or withheld,
+                    )
