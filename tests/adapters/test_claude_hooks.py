@@ -252,6 +252,19 @@ def test_a_repeated_call_is_answered_by_a_hook_in_the_sdks_own_types(name: str) 
     assert known.get_cached_toc("angui_2024") == {"title": "安规"}
 
 
+def test_a_tool_that_fails_makes_what_was_found_stale_and_is_not_remembered() -> None:
+    async def work(memory: AsyncMemory, hooks: SessionHooks) -> None:
+        found = memory.session("s").findings
+        await hooks.tool_used(used("get_toc", "t1", "第一章 总则"), "t1", None)
+        failed = {"tool_name": "get_toc", "tool_input": {"at": 2}, "error": "磁盘已满 disk full"}
+        await hooks.tool_failed(failed, "t2", None)
+        assert [each.content for each in await found.list()] == ["第一章 总则"]
+        await hooks.tool_failed({**failed, "tool_name": "edit"}, "t3", None)
+        assert await found.list() == ()
+
+    with_hooks(work, findings=[FindingRule("get_toc", invalidated_by=("edit",))])
+
+
 def test_options_are_added_to_and_nothing_of_the_users_is_replaced() -> None:
     async def theirs(given: object, name: object, context: object) -> dict[str, object]:
         return {"systemMessage": f"{given} {name} {context}"}

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar, cast
 
-from turnfold.adapters._common import ThreadBridge
+from turnfold.adapters._common import ThreadBridge, note_result
 from turnfold.adapters.claude_agent_sdk.transcript import TranscriptFile
 from turnfold.errors import SummaryFailed
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
@@ -195,12 +195,8 @@ class SessionHooks:
         call = _call_of(payload, tool_use_id)
         beside = await self._beside(session, payload, call)
         stored = await self._add_call(session, call, result, beside=beside)
-        if failed or not self._findings or not stored:
-            return
-        if rule_for(session.findings.rules, name) is not None:
-            await session.findings.note(call, result, seq=stored, asked=stored - 2)
-        else:
-            await session.findings.ran(name)
+        if self._findings and stored:
+            await note_result(session, call, result, seq=stored, asked=stored - 2, failed=failed)
 
     async def _beside(self, session: AsyncSession, payload: HookInput, call: ToolCall) -> str:
         """Return the text that the model said beside a call, if it is known yet."""
