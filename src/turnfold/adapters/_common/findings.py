@@ -59,10 +59,9 @@ class PendingResults:
 
     async def started(self, call: ToolCall) -> None:
         """Note that a tool begins: what it may change is stale from now on."""
-        if self.has_rules:
-            await self._session.findings.ran(call.name)
-            asked = (await self._session.status()).entries
-            self._calls[call.id] = _PendingCall(call, asked)
+        await self._session.findings.ran(call.name)
+        asked = (await self._session.status()).entries
+        self._calls[call.id] = _PendingCall(call, asked)
 
     async def ended(self, call_id: str, value: object, *, may_be_withheld: bool) -> None:
         """Note that a tool has ended and returned a value: what it changed meanwhile is stale.

@@ -464,10 +464,9 @@ class TurnfoldHooks(RunHooks[Any]):
         if call := _call_id(context):
             self._view.session.run.open_calls.add(call)
             self._give_own_view(context, call)
-        if isinstance(context, ToolContext):
-            session = self._view.session
-            started = session.pending.started(_call_of(context))
-            await session.off_loop(started)
+        session = self._view.session
+        if session.pending.has_rules and isinstance(context, ToolContext):
+            await session.off_loop(session.pending.started(_call_of(context)))
         await self._theirs.on_tool_start(context, agent, tool)
 
     async def on_tool_end(
@@ -476,10 +475,11 @@ class TurnfoldHooks(RunHooks[Any]):
         """Remove the tool call from the list of running calls."""
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
-        if _timed_out(tool, result):
-            session.pending.failed(call)
-        withheld = self._may_reject(agent)
-        await session.off_loop(session.pending.ended(call, result, may_be_withheld=withheld))
+        if session.pending.has_rules:
+            if _timed_out(tool, result):
+                session.pending.failed(call)
+            withheld = self._may_reject(agent)
+            await session.off_loop(session.pending.ended(call, result, may_be_withheld=withheld))
         await self._theirs.on_tool_end(context, agent, tool, result)
 
     def _may_reject(self, agent: Agent[Any]) -> bool:
