@@ -1,7 +1,7 @@
 """How large the large tests are: in the default run (`make test`), and in the slow one (`make test-slow`).
 
 A default is small, but large enough that the sabotages of its test are found; the slow size is the same test marked
-slow. A property of Hypothesis names the examples of a usual run: the default profile tries a third of them, and the
+slow. A property of Hypothesis names the examples of a usual run: the default profile tries a quarter of them, and the
 slow run, with the profile `thorough`, ten times as many.
 """
 
@@ -118,7 +118,7 @@ TOOL_TURNS = Size(3, 10)
 FOLD_FAULTS = Size(4, 3_334, minutes=120)
 """For each fault and mode."""
 
-PROFILES = {"turnfold": 33, "sabotage": 100, "thorough": 1_000}
+PROFILES = {"turnfold": 25, "sabotage": 100, "thorough": 1_000}
 """Examples of a property that names no number, by profile."""
 
 

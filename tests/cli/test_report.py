@@ -58,7 +58,7 @@ def contexts(tokens: int) -> tuple[Context, ...]:
     return tuple(made)
 
 
-@pytest.mark.parametrize("tokens", [6_000, 3_000])
+@pytest.mark.parametrize("tokens", [3_000, pytest.param(6_000, marks=pytest.mark.slow)])
 def test_every_call_is_reported_as_it_is_computed_again(tokens: int) -> None:
     calls = reported("--budget", str(tokens))["calls"]
     assert [call["call"] for call in calls] == list(range(1, len(calls) + 1))

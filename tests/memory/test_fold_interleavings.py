@@ -128,6 +128,7 @@ def test_strands_that_share_only_the_store_may_be_merged(monkeypatch: pytest.Mon
     assert merged.states < kept.states
 
 
+@pytest.mark.slow
 def test_an_inline_fold_a_summariser_and_a_clearer_in_every_order() -> None:
     store = begun(3, long=LONG)
     inline = reader("inline", fold="inline", budget=SMALL)

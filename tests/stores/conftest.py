@@ -1,9 +1,9 @@
 """How much of the conformance suite a store runs by default.
 
-Four stores run every case with all its values: memory, a SQLite file, PostgreSQL, and SQLite behind Redis. A class with
-`twin` is another way to use one of them, and runs less by default:
+Two stores run every case with all its values: memory, and a SQLite file. A class with `twin` runs less by default:
 
-- `twin = EVERY_CASE`: every case with the first of its values (a SQLite file without an event loop);
+- `twin = EVERY_CASE`: every case with the first of its values (PostgreSQL, SQLite behind Redis, a
+  SQLite file without an event loop);
 - `twin = CALLS_AND_CACHES`: the same, but only the groups below, in which it can matter how a store is called and what
   a cache remembers (all others). One of them, `MachineCases`, compares random calls of all verbs with the reference.
 

@@ -41,6 +41,7 @@ class TestPostgresCached(Cached, StoreConformance):
     twin = CALLS_AND_CACHES
 
 
+@pytest.mark.slow
 class TestPostgresCachedBlocking(Cached, StoreConformance):
     twin = CALLS_AND_CACHES
     blocking = True

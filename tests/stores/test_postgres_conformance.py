@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg")
 
-from tests.stores.conftest import CALLS_AND_CACHES
+from tests.stores.conftest import CALLS_AND_CACHES, EVERY_CASE
 from tests.stores.servers import Placed, postgres_places
 from turnfold.stores import Store
 from turnfold.stores.postgres.store import PostgresStore
@@ -20,6 +20,7 @@ __all__ = ("postgres_places",)
 
 
 class TestPostgres(Placed, StoreConformance):
+    twin = EVERY_CASE
     examples = 10
 
     def open_store(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.stores.conftest import CALLS_AND_CACHES
+from tests.stores.conftest import CALLS_AND_CACHES, EVERY_CASE
 from tests.stores.redis_server import PATIENCE, ServerCluster, closed_port, shared_url
 from turnfold.stores import SqliteStore, Store
 from turnfold.stores.redis.cache import CachedStore
@@ -43,7 +43,7 @@ class CachedConformance(StoreConformance):
 
 
 class TestCached(CachedConformance):
-    pass
+    twin = EVERY_CASE
 
 
 class TestCachedBlocking(CachedConformance):

@@ -41,7 +41,7 @@ from turnfold.adapters.langchain.messages import call_of, record_and_shown
 from turnfold.adapters.langchain.run_log import GraphRunLog
 from turnfold.adapters.langchain.view import GraphView, history_of
 from turnfold.errors import InvalidOption
-from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -134,8 +134,9 @@ class ConversationState:
 
     def add_finding(self, tool_request: ToolRequest, result: object) -> None:
         """Keep the result of a tool; it becomes a finding once the log has it."""
-        rules = self._session.findings.rules if self._has_rules else ()
-        if tool_request.seq and tool_request.call.name in rules and isinstance(result, ToolMessage):
+        if not self._has_rules or not tool_request.seq or not isinstance(result, ToolMessage):
+            return
+        if rule_for(self._session.findings.rules, tool_request.call.name) is not None:
             _, shown = record_and_shown(result)
             if shown.content is result.content:  # else it has no text of its own
                 self._pending.append((tool_request, str(writable(str(shown.text)))))

@@ -39,7 +39,7 @@ from turnfold.adapters._common import (
 from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
 from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
 from turnfold.errors import Conflict, InvalidOption
-from turnfold.findings import FindingRule, RuleSource, as_finding_rules, served_text
+from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,
@@ -548,7 +548,7 @@ class _Run:
             result = await handler(dict(args))
         finally:
             await off_loop(findings.ran(call.tool_name))
-        if call.tool_name in findings.rules:
+        if rule_for(findings.rules, call.tool_name) is not None:
             self._pending.append((record, result, seq_before))
         return result
 
