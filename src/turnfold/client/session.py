@@ -340,15 +340,16 @@ class AsyncRemoteSession:
             read = read_sdk_objects(messages)
             messages, usage = read.messages, read.usage
         given, client_ids = _messages_and_ids(messages)
-        if usage is not None and self._last:
-            await self.record_usage(usage)
         body = AddBody(
             messages=[message_json(message, "record") for message in given],
             expect=expect,
             client_ids=client_ids or None,
         )
         key = client_id or new_key()
-        return await self._sender.call(api.operations.ADD, self.id, body=body, key=key)
+        done = await self._sender.call(api.operations.ADD, self.id, body=body, key=key)
+        if usage is not None and self._last:  # after the answer: it is worth more
+            await self.record_usage(usage)
+        return done
 
     async def context(
         self,

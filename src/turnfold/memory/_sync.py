@@ -147,7 +147,7 @@ class Session:
 
     @property
     def last_call(self) -> str:
-        """Name of the last call made through this handle; empty before the first."""
+        """Name of the last call made through this handle, by this task if it made one; empty before the first."""
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
@@ -183,7 +183,7 @@ class Session:
         """Append one message, or several atomically. Durable on return.
 
         Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
-        responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
+        responses. The usage of a response is recorded with the last call of this task, as by `record_usage()`.
 
         With `client_id`, a retry stores nothing twice. Several messages get this id with a number appended; a
         `NewEntry` has an id of its own. `expect` is the newest seq the caller has seen; raises `Conflict` if the log

@@ -7,6 +7,7 @@ of the call can be rebuilt from the manifest and the log; a digest proves that t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import InvalidRecord, NotFound
+from turnfold.errors import Conflict, InvalidRecord, NotFound
 from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.conversation_cache import ConversationCache, erased
 from turnfold.memory.prompt_tail import tail_message
@@ -54,6 +55,7 @@ _LEAST_CACHED = 1024
 """Tokens from which on OpenAI and Anthropic cache the beginning of a prompt."""
 _STABLE_SHARE = 0.5
 """Share of the previous prompt that must be repeated for its beginning to count as stable."""
+_MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """How long OpenAI and Anthropic keep the beginning of a prompt, at least."""
 _PAUSES = 64
@@ -302,6 +304,10 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
         yield "the budget changed"
 
 
+_call_here: ContextVar[tuple[object, str]] = ContextVar("turnfold_call", default=(None, ""))
+"""The handle and the name of the last call of this task or thread."""
+
+
 @dataclass(slots=True)
 class CallLog:
     """Writes and reads the manifests of one conversation."""
@@ -319,6 +325,14 @@ class CallLog:
     """When the last call was made."""
     _pauses: dict[str, int] = field(default_factory=dict[str, int])
     """Microseconds between each of the newest calls of this handle and the call before it."""
+    _mark: object = field(default_factory=object)
+    """Tells the calls of this handle from those of others."""
+
+    @property
+    def current(self) -> str:
+        """Name of the last call of this task or thread; of the last call of the handle if it made none."""
+        mark, call = _call_here.get()
+        return call if mark is self._mark else self.last
 
     def reset(self) -> None:
         """Drop the caches that save work between two calls."""
@@ -342,6 +356,7 @@ class CallLog:
             self._numbers = {seq: number + 1}
             if await cache.add_document(write_manifest(manifest), fenced=fenced):
                 self.last = call
+                _call_here.set((self._mark, call))
                 self._note_time(call, manifest.created)
                 return True
             if not cache.confirmed or not await self._is_taken(seq, number):
@@ -388,15 +403,22 @@ class CallLog:
     async def record_usage(self, call: str, usage: Usage) -> Manifest:
         """Store the usage that the provider reported for a call."""
         cache = self.cache
-        manifest, version = await self._read(call)
         pause = self._pauses.get(call)
-        missed = pause is not None and pause < _CACHE_MICROSECONDS and _has_missed(manifest, usage)
-        manifest = msgspec.structs.replace(manifest, usage=usage, cache_missed=missed)
-        written = await cache.store.put_document(
-            cache.scope, cache.conversation, write_manifest(manifest), expect=version
+        for _ in range(_MAX_TRIES):
+            found, version = await self._read(call)
+            missed = pause is not None and pause < _CACHE_MICROSECONDS and _has_missed(found, usage)
+            manifest = msgspec.structs.replace(found, usage=usage, cache_missed=missed)
+            try:
+                written = await cache.store.put_document(
+                    cache.scope, cache.conversation, write_manifest(manifest), expect=version
+                )
+            except Conflict:
+                continue  # another report for the same call
+            cache.wrote_unlocked(written)
+            return manifest
+        raise Conflict(
+            f"others changed the record of call {call!r} {_MAX_TRIES} times in a row: try again"
         )
-        cache.wrote_unlocked(written)
-        return manifest
 
     async def explain(self, call: str) -> Explanation:
         """Rebuild the messages of a call from the log."""

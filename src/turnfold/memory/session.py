@@ -213,8 +213,8 @@ class AsyncSession:
 
     @property
     def last_call(self) -> str:
-        """Name of the last call made through this handle; empty before the first."""
-        return self._calls.last
+        """Name of the last call made through this handle, by this task if it made one; empty before the first."""
+        return self._calls.current
 
     async def system(self, content: object) -> Appended | None:
         """Replace the system message; returns None if it is the same already."""
@@ -263,7 +263,7 @@ class AsyncSession:
         """Append one message, or several atomically. Durable on return.
 
         Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
-        responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
+        responses. The usage of a response is recorded with the last call of this task, as by `record_usage()`.
 
         With `client_id`, a retry stores nothing twice. Several messages get this id with a number appended; a
         `NewEntry` has an id of its own. `expect` is the newest seq the caller has seen; raises `Conflict` if the log
@@ -275,9 +275,12 @@ class AsyncSession:
 
             read = read_sdk_objects(messages)
             messages, usage = read.messages, read.usage
-        entries = entries_of(messages, client_id)
-        if usage is not None and self._calls.last:
+        done = await self._add_entries(entries_of(messages, client_id), expect)
+        if usage is not None and self._calls.current:  # after the answer: it is worth more
             await self.record_usage(usage)
+        return done
+
+    async def _add_entries(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
         if any(one.message.role == "system" for one in entries):
             return await self._add_system(entries, expect)
         if self._in_order:  # without the lock, so that concurrent appends can share a commit
@@ -675,7 +678,7 @@ class AsyncSession:
         self._builder.last.clear()
 
     def _call_name(self, call: str | None) -> str:
-        name = call or self._calls.last
+        name = call or self._calls.current
         if not name:
             raise InvalidOption(
                 "this session handle has made no call yet: give call=, a name from calls()"
