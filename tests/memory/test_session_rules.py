@@ -375,3 +375,47 @@ def test_a_summary_does_not_repeat_what_the_user_has_changed(before: str, after:
         assert any(told)
         assert not told[-1]
         assert after in "\n".join(message.text for message in session.context().messages)
+
+
+PROHIBITIONS_THAT_STAY = [
+    ("不要订朝阳区的酒店。", "最后一晚想换家酒店，帮我看看。"),
+    ("不要订朝阳区的酒店。", "换一家离地铁近的酒店。"),
+    ("不要订朝阳区的酒店。", "酒店改成三个晚上。"),
+    ("酒店不要超过 800 元一晚。", "最后一晚想换家酒店，帮我看看。"),
+    ("不要给客户发邮件。", "邮件标题改一下。"),
+    ("不要改 main 分支。", "改一下 dev 分支的 README。"),
+    ("Don't touch the main branch.", "Change the README on the dev branch."),
+    ("Never book hotels in Chaoyang.", "Let's switch to another hotel for the last night."),
+    ("Do not email the customer.", "Change the subject of the email."),
+    ("Never delete the production database.", "Change the port of the test database."),
+    ("不要删除生产数据库。", "把测试数据库的端口改一下。"),
+]
+PROHIBITIONS_THAT_END = [
+    ("酒店不要超过 800 元一晚。", "酒店预算改成 1000 元一晚。"),
+    ("不要订朝阳区的酒店。", "朝阳区的酒店也可以了。"),
+    ("不要订朝阳区的酒店。", "改成不要订海淀区的酒店。"),
+    ("Never book hotels in Chaoyang.", "Actually, hotels in Chaoyang are fine now."),
+    ("Don't touch the main branch.", "You may change the main branch now."),
+]
+
+
+@pytest.mark.parametrize(("forbidden", "said"), PROHIBITIONS_THAT_STAY)
+def test_a_change_of_something_else_lifts_no_prohibition(forbidden: str, said: str) -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("a")
+        session.user(forbidden)
+        session.assistant("OK. 好的。")
+        session.user(said)
+        active = {rule.text: rule.kind for rule in session.rules()}
+        assert active[forbidden] == "prohibition"
+        assert active.get(said) != "prohibition"
+
+
+@pytest.mark.parametrize(("forbidden", "said"), PROHIBITIONS_THAT_END)
+def test_what_names_the_forbidden_thing_lifts_the_prohibition(forbidden: str, said: str) -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("a")
+        session.user(forbidden)
+        session.assistant("OK. 好的。")
+        session.user(said)
+        assert [rule.text for rule in session.rules()] == [said]

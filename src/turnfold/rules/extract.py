@@ -264,12 +264,15 @@ def _rule(
     start, end = sentence.start + part.start, sentence.start + part.end
     said = _cut(text[start:end])
     terms = rule_terms(said)
-    negative = part.kind == "prohibition" or is_negative(said, part.language)
-    act = part.act
+    act, kind = part.act, part.kind
+    negative = is_negative(said, part.language)
+    if kind == "prohibition" and act == "change" and not negative:
+        kind = "rule"  # "change the port" forbids nothing, whatever it sounds like
+    negative = negative or kind == "prohibition"
     if act == "state" and is_weak_change(said, part.language):
         act = "renew"
     return StandingRule(
-        id=rule_id(said, seq=seq, trust=trust, at=start), text=said, kind=part.kind, seq=seq, trust=trust,
+        id=rule_id(said, seq=seq, trust=trust, at=start), text=said, kind=kind, seq=seq, trust=trust,
         act=act, negative=negative and act != "permit", weak=part.weak, scope=terms.scope[:24], value=terms.value[:12],
     )  # fmt: skip
 

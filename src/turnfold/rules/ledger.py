@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold._late_names import late_pattern
+from turnfold.rules.acts import is_negative
 from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
 from turnfold.text import require_limit
@@ -137,7 +138,8 @@ def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]])
     if rule.kind == "task":
         for target, state in targets:
             if state == "superseded":
-                return target.kind
+                lifted = target.negative and not _is_negative(rule)
+                return "rule" if lifted else target.kind
     return rule.kind
 
 
@@ -253,12 +255,30 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         # "... now" may as well begin something: it must be about most of what the other rule is about.
         share = len(shared) / max(1, len(theirs), len(mine) - 1)
         return share if share >= _SAME_NOW else 0.0
+    if other.negative and rule.act == "change" and not _is_negative(rule):
+        other_value = _conflict(rule, other) and not set(rule.value) <= set(other.value)
+        if not (other_value or _names_what_is_forbidden(shared, theirs)):
+            return 0.0
     if not shared:
         return _SAME_CLASS if classes and _conflict(rule, other) else 0.0
     # Words of which both languages have one term name what rules are often about: they count twice.
     known = sum(term.startswith("=") for term in shared)
     share = (len(shared) + known) / max(1, min(len(mine), len(theirs)))
     return share + 0.1 * len(classes) if share >= _NAMED else 0.0
+
+
+def _is_negative(rule: StandingRule) -> bool:
+    """Return True if a rule forbids in so many words: its kind alone may be a guess."""
+    return rule.negative and (is_negative(rule.text, "en") or is_negative(rule.text, "zh"))
+
+
+def _names_what_is_forbidden(shared: set[str], forbidden: set[str]) -> bool:
+    """Return True if the shared terms are most of what a prohibition is about, beyond the topic it has in common.
+
+    "Book another hotel" is about hotels, and lifts nothing of "no hotel in Chaoyang".
+    """
+    special = {term for term in forbidden if not term.startswith("=")}
+    return 2 * len(shared & special) >= len(special) and (bool(special) or shared == forbidden)
 
 
 def _evicted(
