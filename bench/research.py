@@ -176,7 +176,14 @@ def research(
     with Memory("sqlite://", budget=budget or Budget(max_tokens=12_000), clock=clock) as memory:
         model = ScriptedModel([Researcher()], repeat=True)
         tools = [books.get_toc, books.read_page]
-        agent = Agent(memory, model, tools=tools, findings=rules, on_event=events.append)
+        agent = Agent(
+            memory,
+            model,
+            tools=tools,
+            findings=rules,
+            on_event=events.append,
+            parallel=1,  # the order in which threads finish would change what is shown
+        )
         answers: list[str] = []
         for question in questions:
             if afresh:
