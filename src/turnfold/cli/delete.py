@@ -14,7 +14,7 @@ from turnfold.cli.store import open_at, open_session
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
 from turnfold.runtime import drive
-from turnfold.stores import Erasure
+from turnfold.stores import Erasure, derived_conversations
 
 __all__ = (
     "check_receipt",
@@ -43,7 +43,9 @@ def erase(
         memory = Memory(opened.store, scope=opened.scope)
         if session is not None:
             # The whole id: a prefix could name another session than the one meant.
-            if not drive(opened.store.head(opened.scope, session)).generation:
+            if not drive(opened.store.head(opened.scope, session)).generation and not drive(
+                derived_conversations(opened.store, opened.scope, session)
+            ):
                 raise NotFound(f"no session {session!r}: give its whole id")
             return memory.erase_session(session)
         return memory.erase_user(user) if user is not None else memory.erase_tenant(tenant)

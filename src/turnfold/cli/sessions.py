@@ -24,6 +24,7 @@ from turnfold.cli.store import Opened, all_conversations, open_at, open_session,
 from turnfold.inspect import CallPoint, call_point, excerpt
 from turnfold.memory import SessionStatus
 from turnfold.records import Entry
+from turnfold.stores import is_adapter_conversation
 
 __all__ = (
     "SessionRow",
@@ -88,9 +89,14 @@ class SessionScreen:
 
 
 def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) -> SessionsScreen:
-    """Return the most recently changed sessions."""
+    """Return the most recently changed sessions; conversations of adapters only if the prefix has a colon."""
     with open_at(store, tenant) as opened:
-        known = [i for i in all_conversations(opened) if i.conversation.startswith(prefix)]
+        known = [
+            info
+            for info in all_conversations(opened)
+            if info.conversation.startswith(prefix)
+            and (":" in prefix or not is_adapter_conversation(info.conversation))
+        ]
         newest = sorted(known, key=lambda info: (-info.updated, info.conversation))[:limit]
         rows = [
             SessionRow(

@@ -28,6 +28,7 @@ from turnfold.stores import (
     Head,
     Scope,
     Store,
+    is_adapter_conversation,
     may_hold_password,
     open_store,
     read_key_file,
@@ -240,7 +241,11 @@ def log_pages(session: Session) -> Iterator[list[Entry]]:
 def find_session(opened: Opened, name: str) -> str:
     """Return the conversation with this id or prefix; `@last` is the most recently changed one."""
     if name == LAST:
-        known = all_conversations(opened)
+        known = [
+            info
+            for info in all_conversations(opened)
+            if not is_adapter_conversation(info.conversation)
+        ]
         if not known:
             raise NotFound(f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}")
         return max(known, key=lambda info: (info.updated, info.conversation)).conversation

@@ -363,7 +363,11 @@ class Session:
         return drive(self._awaiting.clear())
 
     def delete(self) -> Erasure:
-        """Erase the conversation and everything derived from it, permanently."""
+        """Erase the conversation and everything derived from it, permanently.
+
+        That includes what adapters keep under its id, unless they were given another `name`:
+        `memory.erase_session` finds these too.
+        """
         return drive(self._awaiting.delete())
 
     def erase(self, seq: int, *, reason: str = "") -> Erasure:
@@ -550,7 +554,11 @@ class Memory:
         )
 
     def delete(self, conversation: str) -> Erasure:
-        """Erase a conversation and everything derived from it, permanently."""
+        """Erase a conversation and everything derived from it, permanently.
+
+        That includes what adapters keep under its id, unless they were given another `name`: `erase_session` finds
+        these too.
+        """
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:

@@ -2,7 +2,8 @@
 
 A conversation belongs to a user if one of its messages, or the owner note of a `ShortMemory`, has the label `user_id`
 with the user's id. Forks are copies: those of a user or tenant are erased with the rest, because they have the same
-labels and tenant; the receipt of a single conversation names the forks that remain.
+labels and tenant; the receipt of a single conversation names the forks that remain. What an adapter keeps under the id
+of a conversation (the thread of LangGraph with this id, for one) is erased with it.
 
 A receipt holds no id and no text of what was erased: ids are digests with a salt of the receipt, so that only those who
 know an id can find it there. The digest of a conversation is made of its log, checkpoints and documents; a copy (an
@@ -23,12 +24,22 @@ import msgspec
 from turnfold._late_names import late_pattern
 from turnfold.errors import Conflict, InvalidRecord
 from turnfold.records import Document, encode_message
-from turnfold.stores import ConversationInfo, Scope, Store, check_name
+from turnfold.stores import (
+    ConversationInfo,
+    Erasure,
+    Scope,
+    Store,
+    adapters_in,
+    check_name,
+    derived_conversations,
+    erase_derived,
+)
 
 __all__ = (
     "ErasedConversation",
     "ErasureCheck",
     "ErasureReceipt",
+    "delete_session",
     "erase_session",
     "erase_tenant",
     "erase_user",
@@ -57,6 +68,8 @@ class ErasedConversation:
     """Digest of everything that was erased; empty if it was written to meanwhile."""
     already: bool
     """True if it had been erased before."""
+    derived: bool = False
+    """True if an adapter kept it for the conversation before it (a thread of LangGraph, for one)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +105,13 @@ class ErasureCheck:
     """Number of conversations that were looked at."""
     found: tuple[str, ...]
     """Ids of conversations that should not be there."""
+
+
+async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasure:
+    """Erase a conversation and what adapters with their default names keep for it; return what its log had."""
+    done = await store.delete(scope, conversation)
+    await erase_derived(store, scope, conversation, lambda home: store.delete(scope, home))
+    return done
 
 
 async def erase_session(
@@ -131,21 +151,46 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
     """Read the store again and check that nothing of what a receipt names is there."""
     erased = {each.id_digest for each in receipt.conversations}
     found: list[str] = []
-    searched = 0
-    for info in await _all_conversations(store, scope):
-        searched += 1
-        name = info.conversation
+    names = [info.conversation for info in await _all_conversations(store, scope)]
+    derived = await _derived_of_erased(store, scope, receipt, names)
+    for name in names:
         users = await _users_of(store, scope, name) if receipt.kind == "user" else frozenset[str]()
         if (
             (receipt.kind == "tenant" and receipt.subject == _salted(receipt.salt, scope.tenant))
+            or name in derived
             or _conversation_digest(receipt.salt, scope, name) in erased
             or receipt.subject in {_salted(receipt.salt, user) for user in users}
         ):
             found.append(name)
     intact = receipt.is_intact
     return ErasureCheck(
-        ok=intact and not found, intact=intact, searched=searched, found=tuple(found)
+        ok=intact and not found, intact=intact, searched=len(names), found=tuple(found)
     )
+
+
+async def _derived_of_erased(
+    store: Store, scope: Scope, receipt: ErasureReceipt, names: Iterable[str]
+) -> set[str]:
+    """Return what adapters keep, under new ids too, for the conversations that a receipt names: homes and indexes."""
+    erased = {each.id_digest for each in receipt.conversations}
+
+    def is_erased(owner: str) -> bool:
+        return bool(owner) and _conversation_digest(receipt.salt, scope, owner) in erased
+
+    found: set[str] = set()
+    adapters = await adapters_in(store, scope, names)
+    for name in names:
+        for each in adapters:
+            owner = each.owner_of(name)
+            if is_erased(owner):
+                found.update(await derived_conversations(store, scope, owner, [each]))
+            after = ""
+            while each.is_index(name) and (
+                page := await store.documents(scope, name, each.kind, after=after, limit=_PAGE)
+            ):
+                found.update(name for document in page if is_erased(each.owner_in(document.key)))
+                after = page[-1].key
+    return found
 
 
 async def _erase(
@@ -158,7 +203,16 @@ async def _erase(
     now: int,
 ) -> ErasureReceipt:
     salt = secrets.token_hex(16)
-    erased = [await _erase_one(store, scope, name, salt) for name in names]
+    erased: list[ErasedConversation] = []
+
+    async def erase_home(home: str) -> None:
+        erased.append(replace(await _erase_one(store, scope, home, salt), derived=True))
+
+    present = [info.conversation for info in await _all_conversations(store, scope)]
+    adapters = await adapters_in(store, scope, present)
+    for name in names:
+        erased.append(await _erase_one(store, scope, name, salt))
+        await erase_derived(store, scope, name, erase_home, adapters)
     return _receipt(subject, salt, erased, forks, now=now)
 
 
@@ -286,5 +340,15 @@ def _salted(salt: str, name: str) -> str:
 
 
 def _receipt_digest(receipt: ErasureReceipt) -> str:
-    values = [getattr(receipt, each.name) for each in fields(receipt) if each.name != "digest"]
+    named = {each.name: getattr(receipt, each.name) for each in fields(receipt)}
+    # Receipts of earlier releases do not have `derived`: it is left out where it is False.
+    named["conversations"] = [
+        {
+            key: value
+            for key, value in msgspec.to_builtins(each).items()
+            if value or key != "derived"
+        }
+        for each in receipt.conversations
+    ]
+    values = [value for name, value in named.items() if name != "digest"]
     return blake2b(msgspec.json.encode(values, order="sorted"), digest_size=32).hexdigest()

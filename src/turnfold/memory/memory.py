@@ -518,9 +518,13 @@ class AsyncMemory:
         )
 
     async def delete(self, conversation: str) -> Erasure:
-        """Erase a conversation and everything derived from it, permanently."""
+        """Erase a conversation and everything derived from it, permanently.
+
+        That includes what adapters keep under its id, unless they were given another `name`: `erase_session` finds
+        these too.
+        """
         self._handles.drop(conversation, self._config)
-        return await self._config.store.delete(self._config.scope, conversation)
+        return await erasure.delete_session(self._config.store, self._config.scope, conversation)
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
         """Like `delete`, with a receipt that can be checked and that names the forks that remain."""

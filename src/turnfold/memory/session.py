@@ -31,6 +31,7 @@ from turnfold.memory.config import (
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
 from turnfold.memory.entry_erasure import erase_entry
+from turnfold.memory.erasure import delete_session
 from turnfold.memory.folding import FoldCall, Folder, FoldManager
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.meaning import Meanings, MeaningStatus
@@ -584,9 +585,13 @@ class AsyncSession:
                     return upto
 
     async def delete(self) -> Erasure:
-        """Erase the conversation and everything derived from it, permanently."""
+        """Erase the conversation and everything derived from it, permanently.
+
+        That includes what adapters keep under its id, unless they were given another `name`:
+        `memory.erase_session` finds these too.
+        """
         async with self._lock:
-            return await self._store.delete(self._scope, self.id)
+            return await delete_session(self._store, self._scope, self.id)
 
     async def erase(self, seq: int, *, reason: str = "") -> Erasure:
         """Erase one message and everything that was made from it, permanently.

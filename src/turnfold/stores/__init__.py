@@ -13,6 +13,22 @@ if TYPE_CHECKING:
         split_address,
         with_cache,
     )
+    from turnfold.stores.derived import (
+        ADAPTER_HOMES,
+        CLAUDE_HOMES,
+        LANGGRAPH_HOMES,
+        PYDANTIC_AI_HOMES,
+        AdapterHomes,
+        adapters_in,
+        derived_conversations,
+        document_name,
+        erase_derived,
+        is_adapter_conversation,
+        is_home,
+        name_digest,
+        new_home,
+        short_name,
+    )
     from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
     from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
@@ -43,9 +59,14 @@ if TYPE_CHECKING:
     from turnfold.stores.sqlite.store import SqliteStore
 
 __all__ = (
+    "ADAPTER_HOMES",
+    "CLAUDE_HOMES",
     "FORMAT",
+    "LANGGRAPH_HOMES",
+    "PYDANTIC_AI_HOMES",
     "SAFE_SQLITE",
     "Ability",
+    "AdapterHomes",
     "Appended",
     "Captured",
     "ConversationInfo",
@@ -69,15 +90,24 @@ __all__ = (
     "Transferred",
     "View",
     "Written",
+    "adapters_in",
     "check_name",
+    "derived_conversations",
     "digest",
+    "document_name",
+    "erase_derived",
     "export_to",
     "import_from",
+    "is_adapter_conversation",
+    "is_home",
     "log_mark",
     "may_hold_password",
+    "name_digest",
+    "new_home",
     "open_store",
     "read_key_file",
     "redaction_of",
+    "short_name",
     "shown_address",
     "split_address",
     "sqlite_faults",
@@ -88,6 +118,8 @@ __all__ = (
 
 _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
+    "turnfold.stores.derived": "ADAPTER_HOMES CLAUDE_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES AdapterHomes adapters_in "
+    "derived_conversations document_name erase_derived is_adapter_conversation is_home name_digest new_home short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
     "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",

@@ -28,16 +28,10 @@ from turnfold.adapters._common.resolve import (
     session_of,
 )
 from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
-from turnfold.adapters._common.storage import (
-    SizedCache,
-    all_documents,
-    is_home,
-    name_digest,
-    new_home,
-    short_name,
-)
+from turnfold.adapters._common.storage import SizedCache, all_documents
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
 from turnfold.records import content_key, longest_overlap
+from turnfold.stores import is_home, new_home, short_name
 
 __all__ = (
     "GivenRecord",
@@ -61,7 +55,6 @@ __all__ = (
     "is_valid_part",
     "longest_overlap",
     "lost_from_window",
-    "name_digest",
     "nested_conversation",
     "nested_session",
     "new_home",

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from turnfold.adapters._common.storage import short_name
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
+from turnfold.stores import short_name
 
 __all__ = ("calling_session", "nested_conversation", "nested_session", "running_tool", "session_of")
 

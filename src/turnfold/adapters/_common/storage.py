@@ -1,28 +1,23 @@
-"""Helpers for the documents that adapters keep in a store: names, reading all pages, a cache.
+"""Helpers for the documents that adapters keep in a store: reading all pages, a cache.
 
 The data that a framework stores under a name is kept in a home: a conversation of the store with a unique id. Deleting
 the home erases every byte, and the name can be used again afterwards. One small document maps the name to its home.
+The names of homes are made in `turnfold.stores`.
 """
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from hashlib import blake2b
 from threading import Lock
 from typing import Generic, TypeVar
-from uuid import uuid4
 
 from turnfold.records import Document
 from turnfold.stores import Scope, Store
 
-__all__ = ("SizedCache", "all_documents", "is_home", "name_digest", "new_home", "short_name")
+__all__ = ("SizedCache", "all_documents")
 
 
 _PAGE = 500
-_LONGEST = 200
-"""The most characters of a name that is used unchanged; a longer one is replaced by its digest."""
-_UNIQUE = re.compile("[0-9a-f]{32}")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -35,26 +30,6 @@ async def all_documents(store: Store, scope: Scope, conversation: str, kind: str
         found += page
         after = page[-1].key
     return found
-
-
-def new_home(prefix: str) -> str:
-    """Return a new unique id for a home; it differs from that of a deleted home with the same prefix."""
-    return f"{prefix}{uuid4().hex}"
-
-
-def is_home(name: str, prefix: str) -> bool:
-    """Return True if an id has the form that `new_home` gives; checked before a conversation is erased by an id."""
-    return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name, len(prefix)))
-
-
-def short_name(name: str) -> str:
-    """Return a name that every store can hold: a long or unprintable name is replaced by its digest."""
-    return name if len(name) <= _LONGEST and name.isprintable() else name_digest(name)
-
-
-def name_digest(name: str) -> str:
-    """Return the digest that replaces a name."""
-    return f"digest:{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
 class SizedCache(Generic[_Key, _Value]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 from uuid import uuid4
 
@@ -35,11 +36,12 @@ from turnfold.adapters._common import (
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document, Message, NewEntry, OpaquePart, freeze, thaw_object
+from turnfold.stores import CLAUDE_HOMES
 
 __all__ = ("TurnfoldSessionStore",)
 
 
-_TRANSCRIPT: Final = "claude-transcript"
+_TRANSCRIPT: Final = CLAUDE_HOMES.kind
 _PROVIDER: Final = "claude_agent_sdk"
 _PAGE = 500
 
@@ -63,10 +65,10 @@ class _TranscriptPlace(msgspec.Struct, frozen=True):
 class TurnfoldSessionStore(SessionStore):
     """Stores the transcripts of the Claude Agent SDK in the store of a memory. `delete` erases every byte of them."""
 
-    def __init__(self, memory: AsyncMemory | Memory, *, name: str = "claude-agent-sdk") -> None:
+    def __init__(self, memory: AsyncMemory | Memory, *, name: str = CLAUDE_HOMES.name) -> None:
         awaiting = memory.awaiting if isinstance(memory, Memory) else memory
         self._store, self._scope = awaiting.store, awaiting.scope
-        self._name = name
+        self._names = replace(CLAUDE_HOMES, name=name)
         self._off_loop = ThreadBridge(memory)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -225,7 +227,7 @@ class TurnfoldSessionStore(SessionStore):
         return place
 
     def _home_prefix(self, session_id: str) -> str:
-        return f"{self._name}:{short_name(session_id)}:"
+        return self._names.prefix(session_id)
 
     async def _put(self, project_key: str, place: _TranscriptPlace, *, expect: int) -> None:
         name = _transcript_key(place.session_id, place.subpath)
@@ -242,7 +244,7 @@ class TurnfoldSessionStore(SessionStore):
         return found
 
     def _index(self, project_key: str) -> str:
-        return f"{self._name}:project:{short_name(project_key)}"
+        return f"{self._names.name}:{CLAUDE_HOMES.index}{short_name(project_key)}"
 
 
 def _transcript_key(session_id: str, subpath: str) -> str:

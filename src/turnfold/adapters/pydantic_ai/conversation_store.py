@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
@@ -27,11 +27,12 @@ from turnfold.adapters._common import SizedCache, all_documents, is_home, new_ho
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document
+from turnfold.stores import PYDANTIC_AI_HOMES
 
 __all__ = ("TurnfoldConversationStore",)
 
 
-_RECORD: Final = "pydantic-ai-conversation"
+_RECORD: Final = PYDANTIC_AI_HOMES.kind
 _ENTRY: Final = "pydantic-ai-entry"
 _MOST_HOMES = 4096
 _REMEDY: Final = "Restore the store from a backup, or erase the document"
@@ -71,7 +72,7 @@ def _decoded(adapter: TypeAdapter[list[_Stored]], document: Document) -> _Stored
 class TurnfoldConversationStore(ConversationStore):
     """Stores the conversations of PydanticAI in the store of a memory. `delete` erases a conversation's messages."""
 
-    def __init__(self, memory: AsyncMemory | Memory, *, name: str = "pydantic-ai") -> None:
+    def __init__(self, memory: AsyncMemory | Memory, *, name: str = PYDANTIC_AI_HOMES.name) -> None:
         self._documents = _Documents(
             memory.awaiting if isinstance(memory, Memory) else memory, name
         )
@@ -162,8 +163,8 @@ class _Documents:
 
     def __init__(self, memory: AsyncMemory, name: str) -> None:
         self._store, self._scope = memory.store, memory.scope
-        self._name = name
-        self._index = f"{name}:conversations"
+        self._names = replace(PYDANTIC_AI_HOMES, name=name)
+        self._index = f"{name}:{PYDANTIC_AI_HOMES.index}"
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
         """Home by entry id, of the newest entries seen; entries never move."""
 
@@ -172,7 +173,7 @@ class _Documents:
         return new_home(self._home_prefix(conversation_id))
 
     def _home_prefix(self, conversation_id: str) -> str:
-        return f"{self._name}:{conversation_id}:"
+        return self._names.prefix(conversation_id)
 
     async def find(self, conversation_id: str) -> tuple[_Placed | None, int]:
         document = await self._store.get_document(

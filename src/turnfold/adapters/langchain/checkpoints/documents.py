@@ -29,9 +29,9 @@ from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from turnfold.adapters._common import name_digest, short_name
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Document
+from turnfold.stores import document_name
 
 __all__ = (
     "CHECKPOINT",
@@ -54,7 +54,6 @@ __all__ = (
     "checkpoint_key",
     "decoded_size",
     "delta_size",
-    "document_name",
     "is_checkpoint_id",
     "make_delta",
     "namespace_prefix",
@@ -408,14 +407,6 @@ def checkpoint_key(namespace: str, checkpoint: str) -> str:
 def writes_key(namespace: str, checkpoint: str, task: str) -> str:
     """Return the name of the document of a task's writes."""
     return f"{checkpoint_key(namespace, checkpoint)}{document_name(task)}"
-
-
-def document_name(name: str) -> str:
-    """Return a name that every store can hold: a long or unprintable name is replaced by its digest.
-
-    A name that looks like a digest is replaced too, so that it cannot equal the digest of another name.
-    """
-    return name_digest(name) if name.startswith("digest:") else short_name(name)
 
 
 _CHECKSUM: Final = b"\x01"

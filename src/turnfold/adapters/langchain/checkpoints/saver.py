@@ -58,7 +58,7 @@ from turnfold.adapters.langchain.checkpoints.storage import (
 )
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
-from turnfold.stores import Scope, Store
+from turnfold.stores import LANGGRAPH_HOMES, Scope, Store
 
 __all__ = ("TurnfoldSaver",)
 
@@ -193,7 +193,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         memory: AsyncMemory | Memory | Store,
         *,
         scope: Scope | str = "default",
-        name: str = "langgraph",
+        name: str = LANGGRAPH_HOMES.name,
         serde: SerializerProtocol | None = None,
         allowed_types: Iterable[AllowedType] = (),
         seal_key: bytes | str | None = None,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, TypeAlias, TypeVar
 
@@ -45,7 +45,6 @@ from turnfold.adapters.langchain.checkpoints.documents import (
     apply_delta,
     checkpoint_key,
     delta_size,
-    document_name,
     is_checkpoint_id,
     make_delta,
     namespace_prefix,
@@ -53,7 +52,7 @@ from turnfold.adapters.langchain.checkpoints.documents import (
 )
 from turnfold.errors import Conflict, InvalidRecord
 from turnfold.records import Document
-from turnfold.stores import Scope, Store
+from turnfold.stores import LANGGRAPH_HOMES, Scope, Store, document_name
 
 __all__ = (
     "ChannelValues",
@@ -221,7 +220,7 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-_THREAD: Final = "langgraph-thread"
+_THREAD: Final = LANGGRAPH_HOMES.kind
 _PAGE = 500
 _MOST_HOMES = 4096
 _TRIES = 16
@@ -242,8 +241,8 @@ class Threads:
 
     def __init__(self, store: Store, scope: Scope, *, name: str) -> None:
         self._store, self._scope = store, scope
-        self._name = name
-        self._index = f"{name}:threads"
+        self._names = replace(LANGGRAPH_HOMES, name=name)
+        self._index = f"{name}:{LANGGRAPH_HOMES.index}"
         """The conversation of the store that holds one document per thread."""
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
         """The last known home of each thread."""
@@ -325,7 +324,7 @@ class Threads:
         return new_home(self._home_prefix(thread))
 
     def _home_prefix(self, thread: str) -> str:
-        return f"{self._name}:{document_name(thread)}:"
+        return self._names.prefix(thread)
 
     async def _find_homes(self, thread: str) -> tuple[str, ...]:
         """Return every conversation of the store that has the name of a home of this thread."""

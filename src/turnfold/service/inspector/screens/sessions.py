@@ -14,7 +14,7 @@ from turnfold.service.inspector.charts import sparks
 from turnfold.service.inspector.html import Element, Node, address, marked, moment, table, tag
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
-from turnfold.stores import ConversationInfo
+from turnfold.stores import ConversationInfo, is_adapter_conversation
 
 __all__ = ("sessions",)
 
@@ -121,12 +121,21 @@ def _hits(found: Sequence[SearchResult], words: PageLabels) -> Element:
 
 
 async def _matching(request: ScreenRequest[_Query]) -> tuple[list[ConversationInfo], bool]:
-    """Return the sessions whose name starts with the prefix, and True if these are all."""
+    """Return the sessions whose name starts with the prefix, and True if these are all.
+
+    Conversations of adapters are listed only if the prefix has a colon.
+    """
     prefix, found = request.query.name, list[ConversationInfo]()
-    after = _before(prefix)
-    while len(found) < _READ_MOST:
+    after, read = _before(prefix), 0
+    while read < _READ_MOST:
         page = await request.memory.conversations(after=after, limit=_PAGE)
-        found += [each for each in page if each.conversation.startswith(prefix)]
+        read += len(page)
+        found += [
+            each
+            for each in page
+            if each.conversation.startswith(prefix)
+            and (":" in prefix or not is_adapter_conversation(each.conversation))
+        ]
         past = bool(page) and bool(prefix) and not page[-1].conversation.startswith(prefix)
         if len(page) < _PAGE or (past and page[-1].conversation > prefix):
             return found, True

@@ -1,0 +1,218 @@
+"""Erasing a session erases the thread of LangGraph with its id, which the saver keeps in conversations of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="the extra langchain is not installed")
+
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from typer.testing import CliRunner
+
+from tests.stores.servers import PostgresPlaces, postgres_places
+from turnfold import AsyncMemory, Memory
+from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
+from turnfold.cli import app
+from turnfold.memory import erasure
+from turnfold.records import Message
+from turnfold.runtime import drive
+from turnfold.stores import LANGGRAPH_HOMES, MemoryStore, new_home
+from turnfold.stores.postgres.store import PostgresStore
+
+__all__ = ("postgres_places",)
+
+IDS = ("user-42/refund", "用户-42/退款", "a:b", "digest:x", "long " * 60, "line\nbreak")
+SAID = "my card is 4711 我的卡号"
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+def memory(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres_places: PostgresPlaces
+) -> Iterator[Memory]:
+    store: Any = f"sqlite:///{tmp_path / 'chat.db'}"
+    if request.param == "memory":
+        store = MemoryStore()
+    elif request.param == "postgres":
+        store = PostgresStore(postgres_places.url(tmp_path), blocking=True)
+    with Memory(store) as memory:
+        yield memory
+    if request.param == "postgres":
+        drive(store.close())
+        postgres_places.sweep()
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+
+
+def checkpoint() -> Any:
+    return {
+        **empty_checkpoint(),
+        "channel_values": {"said": SAID},
+        "channel_versions": {"said": 1},
+    }
+
+
+def put(saver: TurnfoldSaver, thread: str) -> None:
+    saver.put(config(thread), checkpoint(), {}, {"said": 1})
+
+
+def names(memory: Memory) -> list[str]:
+    return [info.conversation for info in memory.conversations()]
+
+
+def by_session(memory: Memory, name: str) -> None:
+    memory.session(name).delete()
+
+
+def by_memory(memory: Memory, name: str) -> None:
+    memory.delete(name)
+
+
+def by_receipt(memory: Memory, name: str) -> None:
+    receipt = memory.erase_session(name)
+    assert [each.derived for each in receipt.conversations] == [False, True]
+    assert receipt.conversations[1].documents["langgraph-checkpoint"] == 1
+    assert memory.verify_erasure(receipt).ok
+
+
+def by_user(memory: Memory, name: str) -> None:
+    receipt = memory.erase_user(f"owner of {name[:50]}")
+    assert memory.verify_erasure(receipt).ok
+
+
+@pytest.mark.parametrize("erase", [by_session, by_memory, by_receipt, by_user])
+def test_the_thread_goes_with_the_session_and_no_other_does(
+    memory: Memory, erase: Callable[[Memory, str], None]
+) -> None:
+    saver = TurnfoldSaver(memory)
+    others = ["user-42/refund2", "user-42", "a", "b", "a:b:c", "x"]
+    for name in (*IDS, *others):
+        user = {"user_id": f"owner of {name[:50]}"}
+        memory.session(name).add(Message("user", SAID, metadata=user))
+        put(saver, name)
+    for name in IDS:
+        erase(memory, name)
+        assert saver.get_tuple(config(name)) is None
+        assert TurnfoldSaver(memory).get_tuple(config(name)) is None
+    assert [each for each in others if saver.get_tuple(config(each)) is None] == []
+    assert len(names(memory)) == 2 * len(others) + 1
+    put(saver, IDS[0])  # LangGraph may begin the thread anew
+    assert saver.get_tuple(config(IDS[0])) is not None
+
+
+def test_savers_with_other_names_are_found_by_an_erasure_and_do_not_lose_threads_of_each_other() -> (
+    None
+):
+    with Memory("sqlite://") as memory:
+        plain, longer = TurnfoldSaver(memory), TurnfoldSaver(memory, name="langgraph:a")
+        own = TurnfoldSaver(memory, name="我的图")
+        put(longer, "b")  # its home looks like one of thread "a:b" of the plain saver
+        put(own, "a:b")
+        put(plain, "a:b")
+        receipt = memory.erase_session("a:b")
+        assert [each.derived for each in receipt.conversations] == [False, True, True]
+        assert plain.get_tuple(config("a:b")) is own.get_tuple(config("a:b")) is None
+        assert longer.get_tuple(config("b")) is not None
+        check = memory.verify_erasure(receipt)
+        assert (check.ok, check.found) == (True, ())
+        assert len(memory.erase_session("b").conversations) == 2
+        assert longer.get_tuple(config("b")) is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_it_goes_with_an_awaiting_memory_too(
+    kind: str, tmp_path: Path, postgres_places: PostgresPlaces
+) -> None:
+    async def main() -> None:
+        store: Any = "sqlite://"
+        if kind == "postgres":
+            store = PostgresStore(postgres_places.url(tmp_path))
+        async with AsyncMemory(store) as memory:
+            saver = TurnfoldSaver(memory)
+            for name in IDS:
+                await memory.session(name).user(SAID)
+                await saver.aput(config(name), checkpoint(), {}, {"said": 1})
+            await memory.session(IDS[0]).delete()
+            await memory.delete(IDS[1])
+            receipt = await memory.erase_session(IDS[2])
+            assert (await memory.verify_erasure(receipt)).ok
+            left = [name for name in IDS if await saver.aget_tuple(config(name)) is not None]
+            assert left == list(IDS[3:])
+        if kind == "postgres":
+            await store.close()
+
+    asyncio.run(main())
+    if kind == "postgres":
+        postgres_places.sweep()
+
+
+def test_sabotage_a_receipt_does_not_hold_if_the_thread_is_written_again_or_was_never_erased(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = TurnfoldSaver(memory)
+    store, scope = memory.awaiting.store, memory.awaiting.scope
+    for name in IDS[:3]:
+        memory.session(name).user(SAID)
+        put(saver, name)
+        receipt = memory.erase_session(name)
+        assert memory.verify_erasure(receipt).ok
+        put(saver, name)  # a late writer, in a new home
+        check = memory.verify_erasure(receipt)
+        assert not check.ok
+        assert len(check.found) == 2
+        [home] = [each for each in check.found if each != "langgraph:threads"]
+        drive(store.delete(scope, home))  # only the document that names the home is left
+        assert memory.verify_erasure(receipt).found == ("langgraph:threads",)
+        assert memory.verify_erasure(memory.erase_session(name)).ok
+        orphan = new_home(LANGGRAPH_HOMES.prefix(name))  # of a process that died
+        memory.session(orphan).user(SAID)
+        assert memory.verify_erasure(receipt).found == (orphan,)
+        memory.delete(name)
+        assert memory.verify_erasure(receipt).ok
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(erasure, "erase_derived", nothing)
+    memory.session("last").user(SAID)
+    put(saver, "last")
+    assert not memory.verify_erasure(memory.erase_session("last")).ok
+
+
+def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path: Path) -> None:
+    store = str(tmp_path / "chat.db")
+
+    def invoke(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--store", store])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    with Memory(f"sqlite:///{store}") as memory:
+        saver = TurnfoldSaver(memory)
+        model = GenericFakeChatModel(messages=iter([AIMessage("noted 记下了")] * 2))
+        agent = create_agent(
+            model, middleware=[turnfold_middleware(memory, recall=False)], checkpointer=saver
+        )
+        for name in IDS[:2]:
+            agent.invoke({"messages": [("user", SAID)]}, config(name))
+        put(saver, "without a session")
+    listed = invoke("sessions", "--json")
+    assert ("langgraph" in listed, all(name in listed for name in IDS[:2])) == (False, True)
+    assert "langgraph:threads" in invoke("sessions", "langgraph:", "--json")
+    receipt = tmp_path / "receipt.json"
+    for name in (*IDS[:2], "without a session"):
+        receipt.write_text(invoke("delete", name, "--yes", "--json"), encoding="utf-8")
+        invoke("delete", "--verify", str(receipt))
+        with Memory(f"sqlite:///{store}") as memory:
+            assert TurnfoldSaver(memory).get_tuple(config(name)) is None
+    with Memory(f"sqlite:///{store}") as memory:
+        assert names(memory) == ["langgraph:threads"]
