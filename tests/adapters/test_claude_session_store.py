@@ -107,6 +107,30 @@ def test_a_batch_sent_again_or_overlapping_stores_each_uuid_once() -> None:
     with_store(work)
 
 
+def test_transcripts_are_erased_with_the_session_of_their_id() -> None:
+    async def main() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            store = TurnfoldSessionStore(memory)
+            keys: list[Any] = [
+                {"project_key": project, "session_id": session, **more}
+                for project in ("proj", "项目")
+                for session in ("sess", "sess2")
+                for more in ({}, {"subpath": "agents/1"})
+            ]
+            for key in keys:
+                await store.append(key, [line(1)])
+            receipt = await memory.erase_session("sess")
+            assert len(receipt.conversations) == 5
+            assert (await memory.verify_erasure(receipt)).ok
+            left = [key for key in keys if await store.load(key)]
+            assert left == [key for key in keys if key["session_id"] == "sess2"]
+            assert [each["session_id"] for each in await store.list_sessions("proj")] == ["sess2"]
+            await memory.session("sess2").delete()
+            assert not [key for key in keys if await store.load(key)]
+
+    asyncio.run(main())
+
+
 def test_sabotage_without_client_ids_a_batch_sent_again_is_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

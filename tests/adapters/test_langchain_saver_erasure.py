@@ -15,12 +15,11 @@ from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import empty_checkpoint
-from typer.testing import CliRunner
 
+from tests.cli.seeded import invoke
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
-from turnfold.cli import app
 from turnfold.memory import erasure
 from turnfold.records import Message
 from turnfold.runtime import drive
@@ -191,8 +190,8 @@ def test_sabotage_a_receipt_does_not_hold_if_the_thread_is_written_again_or_was_
 def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path: Path) -> None:
     store = str(tmp_path / "chat.db")
 
-    def invoke(*words: str) -> str:
-        done = CliRunner().invoke(app, [*words, "--store", store])
+    def run(*words: str) -> str:
+        done = invoke([*words, "--store", store])
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -205,13 +204,13 @@ def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path
         for name in IDS[:2]:
             agent.invoke({"messages": [("user", SAID)]}, config(name))
         put(saver, "without a session")
-    listed = invoke("sessions", "--json")
+    listed = run("sessions", "--json")
     assert ("langgraph" in listed, all(name in listed for name in IDS[:2])) == (False, True)
-    assert "langgraph:threads" in invoke("sessions", "langgraph:", "--json")
+    assert "langgraph:threads" in run("sessions", "langgraph:", "--json")
     receipt = tmp_path / "receipt.json"
     for name in (*IDS[:2], "without a session"):
-        receipt.write_text(invoke("delete", name, "--yes", "--json"), encoding="utf-8")
-        invoke("delete", "--verify", str(receipt))
+        receipt.write_text(run("delete", name, "--yes", "--json"), encoding="utf-8")
+        run("delete", "--verify", str(receipt))
         with Memory(f"sqlite:///{store}") as memory:
             assert TurnfoldSaver(memory).get_tuple(config(name)) is None
     with Memory(f"sqlite:///{store}") as memory:

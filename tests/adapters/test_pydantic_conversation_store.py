@@ -251,6 +251,27 @@ def test_two_tenants_share_nothing() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("name", ["boat", "船:蓝", "boat:blue"])
+def test_it_is_erased_with_the_session_of_its_id(name: str) -> None:
+    async def work(memory: Opened, store: TurnfoldConversationStore) -> None:
+        for each in (name, f"{name}:2", "other"):
+            await memory.session(each).user("My boat is blue. 我的船是蓝色的。")
+            await store.save(Conversation(conversation_id=each, messages=said("Blue 蓝")))
+        receipt = await memory.erase_session(name)
+        assert [each.derived for each in receipt.conversations] == [False, True]
+        assert (await memory.verify_erasure(receipt)).ok
+        assert await store.load(name) is None
+        await store.save(Conversation(conversation_id=name, messages=said("again 再来")))
+        assert len((await memory.verify_erasure(receipt)).found) == 2
+        await memory.session(name).delete()
+        assert (await memory.verify_erasure(receipt)).ok
+        await memory.session(f"{name}:2").delete()
+        assert await store.load(f"{name}:2") is None
+        assert await store.load("other") is not None
+
+    with_store(work)
+
+
 def test_on_postgresql(postgres_places: PostgresPlaces, tmp_path: Path) -> None:
     async def work(_: Opened, store: TurnfoldConversationStore) -> None:
         theirs = InMemoryConversationStore()

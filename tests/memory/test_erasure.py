@@ -13,8 +13,9 @@ from tests.stores.redis_server import shared_url
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.memory import Memory
 from turnfold.memory import erasure as erasure_module
-from turnfold.records import Message
-from turnfold.stores import MemoryStore, Scope
+from turnfold.records import Document, Message
+from turnfold.runtime import drive
+from turnfold.stores import CLAUDE_HOMES, MemoryStore, Scope, new_home
 
 USER = "patient-8841"
 WORDS = "diagnosis 诊断"
@@ -181,3 +182,49 @@ def test_redis_has_nothing_of_the_erased(tmp_path: Path) -> None:
             assert set(value) == {b"store", b"generation"}
             assert 0 < client.pttl(key) <= 60_000
     client.close()
+
+
+def test_a_receipt_of_an_earlier_release_is_still_intact() -> None:
+    conversation = erasure_module.ErasedConversation(
+        id_digest="b" * 32,
+        entries=2,
+        checkpoints=1,
+        documents={"pin": 1},
+        content_digest="c" * 64,
+        already=False,
+    )
+    receipt = erasure_module.ErasureReceipt(
+        kind="session",
+        subject="a" * 32,
+        salt="0" * 32,
+        at=1,
+        conversations=(conversation,),
+        forks=("copy 副本",),
+        digest="d0475a13052274bfe86f73335caf2b288c4347f6d2836f25f125747ce646ebe4",
+    )
+    assert receipt.is_intact
+    altered = replace(receipt, conversations=(replace(conversation, derived=True),))
+    assert not altered.is_intact
+
+
+def test_transcripts_of_all_projects_go_with_their_session_and_no_index_is_taken_for_one(
+    memory: Memory,
+) -> None:
+    store, scope = memory.awaiting.store, memory.awaiting.scope
+    indexes = [f"claude-agent-sdk:project:{project}" for project in ("0" * 32, "项目")]
+    for name in ("project", "会话", "会话2"):
+        for index in indexes:
+            for key in (name, f"{name}\x1fagents/1"):
+                home = new_home(CLAUDE_HOMES.prefix(name))
+                memory.session(home).user(WORDS)
+                document = Document(CLAUDE_HOMES.kind, key, home.encode(), 0)
+                drive(store.put_document(scope, index, document))
+    for name in ("project", "会话"):  # the first index looks like a home of session "project"
+        receipt = memory.erase_session(name)
+        assert [each.derived for each in receipt.conversations] == [False, *[True] * 4]
+        assert memory.verify_erasure(receipt).ok
+        drive(store.put_document(scope, indexes[1], Document(CLAUDE_HOMES.kind, name, b"", 0)))
+        assert memory.verify_erasure(receipt).found == (indexes[1],)
+        memory.delete(name)
+        assert memory.verify_erasure(receipt).ok
+    assert len(names(memory)) == len(indexes) + 4
