@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.stores.redis_server import shared_url
-from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord
-from turnfold.memory import Memory
+from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord, NotFound
+from turnfold.memory import AsyncMemory, Memory
 from turnfold.memory import erasure as erasure_module
-from turnfold.records import Document, Message
+from turnfold.records import Document, Entry, Message
 from turnfold.runtime import drive
-from turnfold.stores import CLAUDE_HOMES, MemoryStore, Scope, new_home
+from turnfold.stores import CLAUDE_HOMES, ConversationOpening, MemoryStore, Scope, new_home
 
 USER = "patient-8841"
 WORDS = "diagnosis 诊断"
@@ -76,6 +77,93 @@ def test_a_whole_user_is_erased_with_forks(memory: Memory) -> None:
     memory.session("visit-3").add(said("back again", USER))
     check = memory.verify_erasure(receipt)
     assert (check.ok, check.intact, check.found) == (False, True, ("visit-3",))
+
+
+@pytest.mark.parametrize("user", ["user-42", "用户-42", "org/user-42"])
+def test_ids_that_begin_with_the_user_are_the_users(memory: Memory, user: str) -> None:
+    for name in (user, f"{user}/trip", f"{user}/trip/agent-1", f"{user}1/trip", f"x/{user}/trip"):
+        memory.session(name).user(f"{WORDS} of {name}")
+    memory.session(f"{user}/trip").fork(conversation="copy of a trip")
+    memory.session("labelled").add(said(WORDS, user))
+    memory.session("labelled").fork(1, conversation="a copy")
+    memory.session("labelled/agent").user("looked up")
+    receipt = memory.erase_user(user)
+    assert set(names(memory)) == {"labelled/agent", f"{user}1/trip", f"x/{user}/trip"}
+    assert [each.entries for each in receipt.conversations] == [1] * 6
+    assert receipt.forks == ("labelled/agent",), "not erased, but named"
+    found = {hit.conversation for hit in memory.search("诊断")}
+    assert found == {f"{user}1/trip", f"x/{user}/trip"}
+    check = memory.verify_erasure(receipt)
+    assert (check.ok, check.named, check.found) == (True, 6, ())
+    memory.session(f"{user}/later").user("back again")
+    assert memory.verify_erasure(receipt).found == (f"{user}/later",)
+
+
+def test_an_interrupted_erasure_of_a_user_still_finds_the_forks(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.session("user-42/trip").user(WORDS)
+    memory.session("user-42/trip").fork(conversation="copy")
+    erase_one, calls = erasure_module._erase_one, list[object]()
+
+    async def once(*args: object) -> object:
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(args)
+        return await erase_one(*args)  # pyright: ignore[reportArgumentType] (as they were given)
+
+    monkeypatch.setattr(erasure_module, "_erase_one", once)
+    with pytest.raises(KeyboardInterrupt):
+        memory.erase_user("user-42")
+    monkeypatch.undo()
+    memory.erase_user("user-42")
+    assert names(memory) == []
+
+
+def test_an_equal_first_message_without_a_time_is_named_and_not_erased(memory: Memory) -> None:
+    for name in ("user-42/import", "user-7/import"):
+        pieces = [
+            ConversationOpening(name, 0, 0),
+            Entry(1, Message("user", "你好"), "", 0, 1, 0, 0),
+        ]
+        drive(memory.store.restore(memory.scope, pieces))
+    receipt = memory.erase_user("user-42")
+    assert (names(memory), receipt.forks) == (["user-7/import"], ("user-7/import",))
+
+
+@pytest.mark.parametrize("user", ["ann", "安"])
+def test_there_is_no_receipt_for_nothing(memory: Memory, user: str) -> None:
+    with pytest.raises(NotFound, match="no session of tenant 'clinic-17'"):
+        memory.erase_tenant("clinic-17")
+    filled(memory)
+    with pytest.raises(NotFound, match=f"no session of user '{user}'"):
+        memory.erase_user(user)
+    with pytest.raises(NotFound, match=f"no session '{user}'"):
+        memory.erase_session(user)
+    assert len(names(memory)) == 4
+
+
+def test_a_receipt_that_names_nothing_does_not_hold(memory: Memory) -> None:
+    filled(memory)
+    receipt = replace(memory.erase_user(USER), conversations=())
+    empty = replace(receipt, digest=erasure_module._receipt_digest(receipt))
+    check = memory.verify_erasure(empty)
+    assert (check.ok, check.intact, check.named, check.found) == (False, True, 0, ())
+
+
+def test_handles_of_the_erased_are_dropped() -> None:
+    async def erased() -> None:
+        async with AsyncMemory(MemoryStore(), scope=Scope("clinic-17")) as memory:
+            ann, bob = memory.session("ann/1"), memory.session("bob/1")
+            await ann.user(WORDS)
+            await bob.user(WORDS)
+            await memory.erase_user("ann")
+            assert memory.session("ann/1") is not ann
+            assert memory.session("bob/1") is bob
+            await memory.erase_tenant("clinic-17")
+            assert memory.session("bob/1") is not bob
+
+    asyncio.run(erased())
 
 
 def test_a_whole_tenant_is_erased_and_no_other(memory: Memory) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.seeded import invoke, invoke_json
 from tests.service.running import make_tokens, running
 from turnfold.client import RemoteMemory
-from turnfold.errors import AccessDenied, InvalidOption
+from turnfold.errors import AccessDenied, InvalidOption, NotFound
 from turnfold.memory import Memory
 from turnfold.records import Message
 from turnfold.service import ServiceOptions
@@ -44,7 +44,11 @@ def test_a_service_erases_what_is_the_tenants_and_nothing_else(tmp_path: Path) -
             writer.erase_user("ann")
         receipt = memory.erase_session("one")
         assert [each.entries for each in receipt.conversations] == [1]
-        assert memory.erase_session("never used").conversations[0].entries == 0
+        for nobody in ("never used", "无人"):
+            with pytest.raises(NotFound, match=f"no session '{nobody}'"):
+                memory.erase_session(nobody)
+            with pytest.raises(NotFound, match=f"no session of user '{nobody}'"):
+                memory.erase_user(nobody)
         ann = memory.erase_user("ann")
         assert len(ann.conversations) == 1
         assert memory.verify_erasure(ann).ok
@@ -56,6 +60,8 @@ def test_a_service_erases_what_is_the_tenants_and_nothing_else(tmp_path: Path) -
         with service.client(tokens["acme"]) as client:
             answer = client.post("/v1/erasures", json={"kind": "everything", "id": "x"})
             assert answer.status_code == 422
+            answer = client.post("/v1/erasures", json={"kind": "user", "id": "ann"})
+            assert answer.status_code == 404
 
 
 def test_a_command_erases_and_checks_its_receipt(tmp_path: Path) -> None:
@@ -83,3 +89,28 @@ def test_a_command_erases_and_checks_its_receipt(tmp_path: Path) -> None:
     assert "sessions erased: 1" in invoke(["delete", "--all", "--yes", "--store", store]).stdout
     with Memory(store) as memory:
         assert memory.conversations() == []
+
+
+@pytest.mark.parametrize("user", ["user-42", "用户-42"])
+def test_a_command_erases_what_has_the_id_of_the_user(tmp_path: Path, user: str) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with Memory(store) as memory:
+        for name in (f"{user}/trip", f"{user}/签证", "user-7/trip"):
+            memory.session(name).user("My number is 20931. 病历号")
+    asked = invoke(["delete", "--user", user, "--store", store])
+    assert f"erases all sessions of user '{user}'" in asked.stderr
+    unknown = invoke(["delete", "--user", "user", "--yes", "--store", store])
+    assert (unknown.exit_code, unknown.stdout) == (3, "")
+    assert "no session of user 'user'" in unknown.stderr
+    receipt = invoke_json(["delete", "--user", user, "--yes", "--store", store])
+    assert len(receipt["conversations"]) == 2
+    file = tmp_path / "receipt.json"
+    file.write_text(json.dumps(receipt), encoding="utf-8")
+    verify = ["delete", "--verify", str(file), "--store", store]
+    assert invoke(verify).exit_code == 0
+    with Memory(store) as memory:
+        assert [hit.conversation for hit in memory.search("20931 病历号")] == ["user-7/trip"]
+    file.write_text(json.dumps({**receipt, "conversations": []}), encoding="utf-8")
+    nothing = invoke(verify)
+    assert (nothing.exit_code, "in the store" in nothing.stdout) == (1, False)
+    assert "the receipt names no session" in nothing.stdout

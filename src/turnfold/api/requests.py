@@ -346,7 +346,10 @@ class ForkBody(Body):
 
 
 class EraseBody(Body):
-    """What to erase: a session, all sessions of a user, or the whole tenant, whose own name must be given."""
+    """What to erase: a session, all sessions of a user, or the whole tenant, whose own name must be given.
+
+    Sessions of a user: the id is the user's or begins with it and a slash, or the user is their `user_id`; and forks.
+    """
 
     kind: Literal["session", "user", "tenant"]
     id: _Name

@@ -264,7 +264,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Reason kept in the placeholder of an erased entry.": "留在被清除记录的占位中的原因。",
     "Do not ask.": "不再询问。",
     "Whole id of the session to erase.": "要删除的会话的完整标识。",
-    "Erase all sessions of this user.": "删除此用户的所有会话。",
+    "Erase all sessions of this user: their ids are ID or begin with ID/, or ID is their user_id.": (
+        "删除此用户的所有会话：会话标识为 ID 或以 ID/ 开头，或其 user_id 为 ID。"
+    ),
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
     "Check the receipt in this file instead.": "改为核对此文件中的回执。",
     "File with the key of an encrypted store, or several: the first encrypts.": (

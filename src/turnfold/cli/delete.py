@@ -13,8 +13,7 @@ from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import open_at, open_session
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
-from turnfold.runtime import drive
-from turnfold.stores import Erasure, derived_conversations
+from turnfold.stores import Erasure
 
 __all__ = (
     "check_receipt",
@@ -38,15 +37,15 @@ def erase(
     """Erase one of: a session, the sessions of a user, every session of the tenant; asks first, unless `asked`."""
     if sum((session is not None, user is not None, every)) != 1:
         raise InvalidOption("give one of: a session, --user, --all, --verify")
-    _confirm(session or user or tenant, asked=asked)
+    if session is not None:
+        _confirm("session {name}", session, asked=asked)
+    elif user is not None:
+        _confirm("all sessions of user {name}", user, asked=asked)
+    else:
+        _confirm("all sessions of tenant {name}", tenant, asked=asked)
     with open_at(store, tenant) as opened:
         memory = Memory(opened.store, scope=opened.scope)
         if session is not None:
-            # The whole id: a prefix could name another session than the one meant.
-            if not drive(opened.store.head(opened.scope, session)).generation and not drive(
-                derived_conversations(opened.store, opened.scope, session)
-            ):
-                raise NotFound(f"no session {session!r}: give its whole id")
             return memory.erase_session(session)
         return memory.erase_user(user) if user is not None else memory.erase_tenant(tenant)
 
@@ -59,18 +58,18 @@ def erase_entry(
         named = printable(at.session.id)
         if at.session.id != session:
             raise InvalidOption(f"to delete, give the whole id of the session: {named}")
-        _confirm(session, asked=asked)
+        _confirm("an entry of session {name}", session, asked=asked)
         return at.session.erase(entry, reason=reason)
 
 
-def _confirm(name: str, *, asked: bool) -> None:
-    """Ask on a terminal whether to erase; elsewhere `--yes` is needed."""
+def _confirm(what: str, name: str, *, asked: bool) -> None:
+    """Ask on a terminal whether to erase `what`, in which `{name}` stands for the name; elsewhere `--yes` is needed."""
     if asked:
         return
-    named = printable(name)
+    named = repr(printable(name))
     if not sys.stdin.isatty():
-        raise InvalidOption(f"this deletes from {named!r} for good: add --yes")
-    question = label("delete from {session} for good? [y/N] ").format(session=named)
+        raise InvalidOption(f"this erases {what.format(name=named)} for good: add --yes")
+    question = label("erase {what} for good? [y/N] ").format(what=label(what).format(name=named))
     if input(question).strip().lower() not in ("y", "yes", "是"):
         raise InvalidOption("nothing was deleted")
 
@@ -103,11 +102,7 @@ def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
     console.print(Text(text, "bold"))
     for name in receipt.forks:
         console.print(
-            Text(
-                label("not erased, begins with the same messages: {name}").format(
-                    name=printable(name)
-                )
-            )
+            Text(label("not erased, may hold the same: {name}").format(name=printable(name)))
         )
 
 
@@ -120,6 +115,8 @@ def show_check(check: ErasureCheck, *, json: bool) -> None:
     if check.ok:
         text = label("nothing of it is in the store; sessions searched: {searched:,}")
         console.print(Text(text.format(searched=check.searched)))
+    if not check.named:
+        console.print(Text(label("the receipt names no session: it proves nothing"), "bold"))
     if not check.intact:
         console.print(Text(label("the receipt was altered"), "bold"))
     for name in check.found:

@@ -177,14 +177,12 @@ _SENTENCES: Final = (
         "sessions erased: {sessions:,} (entries: {entries:,}, documents: {documents:,})",
         "已彻底删除 {sessions:,} 个会话：{entries:,} 条记录，{documents:,} 个文档",
     ),
-    (
-        "not erased, begins with the same messages: {name}",
-        "未删除，开头的消息相同：{name}",
-    ),
+    ("not erased, may hold the same: {name}", "未删除，可能含有相同内容：{name}"),
     (
         "nothing of it is in the store; sessions searched: {searched:,}",
         "存储中已没有这些内容：查看了 {searched:,} 个会话",
     ),
+    ("the receipt names no session: it proves nothing", "回执没有列出任何会话：它什么也不能证明"),
     ("the receipt was altered", "回执被改动过"),
     ("still in the store: {name}", "仍在存储中：{name}"),
     (
@@ -202,7 +200,11 @@ _SENTENCES: Final = (
         "{session}：来自 {source} 的 {entries:,} 条记录",
     ),
     ("{session}: {pins:,} pins", "{session}：{pins:,} 条置顶"),
-    ("delete from {session} for good? [y/N] ", "永久删除 {session} 中的内容？[y/N] "),
+    ("erase {what} for good? [y/N] ", "永久删除{what}？[y/N] "),
+    ("session {name}", "会话 {name}"),
+    ("an entry of session {name}", "会话 {name} 中的一条记录"),
+    ("all sessions of user {name}", "用户 {name} 的所有会话"),
+    ("all sessions of tenant {name}", "租户 {name} 的所有会话"),
     (
         "deleted: {entries:,} entries, {checkpoints:,} checkpoints, {documents:,} documents",
         "已删除：{entries:,} 条记录，{checkpoints:,} 个检查点，{documents:,} 份文档",

@@ -74,19 +74,29 @@ class AsyncRemoteMemory:
         return await self.session(conversation).delete()
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+
+        Raises `NotFound` if there never was such a conversation.
+        """
         return await self._erase("session", conversation)
 
     async def erase_user(self, user: str) -> ErasureReceipt:
-        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
+
+        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
+        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        """
         return await self._erase("user", user)
 
     async def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of the token's tenant, whose name must be given."""
+        """Erase all conversations of the token's tenant, whose name must be given; `NotFound` if there are none."""
         return await self._erase("tenant", tenant)
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Let the service read its store again, and check that nothing of what a receipt names is there."""
+        """Let the service read its store again, and check that nothing of what a receipt names is there.
+
+        A receipt that names no conversation is never `ok`.
+        """
         body = VerifyErasureBody(receipt=receipt)
         return await self._sender.call(api.operations.VERIFY_ERASURE, body=body)
 

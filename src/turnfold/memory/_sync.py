@@ -562,19 +562,29 @@ class Memory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+
+        Raises `NotFound` if there never was such a conversation.
+        """
         return drive(self._awaiting.erase_session(conversation))
 
     def erase_user(self, user: str) -> ErasureReceipt:
-        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
+
+        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
+        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        """
         return drive(self._awaiting.erase_user(user))
 
     def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of this memory's scope, whose name must be given."""
+        """Erase all conversations of this memory's scope, whose name must be given; `NotFound` if there are none."""
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that nothing of what a receipt names is there."""
+        """Read the store again, and check that nothing of what a receipt names is there.
+
+        A receipt that names no conversation is never `ok`.
+        """
         return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:

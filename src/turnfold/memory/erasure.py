@@ -1,9 +1,12 @@
 """Erasure of a conversation, of all conversations of a user, or of a whole tenant, with a receipt that can be checked.
 
-A conversation belongs to a user if one of its messages, or the owner note of a `ShortMemory`, has the label `user_id`
-with the user's id. Forks are copies: those of a user or tenant are erased with the rest, because they have the same
-labels and tenant; the receipt of a single conversation names the forks that remain. What an adapter keeps under the id
-of a conversation (the thread of LangGraph with this id, for one) is erased with it.
+A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or if one of
+its messages, or the owner note of a `ShortMemory`, has the label `user_id` with the user's id. Forks of these are
+erased with them, whatever their ids. A receipt names what was not erased and may hold the same content: the forks of a
+single conversation, and conversations whose id begins with that of an erased one and a slash, as sub-agents' do. What
+an adapter keeps under the id of a conversation (the thread of LangGraph with this id, for one) is erased with it.
+
+Where nothing matches, `NotFound` is raised: there is no receipt for nothing.
 
 A receipt holds no id and no text of what was erased: ids are digests with a salt of the receipt, so that only those who
 know an id can find it there. The digest of a conversation is made of its log, checkpoints and documents; a copy (an
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
@@ -22,7 +25,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.errors import Conflict, InvalidRecord
+from turnfold.errors import Conflict, InvalidRecord, NotFound
 from turnfold.records import Document, encode_message
 from turnfold.stores import (
     ConversationInfo,
@@ -84,7 +87,7 @@ class ErasureReceipt:
     """Microseconds since 1970."""
     conversations: tuple[ErasedConversation, ...]
     forks: tuple[str, ...]
-    """Ids of conversations that begin with the same messages and were not erased."""
+    """Ids of conversations that were not erased and may hold the same: forks, and those of sub-agents (`<id>/...`)."""
     digest: str
     """Digest of the other fields."""
 
@@ -99,8 +102,10 @@ class ErasureCheck:
     """Result of checking a receipt against the store."""
 
     ok: bool
-    """True if the receipt is intact and nothing of what it names is in the store."""
+    """True if the receipt is intact, names a conversation, and nothing of what it names is in the store."""
     intact: bool
+    named: int
+    """Number of conversations that the receipt names; a receipt that names none proves nothing."""
     searched: int
     """Number of conversations that were looked at."""
     found: tuple[str, ...]
@@ -117,30 +122,57 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
 async def erase_session(
     store: Store, scope: Scope, conversation: str, *, now: int
 ) -> ErasureReceipt:
-    """Erase a conversation and everything derived from it."""
-    forks = await _forks_of(store, scope, conversation)
-    return await _erase(store, scope, ("session", conversation), [conversation], forks, now=now)
-
-
-async def erase_user(store: Store, scope: Scope, user: str, *, now: int) -> ErasureReceipt:
-    """Erase all conversations of a user."""
-    check_name(user, "user id")
-    names = [
+    """Erase a conversation and everything derived from it; raises `NotFound` if it never existed."""
+    listed = await _all_conversations(store, scope)
+    adapters = await adapters_in(store, scope, [info.conversation for info in listed])
+    kept = await derived_conversations(store, scope, conversation, adapters)
+    if not (await store.head(scope, conversation)).generation and not kept:
+        raise NotFound(f"no session {conversation!r}: give its whole id")
+    others = [info for info in listed if info.conversation != conversation]
+    first = await _first_entry(store, scope, conversation)
+    left = [
         info.conversation
-        for info in await _all_conversations(store, scope)
-        if user in await _users_of(store, scope, info.conversation)
+        for info in others
+        if _is_under(info.conversation, conversation)
+        or (first is not None and first == await _first_entry(store, scope, info.conversation))
     ]
-    return await _erase(store, scope, ("user", user), names, (), now=now)
+    return await _erase(store, scope, ("session", conversation), [conversation], left, now=now)
 
 
-async def erase_tenant(store: Store, scope: Scope, *, now: int) -> ErasureReceipt:
-    """Erase all conversations of a tenant; raises `Conflict` if others keep writing new ones."""
+async def erase_user(
+    store: Store, scope: Scope, user: str, *, now: int, forget: Callable[[str], None]
+) -> ErasureReceipt:
+    """Erase all conversations of a user, and their forks; raises `NotFound` if there are none.
+
+    `forget` is called with the id of each conversation before it is erased.
+    """
+    check_name(user, "user id")
+    names, left = await _conversations_of(store, scope, user)
+    if not names:
+        raise NotFound(
+            f"no session of user {user!r}: no id is {user!r} or begins with {user + '/'!r}, and no message or owner "
+            "has this user_id"
+        )
+    return await _erase(store, scope, ("user", user), names, left, now=now, forget=forget)
+
+
+async def erase_tenant(
+    store: Store, scope: Scope, *, now: int, forget: Callable[[str], None]
+) -> ErasureReceipt:
+    """Erase all conversations of a tenant, of which `forget` is told before; raises `NotFound` if there are none.
+
+    Raises `Conflict` if others keep writing new ones.
+    """
     salt, erased = secrets.token_hex(16), list[ErasedConversation]()
     for _ in range(_PASSES):
         names = [info.conversation for info in await _all_conversations(store, scope)]
+        if not names and not erased:
+            raise NotFound(f"no session of tenant {scope.tenant!r}")
         if not names:
             return _receipt(("tenant", scope.tenant), salt, erased, (), now=now)
-        erased += [await _erase_one(store, scope, name, salt) for name in names]
+        for name in names:
+            forget(name)
+            erased.append(await _erase_one(store, scope, name, salt))
     raise Conflict(
         f"{len(erased)} conversations of the tenant were erased, and new ones are still being written: stop the "
         "writers, then erase again"
@@ -154,7 +186,7 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
     names = [info.conversation for info in await _all_conversations(store, scope)]
     derived = await _derived_of_erased(store, scope, receipt, names)
     for name in names:
-        users = await _users_of(store, scope, name) if receipt.kind == "user" else frozenset[str]()
+        users = await _users_of(store, scope, name) if receipt.kind == "user" else set[str]()
         if (
             (receipt.kind == "tenant" and receipt.subject == _salted(receipt.salt, scope.tenant))
             or name in derived
@@ -164,7 +196,11 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
             found.append(name)
     intact = receipt.is_intact
     return ErasureCheck(
-        ok=intact and not found, intact=intact, searched=len(names), found=tuple(found)
+        ok=intact and bool(erased) and not found,
+        intact=intact,
+        named=len(erased),
+        searched=len(names),
+        found=tuple(found),
     )
 
 
@@ -201,6 +237,7 @@ async def _erase(
     forks: Iterable[str],
     *,
     now: int,
+    forget: Callable[[str], None] = lambda _: None,
 ) -> ErasureReceipt:
     salt = secrets.token_hex(16)
     erased: list[ErasedConversation] = []
@@ -211,6 +248,7 @@ async def _erase(
     present = [info.conversation for info in await _all_conversations(store, scope)]
     adapters = await adapters_in(store, scope, present)
     for name in names:
+        forget(name)
         erased.append(await _erase_one(store, scope, name, salt))
         await erase_derived(store, scope, name, erase_home, adapters)
     return _receipt(subject, salt, erased, forks, now=now)
@@ -239,17 +277,6 @@ def _receipt(
 
 async def _erase_one(store: Store, scope: Scope, name: str, salt: str) -> ErasedConversation:
     digest, entries, documents = await _contents(store, scope, name)
-    if not (
-        await store.head(scope, name)
-    ).generation:  # to delete it would only leave a mark in the store
-        return ErasedConversation(
-            id_digest=_conversation_digest(salt, scope, name),
-            entries=0,
-            checkpoints=0,
-            documents={},
-            content_digest="",
-            already=False,
-        )
     done = await store.delete(scope, name)
     same = (entries, documents.total()) == (done.entries, done.documents)
     return ErasedConversation(
@@ -286,35 +313,66 @@ def _add(digest: blake2b, part: bytes) -> None:
     digest.update(part)
 
 
-async def _users_of(store: Store, scope: Scope, name: str) -> frozenset[str]:
-    """Return the ids of the users that a conversation belongs to."""
-    users: set[str] = set()
+async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list[str], list[str]]:
+    """Return the ids of a user's conversations with their forks, and of others that may hold the same content.
+
+    Forks come first: after an interruption they are found only by what they were copied from.
+    """
+    mine, others, forks = list[str](), list[str](), list[str]()
+    for info in await _all_conversations(store, scope):
+        name = info.conversation
+        belongs = name == user or _is_under(name, user)
+        belongs = belongs or user in await _users_of(store, scope, name)
+        (mine if belongs else others).append(name)
+    firsts = {await _first_entry(store, scope, name) for name in mine} - {None}
+    similar: set[str] = set()
+    for name in others if firsts else ():
+        first = await _first_entry(store, scope, name)
+        if first is None or first not in firsts:
+            continue
+        if first[0]:
+            forks.append(name)
+        else:  # without a time (some imports), an equal first message may be another person's
+            similar.add(name)
+    erased = {*forks, *mine}
+    left = [
+        name
+        for name in others
+        if name not in erased and (name in similar or not erased.isdisjoint(_parents(name)))
+    ]
+    return forks + mine, left
+
+
+def _is_under(name: str, parent: str) -> bool:
+    return name.startswith(f"{parent}/")
+
+
+def _parents(name: str) -> list[str]:
+    """Return what is before each slash of an id."""
+    return [name[:at] for at, char in enumerate(name) if char == "/"]
+
+
+async def _users_of(store: Store, scope: Scope, name: str) -> set[str]:
+    """Return the ids of the users that a conversation belongs to, by its id or by labels."""
+    users = {name, *_parents(name)}
     after = 0
     while page := await store.read(scope, name, after=after, limit=_PAGE):
         users.update(str(entry.message.metadata.get(_USER, "")) for entry in page)
         after = page[-1].seq
     for document in await store.documents(scope, name, _OWNER):
         users.add(msgspec.json.decode(document.body, type=_OwnerNote).user_id)
-    return frozenset(users - {""})
+    return users - {""}
 
 
 class _OwnerNote(msgspec.Struct):
     user_id: str = ""
 
 
-async def _forks_of(store: Store, scope: Scope, name: str) -> list[str]:
-    """Return the conversations that begin with the same entry, written at the same time."""
-    first = await store.read(scope, name, limit=1)
-    if not first:
-        return []
-    forks: list[str] = []
-    for info in await _all_conversations(store, scope):
-        if info.conversation == name or not info.head.seq:
-            continue
-        other = await store.read(scope, info.conversation, limit=1)
-        if other and (other[0].created, other[0].message) == (first[0].created, first[0].message):
-            forks.append(info.conversation)
-    return forks
+async def _first_entry(store: Store, scope: Scope, name: str) -> tuple[int, str, bytes] | None:
+    """Return time, client id and message of the first entry, which forks share; None if there is no entry."""
+    for entry in await store.read(scope, name, limit=1):
+        return entry.created, entry.client_id, encode_message(entry.message)
+    return None
 
 
 async def _all_conversations(store: Store, scope: Scope) -> list[ConversationInfo]:

@@ -527,7 +527,10 @@ class AsyncMemory:
         return await erasure.delete_session(self._config.store, self._config.scope, conversation)
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain."""
+        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+
+        Raises `NotFound` if there never was such a conversation.
+        """
         self._handles.drop(conversation, self._config)
         config = self._config
         return await erasure.erase_session(
@@ -535,25 +538,37 @@ class AsyncMemory:
         )
 
     async def erase_user(self, user: str) -> ErasureReceipt:
-        """Erase all conversations of a user, forks included: those with this `user_id` on a message or as owner."""
+        """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
+
+        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
+        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        """
         config = self._config
         return await erasure.erase_user(
-            config.store, config.scope, user, now=time.time_ns() // 1000
+            config.store, config.scope, user, now=_now(), forget=self._forget
         )
 
     async def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of this memory's scope, whose name must be given."""
+        """Erase all conversations of this memory's scope, whose name must be given; `NotFound` if there are none."""
         config = self._config
         if tenant != config.scope.tenant:
             raise InvalidOption(
                 f"{tenant!r} is not the tenant of this memory: to erase all of it, give its own name"
             )
-        return await erasure.erase_tenant(config.store, config.scope, now=_now())
+        return await erasure.erase_tenant(
+            config.store, config.scope, now=_now(), forget=self._forget
+        )
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that nothing of what a receipt names is there."""
+        """Read the store again, and check that nothing of what a receipt names is there.
+
+        A receipt that names no conversation is never `ok`.
+        """
         config = self._config
         return await erasure.verify_erasure(config.store, config.scope, receipt)
+
+    def _forget(self, conversation: str) -> None:
+        self._handles.drop(conversation, self._config)
 
     async def health(self) -> Health:
         """Check if the store can serve requests."""

@@ -76,7 +76,11 @@ def delete(
         str, typer.Option(help="Reason kept in the placeholder of an erased entry.")
     ] = "",
     user: Annotated[
-        str | None, typer.Option(help="Erase all sessions of this user.", metavar="ID")
+        str | None,
+        typer.Option(
+            help="Erase all sessions of this user: their ids are ID or begin with ID/, or ID is their user_id.",
+            metavar="ID",
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Erase all sessions of the tenant.")] = False,
     verify: Annotated[
