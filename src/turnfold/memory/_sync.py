@@ -533,7 +533,10 @@ class Memory:
         return self._awaiting.budget
 
     def session(self, conversation: str) -> Session:
-        """Return the handle on a conversation, new or existing."""
+        """Return the handle on a conversation, new or existing.
+
+        An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
+        """
         return Session(self._awaiting.session(conversation))
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:

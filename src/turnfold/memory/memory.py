@@ -495,7 +495,10 @@ class AsyncMemory:
         return self._config.budget
 
     def session(self, conversation: str) -> AsyncSession:
-        """Return the handle on a conversation, new or existing."""
+        """Return the handle on a conversation, new or existing.
+
+        An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
+        """
         check_name(conversation, "the id of a session")
         return self._handles.get(conversation, self._config)
 
