@@ -58,7 +58,7 @@ def proxy(
 ) -> None:
     """Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else."""
     from turnfold.cli.exit_codes import report_errors
-    from turnfold.cli.store import address_of, default_store
+    from turnfold.cli.store import address_of, default_store, encryption_keys
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     with report_errors():
@@ -69,6 +69,7 @@ def proxy(
             ProxyOptions(
                 upstream=upstream,
                 store=address_of(store) if store else default_store(),
+                encryption_key=encryption_keys(),
                 budget=budget,
                 model_budgets=dict(map(_model_budget, model_budget or ())),
                 session=session,

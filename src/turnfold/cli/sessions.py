@@ -21,6 +21,7 @@ from turnfold.cli.output import (
     without_controls,
 )
 from turnfold.cli.store import Opened, all_conversations, open_at, open_session, session_in
+from turnfold.errors import WrongKey
 from turnfold.inspect import CallPoint, call_point, excerpt
 from turnfold.memory import SessionStatus
 from turnfold.records import Entry
@@ -118,7 +119,10 @@ def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) ->
 
 
 def _newest_calls(opened: Opened, conversation: str) -> tuple[CallPoint, ...]:
-    return tuple(map(call_point, session_in(opened, conversation, calls=12).calls))
+    try:
+        return tuple(map(call_point, session_in(opened, conversation, calls=12).calls))
+    except WrongKey:
+        return ()  # the other columns are not encrypted
 
 
 def show_sessions(found: SessionsScreen, *, json: bool) -> None:

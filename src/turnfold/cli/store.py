@@ -32,6 +32,7 @@ from turnfold.stores import (
     may_hold_password,
     open_store,
     read_key_file,
+    refuse_encrypted,
     shown_address,
     split_address,
 )
@@ -147,13 +148,19 @@ def open_at(
     counter: TokenCounter | None = None,
     make: bool = False,
     decrypt: bool = True,
+    refuse: bool = True,
 ) -> Generator[Opened]:
-    """Open the store of a command; with `make` it may be created, without `decrypt` it is opened as it is."""
+    """Open the store of a command; with `make` it may be created, without `decrypt` it is opened as it is.
+
+    Without a key, encrypted conversations raise `WrongKey`; without `refuse` they are read and copied as they are.
+    """
     address = address_of(store)
     if not make:
         require_store(address)
     keys = encryption_keys() if decrypt else None
     opened = open_store(address, counter=counter, blocking=True, encryption_key=keys)
+    if decrypt and refuse:
+        opened = refuse_encrypted(opened)
     try:
         yield Opened(opened, Scope(tenant), shown_address(address))
     finally:

@@ -69,7 +69,12 @@ def export_sessions(
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if every == bool(names):
         raise InvalidOption("give either the sessions to export or --all, not both")
-    with open_at(store, tenant) as opened, progressing("exporting") as reporter:
+    # Our own format is exact: without the key it has what is encrypted as it is, and the wrapped keys.
+    refuse = format_name != "turnfold"
+    with (
+        open_at(store, tenant, refuse=refuse) as opened,
+        progressing("exporting") as reporter,
+    ):
         found = (
             [info.conversation for info in all_conversations(opened)]
             if every

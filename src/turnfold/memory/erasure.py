@@ -25,7 +25,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.errors import Conflict, InvalidRecord, NotFound
+from turnfold.errors import Conflict, InvalidRecord, NotFound, WrongKey
 from turnfold.records import Document, encode_message
 from turnfold.stores import (
     ConversationInfo,
@@ -56,6 +56,8 @@ _OWNER: Final = "short-memory"
 _PAGE: Final = 500
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
+_UNREADABLE: Final = "encrypted"
+"""Stands in a receipt for the kinds of documents that could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +68,10 @@ class ErasedConversation:
     entries: int
     checkpoints: int
     documents: dict[str, int]
-    """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on)."""
+    """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on);
+    `encrypted` if they were erased without the key."""
     content_digest: str
-    """Digest of everything that was erased; empty if it was written to meanwhile."""
+    """Digest of everything that was erased; empty if it was written to meanwhile, or erased without its key."""
     already: bool
     """True if it had been erased before."""
     derived: bool = False
@@ -87,7 +90,8 @@ class ErasureReceipt:
     """Microseconds since 1970."""
     conversations: tuple[ErasedConversation, ...]
     forks: tuple[str, ...]
-    """Ids of conversations that were not erased and may hold the same: forks, and those of sub-agents (`<id>/...`)."""
+    """Ids of conversations that were not erased and may hold the same: forks, and those of sub-agents (`<id>/...`).
+    Forks of an encrypted conversation are not known without its key."""
     digest: str
     """Digest of the other fields."""
 
@@ -276,8 +280,13 @@ def _receipt(
 
 
 async def _erase_one(store: Store, scope: Scope, name: str, salt: str) -> ErasedConversation:
-    digest, entries, documents = await _contents(store, scope, name)
+    try:
+        digest, entries, documents = await _contents(store, scope, name)
+    except WrongKey:  # what can no longer be read can still be erased
+        digest, entries, documents = "", -1, None
     done = await store.delete(scope, name)
+    if documents is None:
+        documents = Counter({_UNREADABLE: done.documents} if done.documents else {})
     same = (entries, documents.total()) == (done.entries, done.documents)
     return ErasedConversation(
         id_digest=_conversation_digest(salt, scope, name),
@@ -369,8 +378,12 @@ class _OwnerNote(msgspec.Struct):
 
 
 async def _first_entry(store: Store, scope: Scope, name: str) -> tuple[int, str, bytes] | None:
-    """Return time, client id and message of the first entry, which forks share; None if there is no entry."""
-    for entry in await store.read(scope, name, limit=1):
+    """Return time, client id and message of the first entry, which forks share; None if none can be read."""
+    try:
+        found = await store.read(scope, name, limit=1)
+    except WrongKey:
+        return None
+    for entry in found:
         return entry.created, entry.client_id, encode_message(entry.message)
     return None
 

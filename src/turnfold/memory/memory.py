@@ -48,6 +48,7 @@ from turnfold.stores import (
     check_name,
     open_store,
     redaction_of,
+    refuse_encrypted,
     shown_address,
     with_cache,
 )
@@ -268,7 +269,7 @@ def _open(
         return found
 
     if key is None:
-        made = opened(counter)
+        made = refuse_encrypted(opened(counter))
     else:
         from turnfold.stores import EncryptedStore
 

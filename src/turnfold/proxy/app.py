@@ -106,6 +106,7 @@ class ProxyApp:
             AsyncRuntime(),
             blocking=False,
             scope=options.tenant,
+            encryption_key=options.encryption_key,
             counter=cautious_counter(),
             threshold=1.0,  # a history that fits is sent as it is
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.service import Limits
+from turnfold.stores import EncryptionKey
 from turnfold.tokens import context_window_for
 
 __all__ = ("ProxyOptions",)
@@ -25,6 +26,10 @@ class ProxyOptions:
     upstream: str
     """Address of the provider, without the path of an interface: `https://api.anthropic.com`."""
     store: str = "sqlite://"
+    encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(
+        default=None, repr=False, kw_only=True
+    )
+    """Encrypts everything before it reaches the store."""
     budget: int = 0
     """Tokens that a request may have; 0 for three quarters of the model's context window."""
     model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         new_home,
         short_name,
     )
+    from turnfold.stores.encryption.keyless import refuse_encrypted
     from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
     from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
@@ -107,6 +108,7 @@ __all__ = (
     "open_store",
     "read_key_file",
     "redaction_of",
+    "refuse_encrypted",
     "short_name",
     "shown_address",
     "split_address",
@@ -121,6 +123,7 @@ _HOMES = {
     "turnfold.stores.derived": "ADAPTER_HOMES CLAUDE_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES AdapterHomes adapters_in "
     "derived_conversations document_name erase_derived is_adapter_conversation is_home name_digest new_home short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
+    "turnfold.stores.encryption.keyless": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",
     "turnfold.stores.log_semantics": "log_mark",

@@ -35,19 +35,22 @@ from turnfold.errors import (
 )
 from turnfold.records import Document, decode_struct
 from turnfold.stores.log_semantics import log_mark
-from turnfold.stores.protocol import Scope, State, Store, check_name
+from turnfold.stores.protocol import ConversationInfo, Scope, State, Store, check_name, check_page
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 __all__ = (
-    "AFTER_KEYS",
     "ConversationKeys",
     "DataKey",
     "EncryptionKey",
     "KeyRing",
+    "any_key_conversation",
     "check_conversation",
+    "delete_key",
     "is_key_conversation",
+    "key_id",
+    "list_conversations",
     "read_key_file",
 )
 
@@ -59,7 +62,7 @@ _DATA_KEY_BYTES: Final = 64
 _KIND: Final = "encryption-key"
 _DOCUMENT_KEY: Final = "data"
 _PREFIX: Final = "turnfold-key:"
-AFTER_KEYS: Final = f"{_PREFIX}~"
+_AFTER_KEYS: Final = f"{_PREFIX}~"
 """Sorts after every key conversation."""
 _PAGE: Final = 500
 _MAX_KEYS: Final = 10_000
@@ -144,6 +147,10 @@ def _digest(secret: bytes, purpose: bytes) -> str:
     return blake2b(secret, digest_size=8, person=purpose).hexdigest()
 
 
+def _note(document: Document) -> _KeyNote:
+    return decode_struct(document.body, _KeyNote, name="encryption key", path=_KIND)
+
+
 class KeyRing:
     """The keys of the user, by id. The first one wraps; the others only unwrap what was wrapped before a rotation."""
 
@@ -196,7 +203,7 @@ class KeyRing:
 
     def note(self, document: Document) -> _KeyNote:
         """Decode a document with a wrapped key."""
-        return decode_struct(document.body, _KeyNote, name="encryption key", path=_KIND)
+        return _note(document)
 
     def _data_key(self, secret: bytes, tenant: str, conversation: str) -> DataKey:
         name = _digest(secret, b"turnfold data")
@@ -211,6 +218,45 @@ def is_key_conversation(name: str) -> bool:
 def _key_conversation(tenant: str, conversation: str) -> str:
     text = f"{len(tenant)}:{tenant}{conversation}".encode()
     return f"{_PREFIX}{blake2b(text, digest_size=32).hexdigest()}"
+
+
+async def _wrapped_key(store: Store, scope: Scope, conversation: str) -> Document | None:
+    name = _key_conversation(scope.tenant, conversation)
+    return await store.get_document(scope, name, _KIND, _DOCUMENT_KEY)
+
+
+async def key_id(store: Store, scope: Scope, conversation: str) -> str | None:
+    """Return the id of the user's key that a conversation needs; None if it is not encrypted."""
+    stored = await _wrapped_key(store, scope, conversation)
+    return None if stored is None else _note(stored).key
+
+
+async def delete_key(store: Store, scope: Scope, conversation: str) -> None:
+    """Delete the wrapped key of a conversation, if it has one."""
+    if await _wrapped_key(store, scope, conversation) is not None:
+        await store.delete(scope, _key_conversation(scope.tenant, conversation))
+
+
+async def any_key_conversation(store: Store, scope: Scope) -> bool:
+    """Return True if any conversation of a tenant is encrypted."""
+    page = await store.conversations(scope, after=_PREFIX, limit=1)
+    return bool(page) and is_key_conversation(page[0].conversation)
+
+
+async def list_conversations(
+    store: Store, scope: Scope, *, after: str, limit: int
+) -> list[ConversationInfo]:
+    """Return a page of the conversations of a store, without those that hold keys."""
+    check_page(after, limit)
+    found: list[ConversationInfo] = []
+    while True:
+        page = await store.conversations(scope, after=after, limit=limit)
+        found += [each for each in page if not is_key_conversation(each.conversation)]
+        if len(page) < limit or len(found) >= limit:
+            return found[:limit]
+        after = page[-1].conversation
+        if is_key_conversation(after):
+            after = _AFTER_KEYS
 
 
 class ConversationKeys:
@@ -238,7 +284,7 @@ class ConversationKeys:
         found = await self.find(scope, conversation)
         if found is not None:
             return found
-        if (await self._store.head(scope, conversation)).seq:
+        if await self._exists(scope, conversation):
             found = await self.find(scope, conversation)
             if found is not None:
                 return found  # another writer made it, and has written since
@@ -253,6 +299,13 @@ class ConversationKeys:
         if found is None:
             raise _erased(conversation)
         return found
+
+    async def _exists(self, scope: Scope, conversation: str) -> bool:
+        head = await self._store.head(scope, conversation)
+        if head.seq or not head.generation:
+            return bool(head.seq)
+        # It has documents only, or was deleted.
+        return await self._store.capture(scope, conversation, lambda _: None) is not None
 
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
         """After the first write of a conversation, store its key again if a failover or a restored backup lost it."""
@@ -320,8 +373,7 @@ class ConversationKeys:
         raise Conflict(f"others changed the same key {_MAX_TRIES} times in a row: try again")
 
     async def _stored(self, scope: Scope, conversation: str) -> Document | None:
-        name = _key_conversation(scope.tenant, conversation)
-        return await self._store.get_document(scope, name, _KIND, _DOCUMENT_KEY)
+        return await _wrapped_key(self._store, scope, conversation)
 
     async def _put(self, scope: Scope, conversation: str, key: DataKey) -> bool:
         """Store a key; False if there is one already."""

@@ -40,6 +40,9 @@ from turnfold.tokens import TokenCounter
 
 __all__ = (
     "SealedCounter",
+    "checkpoint_is_sealed",
+    "document_is_sealed",
+    "message_is_sealed",
     "open_checkpoint",
     "open_document",
     "open_entry",
@@ -57,6 +60,8 @@ _TYPE: Final = "encrypted"
 _CALL: Final = "encrypted"
 _MAGIC: Final = b"\x00turnfold-encrypted-1\x00"
 _LENGTH: Final = 8
+_SEALED_LAST: Final = (OpaquePart, ToolResult)
+"""Types of the last part of an encrypted message."""
 
 
 class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -111,6 +116,24 @@ def _form(message: Message) -> _Sealed | None:
     except (msgspec.MsgspecError, UnicodeError):
         return None
     return form if form.type == _TYPE else None
+
+
+def message_is_sealed(message: Message) -> bool:
+    """Return True for the encrypted form of a message."""
+    parts = message.parts
+    if not parts or type(parts[-1]) not in _SEALED_LAST:  # most messages
+        return False
+    return _form(message) is not None
+
+
+def checkpoint_is_sealed(checkpoint: Checkpoint) -> bool:
+    """Return True for the encrypted form of a checkpoint."""
+    return checkpoint.model == _TYPE and not checkpoint.text and not checkpoint.trust
+
+
+def document_is_sealed(document: Document) -> bool:
+    """Return True for the encrypted form of a document."""
+    return document.body.startswith(_MAGIC)
 
 
 def _open_message(key: DataKey, message: Message, seq: int, client_id: str) -> Message | None:

@@ -33,13 +33,12 @@ from turnfold.records import (
 )
 from turnfold.search import ALL_ENTRIES, Hit, Within, query_terms
 from turnfold.stores.encryption.keys import (
-    AFTER_KEYS,
     ConversationKeys,
     DataKey,
     EncryptionKey,
     KeyRing,
     check_conversation,
-    is_key_conversation,
+    list_conversations,
 )
 from turnfold.stores.encryption.records import (
     SealedCounter,
@@ -378,16 +377,7 @@ class EncryptedStore:
         self, scope: Scope, *, after: str = "", limit: int = 100
     ) -> list[ConversationInfo]:
         """Return the scope's conversations, without those that hold keys."""
-        check_page(after, limit)
-        found: list[ConversationInfo] = []
-        while True:
-            page = await self._inner.conversations(scope, after=after, limit=limit)
-            found += [each for each in page if not is_key_conversation(each.conversation)]
-            if len(page) < limit or len(found) >= limit:
-                return found[:limit]
-            after = page[-1].conversation
-            if is_key_conversation(after):
-                after = AFTER_KEYS
+        return await list_conversations(self._inner, scope, after=after, limit=limit)
 
     async def search(
         self,

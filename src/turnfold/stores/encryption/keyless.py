@@ -1,0 +1,364 @@
+"""A store that was opened without a key, and refuses the conversations that were encrypted with one.
+
+Without it, a program that lacks its key would show placeholders in place of messages, and write plain text into
+encrypted conversations, which the right key then refuses to read.
+
+Everything that is read is checked for the encrypted form. Before the first write to a conversation, its wrapped key is
+looked up; a conversation that is known to be plain, because something plain was read from it or written to it, is not
+looked up again. A conversation with anything plain in it never gets a key (`ConversationKeys.make`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+from turnfold.errors import WrongKey
+from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry
+from turnfold.search import ALL_ENTRIES, Hit, Within
+from turnfold.stores.encryption.keys import (
+    any_key_conversation,
+    check_conversation,
+    delete_key,
+    is_key_conversation,
+    key_id,
+    list_conversations,
+)
+from turnfold.stores.encryption.records import (
+    checkpoint_is_sealed,
+    document_is_sealed,
+    message_is_sealed,
+)
+from turnfold.stores.log_semantics import log_mark
+from turnfold.stores.protocol import (
+    Ability,
+    Appended,
+    Captured,
+    ConversationInfo,
+    Erasure,
+    Scope,
+    State,
+    Store,
+    View,
+    Written,
+)
+
+__all__ = ("refuse_encrypted",)
+
+
+_MAX_PLAIN: Final = 10_000
+_REMEDY: Final = (
+    "Nothing was shown or written. Give the key: encryption_key=, or for commands and the service "
+    "--encryption-key-file PATH or TURNFOLD_ENCRYPTION_KEY_FILE"
+)
+
+
+def refuse_encrypted(store: Store) -> Store:
+    """Return a store without a key so that it raises `WrongKey` for encrypted conversations.
+
+    Only deleting needs no key. A store that decrypts is returned as it is.
+    """
+    if Ability.ENCRYPTED in store.abilities or getattr(store, "refuses_encrypted", False):
+        return store
+    return cast("Store", _KeylessStore(store))
+
+
+class _Gate:
+    """The first appends to a conversation: those that wait until its key was looked up, and those under way."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()  # wakes waiters in the order of their calls
+        self.inside = 0
+        self.checked = False
+
+
+class _KeylessStore:
+    refuses_encrypted = True
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self._plain: set[tuple[str, str]] = set()
+        """Tenant and id of conversations that are known to be plain."""
+        self._gates: dict[tuple[object, tuple[str, str]], _Gate] = {}
+        durable = cast("Store | None", getattr(inner, "durable", None))
+        if durable is not None:
+            self.durable = refuse_encrypted(durable)
+            """The store behind a cache, which some callers use directly."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+        return getattr(self._inner, name)
+
+    async def append(
+        self,
+        scope: Scope,
+        conversation: str,
+        entries: Sequence[NewEntry],
+        *,
+        expect: int | None = None,
+    ) -> Appended:
+        place = (scope.tenant, conversation)
+        if place not in self._plain or self._gates:
+            async with self._checked_in_order(scope, conversation):
+                done = await self._inner.append(scope, conversation, entries, expect=expect)
+            self._learn(place)
+            return done
+        return await self._inner.append(scope, conversation, entries, expect=expect)
+
+    async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
+        view = await self._inner.view(scope, conversation, kinds)
+        live = () if view.checkpoint is None else (view.checkpoint,)
+        await self._check_read(scope, conversation, checkpoints=live, documents=view.documents)
+        return view
+
+    async def read(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int = 1000,
+    ) -> list[Entry]:
+        found = await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
+        await self._check_entries(scope, conversation, found)
+        return found
+
+    async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
+        found = await self._inner.read_turn(scope, conversation, turn)
+        await self._check_entries(scope, conversation, found)
+        return found
+
+    async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
+        found = await self._inner.find(scope, conversation, client_ids)
+        await self._check_entries(scope, conversation, found)
+        return found
+
+    async def tail(
+        self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
+    ) -> list[Entry]:
+        await self._check(scope, conversation)  # a recount would count placeholders, and store that
+        found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
+        await self._check_entries(scope, conversation, found)
+        return found
+
+    async def add_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: Checkpoint,
+        *,
+        seen: tuple[int, int] | None = None,
+    ) -> Checkpoint:
+        await self._check(scope, conversation)
+        return await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
+
+    async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
+        found = await self._inner.live_checkpoint(scope, conversation)
+        if found is not None:
+            await self._check_read(scope, conversation, checkpoints=(found,))
+        return found
+
+    async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
+        found = await self._inner.checkpoints(scope, conversation)
+        await self._check_read(scope, conversation, checkpoints=found)
+        return found
+
+    async def drop_checkpoint(
+        self,
+        scope: Scope,
+        conversation: str,
+        checkpoint: str,
+        *,
+        put: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+        state: State | None = None,
+    ) -> list[Checkpoint]:
+        await self._check(scope, conversation)
+        return await self._inner.drop_checkpoint(
+            scope, conversation, checkpoint, put=put, drop=drop, state=state
+        )
+
+    async def put_document(
+        self,
+        scope: Scope,
+        conversation: str,
+        document: Document,
+        *,
+        expect: int | None = None,
+        state: State | None = None,
+        seen: tuple[int, int] | None = None,
+    ) -> Written:
+        await self._check(scope, conversation)
+        done = await self._inner.put_document(
+            scope, conversation, document, expect=expect, state=state, seen=seen
+        )
+        self._learn((scope.tenant, conversation))
+        return done
+
+    async def note(
+        self, scope: Scope, conversation: str, document: Document, *, state: State
+    ) -> State:
+        await self._check(scope, conversation)
+        after = await self._inner.note(scope, conversation, document, state=state)
+        self._learn((scope.tenant, conversation))
+        return after
+
+    async def get_document(
+        self, scope: Scope, conversation: str, kind: str, key: str
+    ) -> Document | None:
+        found = await self._inner.get_document(scope, conversation, kind, key)
+        if found is not None:
+            await self._check_read(scope, conversation, documents=(found,))
+        return found
+
+    async def documents(
+        self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
+    ) -> list[Document]:
+        found = await self._inner.documents(scope, conversation, kind, after=after, limit=limit)
+        await self._check_read(scope, conversation, documents=found)
+        return found
+
+    async def drop_document(
+        self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
+    ) -> bool:
+        await self._check(scope, conversation)
+        return await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
+
+    async def conversations(
+        self, scope: Scope, *, after: str = "", limit: int = 100
+    ) -> list[ConversationInfo]:
+        return await list_conversations(self._inner, scope, after=after, limit=limit)
+
+    async def search(
+        self,
+        scope: Scope,
+        terms: Sequence[str],
+        *,
+        conversation: str | None = None,
+        limit: int = 20,
+        within: Within = ALL_ENTRIES,
+    ) -> list[Hit]:
+        if conversation is not None:
+            await self._check(scope, conversation)
+        found = await self._inner.search(
+            scope, terms, conversation=conversation, limit=limit, within=within
+        )
+        if not found and conversation is None and await any_key_conversation(self._inner, scope):
+            raise WrongKey(
+                f"the store has encrypted conversations, which cannot be searched. {_REMEDY}, and search one "
+                "conversation at a time"
+            )
+        return found
+
+    async def capture(
+        self, scope: Scope, conversation: str, take: Callable[[Document], None]
+    ) -> Captured | None:
+        sealed: list[Document] = []
+
+        def take_plain(document: Document) -> None:
+            if document_is_sealed(document):
+                sealed.append(document)
+            else:
+                take(document)
+
+        captured = await self._inner.capture(scope, conversation, take_plain)
+        live = () if captured is None else captured.checkpoints
+        await self._check_read(scope, conversation, checkpoints=live, documents=sealed)
+        return captured
+
+    async def delete(self, scope: Scope, conversation: str) -> Erasure:
+        """Delete a conversation, and its key if it has one: that needs no key of the user."""
+        check_conversation(conversation)
+        erasure = await self._inner.delete(scope, conversation)
+        await delete_key(self._inner, scope, conversation)
+        self._plain.discard((scope.tenant, conversation))
+        return erasure
+
+    async def erase(
+        self,
+        scope: Scope,
+        conversation: str,
+        seq: int,
+        message: Message,
+        *,
+        replace: Sequence[Document] = (),
+        drop: Sequence[Document] = (),
+    ) -> Erasure:
+        await self._check(scope, conversation)
+        return await self._inner.erase(
+            scope, conversation, seq, message, replace=replace, drop=drop
+        )
+
+    async def _check(self, scope: Scope, conversation: str) -> None:
+        """Raise `WrongKey` for a conversation that has a key."""
+        if (scope.tenant, conversation) in self._plain:
+            return
+        check_conversation(conversation)
+        needed = await key_id(self._inner, scope, conversation)
+        if needed is not None:
+            raise _refusal(scope, conversation, needed)
+
+    @asynccontextmanager
+    async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
+        """Check a conversation before an append; appends begin in the order in which they were called."""
+        place = (scope.tenant, conversation)
+        if self.blocking:  # a blocking caller waits for every append
+            await self._check(scope, conversation)
+            yield
+            return
+        where = (asyncio.get_running_loop(), place)
+        gate = self._gates.get(where)
+        if gate is None:
+            if place in self._plain:
+                yield
+                return
+            gate = self._gates[where] = _Gate()
+        gate.inside += 1
+        try:
+            async with gate.lock:
+                if not gate.checked:
+                    await self._check(scope, conversation)
+                    gate.checked = True
+            yield
+        finally:
+            gate.inside -= 1
+            if not gate.inside:
+                self._gates.pop(where, None)
+
+    async def _check_entries(
+        self, scope: Scope, conversation: str, entries: Sequence[Entry]
+    ) -> None:
+        if any(message_is_sealed(each.message) for each in entries):
+            await self._refuse(scope, conversation)
+        if entries:
+            self._learn((scope.tenant, conversation))
+
+    async def _check_read(
+        self,
+        scope: Scope,
+        conversation: str,
+        *,
+        checkpoints: Sequence[Checkpoint] = (),
+        documents: Sequence[Document] = (),
+    ) -> None:
+        if any(map(document_is_sealed, documents)) or any(map(checkpoint_is_sealed, checkpoints)):
+            await self._refuse(scope, conversation)
+        if (documents or checkpoints) and not is_key_conversation(conversation):
+            self._learn((scope.tenant, conversation))
+
+    async def _refuse(self, scope: Scope, conversation: str) -> None:
+        raise _refusal(scope, conversation, await key_id(self._inner, scope, conversation))
+
+    def _learn(self, place: tuple[str, str]) -> None:
+        if place not in self._plain:
+            if len(self._plain) >= _MAX_PLAIN:
+                self._plain.clear()
+            self._plain.add(place)
+
+
+def _refusal(scope: Scope, conversation: str, needed: str | None) -> WrongKey:
+    named = f" with the key {needed}" if needed else ""
+    mark = log_mark(scope.tenant, conversation)
+    return WrongKey(f"conversation {mark} is encrypted{named}, and no key was given. {_REMEDY}")
