@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from examples import coding_agent, customer_service, langgraph_approval
 from tests.examples.langchain_model import OpenAIModel
 from tests.house.source_tree import ROOT, SOURCE
-from tests.models.strict_server import Say, StrictServer
+from tests.models.strict_server import Refuse, Say, StrictServer
 from tests.models.strict_speech import Call
 from tests.stores.redis_server import RedisServer
 from tests.stores.servers import fresh_database
@@ -98,17 +98,42 @@ def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
         serving(server, tmp_path) as url,
         httpx2.Client(timeout=60) as client,
     ):
-        for said, answer in (
-            ("五月去北京三天。", "Day one: 故宫。"),
-            ("And then?", "Day two: 长城。"),
+        for turn, said, answer in (
+            ("t1", "五月去北京三天。", "Day one: 故宫。"),
+            ("t2", "And then?", "Day two: 长城。"),
+            ("t1", "五月去北京三天。", "Day one: 故宫。"),  # again: nothing is asked or stored
         ):
-            response = client.post(f"{url}/chat/user-42", content=said.encode())
+            response = client.post(f"{url}/chat/user-42", json={"turn": turn, "text": said})
             assert response.status_code == 200
             assert response.text == answer
+        assert len(server.seen) == 2
         assert server.rejected == []
+        assert client.post(f"{url}/chat/user-42", json={"text": "?"}).status_code == 422
     with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
-        texts = [entry.message.text for entry in memory.session("user-42").history()]
+        texts = [entry.message.text for entry in memory.session("user-42/chat").history()]
     assert texts[1:] == ["五月去北京三天。", "Day one: 故宫。", "And then?", "Day two: 长城。"]
+
+
+@pytest.mark.usefixtures("no_certificates")
+def test_the_web_app_says_so_when_the_model_is_down_or_the_chat_deleted(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    busy = Refuse(500, headers={"retry-after": "0"})
+    said = {"turn": "t1", "text": "五月去北京三天。"}
+    with (
+        StrictServer([busy, busy, busy, Say("Day one: 故宫。")]) as server,
+        serving(server, tmp_path) as url,
+        httpx2.Client(timeout=60) as client,
+    ):
+        assert client.post(f"{url}/chat/user-42", json=said).status_code == 503
+        response = client.post(f"{url}/chat/user-42", json=said)
+        assert (response.status_code, response.text) == (200, "Day one: 故宫。")
+        with Memory(store) as memory:
+            session = memory.session("user-42/chat")
+            roles = [entry.message.role for entry in session.history()]
+            assert roles == ["system", "user", "assistant"]
+            session.delete()
+        again = client.post(f"{url}/chat/user-42", json={**said, "turn": "t2"})
+        assert again.status_code == 410
 
 
 REFUND = Call("call_1", "refund", {"order": "A-1007", "amount": 88})
