@@ -198,7 +198,7 @@ def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path
     with Memory(f"sqlite:///{store}") as memory:
         saver = TurnfoldSaver(memory)
         model = GenericFakeChatModel(messages=iter([AIMessage("noted 记下了")] * 2))
-        agent = create_agent(
+        agent: Any = create_agent(
             model, middleware=[turnfold_middleware(memory, recall=False)], checkpointer=saver
         )
         for name in IDS[:2]:

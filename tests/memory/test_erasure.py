@@ -316,3 +316,10 @@ def test_transcripts_of_all_projects_go_with_their_session_and_no_index_is_taken
         memory.delete(name)
         assert memory.verify_erasure(receipt).ok
     assert len(names(memory)) == len(indexes) + 4
+
+
+@pytest.mark.parametrize("digest", ["", "伪造", "f" * 64])
+def test_a_receipt_with_another_digest_is_not_intact(memory: Memory, digest: str) -> None:
+    memory.session("one").user("hello 你好")
+    receipt = replace(memory.erase_session("one"), digest=digest)
+    assert not memory.verify_erasure(receipt).intact
