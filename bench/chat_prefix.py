@@ -61,7 +61,7 @@ def _kept(calls: Sequence[Sequence[Message]]) -> tuple[float, int]:
 
 def main() -> None:
     """Print a line for each budget, with recall and without."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options = argparse.ArgumentParser(description="Kept prefix of a chat with one call per turn.")
     options.add_argument("--tokens", type=int, nargs="+", default=[2_000, 8_000])
     options.add_argument("--turns", type=int, default=400)
     chosen = options.parse_args()

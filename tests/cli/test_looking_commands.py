@@ -125,6 +125,21 @@ def test_show_gives_the_entries_word_for_word(store: str, memory: Memory) -> Non
     assert newest["entries"][-1]["seq"] == newest["status"]["entries"]
 
 
+def test_show_says_in_plain_words_how_much_of_a_session_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"sqlite:///{tmp_path / 'one.db'}"
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=TOKENS)) as opened:
+        opened.session("one").user("Hello")
+    shown = invoke(["show", "one", "--store", store], width=100).stdout
+    assert "one · full history · 1 turn · 1 entry · " in shown
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=TOKENS)) as opened:
+        opened.session("one").fold(summary="A greeting.", keep_turns=0)
+    assert "with a summary" in invoke(["show", "one", "--store", store], width=100).stdout
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert "带摘要 · 1 轮次" in invoke(["show", "one", "--store", store], width=100).stdout
+
+
 def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'ruled.db'}"
     said = ["Never push to the main branch directly.", "我对花生过敏。"]

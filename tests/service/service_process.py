@@ -14,6 +14,7 @@ __all__ = ("main",)
 def main(store: str, fold: str, drain: str) -> None:
     """Serve on a free port."""
     logging.basicConfig(format="%(message)s")
+    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # the address
 
     def model(prompt: str) -> str:
         assert prompt

@@ -140,7 +140,7 @@ def demo(
 ) -> None:
     """Replay a long conversation call by call and watch what is sent, folded and kept.
 
-    Needs no network, no key and no server. 用一段中英文长对话逐次演示上下文如何装进预算。
+    Needs no network, no key and no server.
     """
     if as_json:
         from turnfold.cli.demo.report import report_text

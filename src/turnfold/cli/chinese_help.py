@@ -20,7 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "The context memory of LLM agents: the best context that fits the budget, and nothing lost.": (
         "大模型智能体的上下文记忆：在预算之内给出最好的上下文，什么也不丢。"
     ),
-    "Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once.": (
+    "Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once.": (
         "通过 HTTP 提供会话；OpenAPI 在 /v1/openapi.json。SIGTERM 使其妥善结束，再发一次则立即结束。"
     ),
     "Show sessions, calls and contexts in a browser. Ctrl-C ends it.": (

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import label, reason_label
+from turnfold.cli.labels import label, reason_label, with_singulars
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
 from turnfold.inspect import CallPoint, ContextView, call_point, context_view
@@ -171,9 +171,8 @@ def _used(view: ContextView, width: int, *, plain: bool) -> Text:
 def _facts(view: ContextView) -> Iterator[Text]:
     cache = view.cache
     if view.calls:
-        text = label("prefix unchanged for {calls} calls ({tokens:,} tokens)").format(
-            calls=cache.calls, tokens=cache.tokens
-        )
+        text = label("prefix unchanged for {calls} calls ({tokens:,} tokens)")
+        text = with_singulars(text.format(calls=cache.calls, tokens=cache.tokens))
         if cache.broken_by:
             text += "; " + label("last break {call}: {reason}").format(
                 call=cache.broken_by, reason=reason_label(cache.reason)

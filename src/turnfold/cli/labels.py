@@ -64,6 +64,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "folded": "折叠",
     "folds": "折叠次数",
     "free": "空余",
+    "full history": "完整历史",
     "gone": "不再发送",
     "id": "标识",
     "kept": "原样",
@@ -115,6 +116,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "used": "已用",
     "user": "用户",
     "window": "窗口",
+    "with a summary": "带摘要",
 }
 _SENTENCES: Final = (
     (
@@ -282,6 +284,8 @@ _SINGULARS: Final[Mapping[str, str]] = {
     "new sessions": "new session",
     "questions": "question",
     "sessions": "session",
+    "tokens": "token",
+    "turns": "turn",
 }
 
 

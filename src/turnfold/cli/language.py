@@ -59,10 +59,14 @@ class TranslatedGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
         """Return the named command, with its help in the reader's language."""
         found = super().get_command(ctx, cmd_name)
-        return _translated(found) if found is not None and _is_chinese() else found
+        if found is None:
+            return None
+        _hide_flag_types(found)
+        return _translated(found) if _is_chinese() else found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
         """Write the help in the reader's language."""
+        _hide_flag_types(self)
         if _is_chinese():
             _translated(self)
         super().format_help(ctx, formatter)
@@ -70,6 +74,22 @@ class TranslatedGroup(TyperGroup):
 
 def _is_chinese() -> bool:
     return language_of(os.environ) == "zh"
+
+
+def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
+    """Show a flag without the type of its value, because it takes none."""
+    original = command.get_help_option
+
+    def get_help_option(ctx: object) -> Any:  # noqa: ANN401 (as above)
+        option = original(ctx)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = get_help_option
+    for each in command.params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
 
 
 def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not export its types)

@@ -59,13 +59,13 @@ def mcp(
     """Serve the memory to MCP clients: recall, search, remember.
 
     As a client's command it speaks over stdin and stdout, as one tenant: claude mcp add turnfold -- turnfold mcp
-    通过 MCP 提供会话记忆。
     """
     from turnfold.cli.exit_codes import report_errors
     from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.errors import InvalidOption
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # the address
     with report_errors():
         if not http and (tokens_file or allow_host or allow_origin):
             raise InvalidOption(

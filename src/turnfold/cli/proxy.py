@@ -24,7 +24,10 @@ _Upstream = Annotated[
 ]
 _Budget = Annotated[
     int,
-    typer.Option(help="Token budget of a request. Default: 3/4 of the model's context window."),
+    typer.Option(
+        help="Token budget of a request. Default: 3/4 of the model's context window.",
+        show_default=False,
+    ),
 ]
 _ModelBudget = Annotated[
     list[str] | None,
@@ -61,6 +64,7 @@ def proxy(
     from turnfold.cli.store import address_of, default_store, encryption_keys
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("turnfold.proxy.server").setLevel(logging.INFO)  # the address
     with report_errors():
         from turnfold.proxy import ProxyOptions, run_proxy
         from turnfold.service import Limits

@@ -94,7 +94,7 @@ def serve(
     mcp: _Mcp = False,
     verbose: _Verbose = False,
 ) -> None:
-    """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM shuts down gracefully, twice at once."""
+    """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once."""
     from turnfold.budget import Budget
     from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
@@ -133,6 +133,7 @@ def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
+    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # the address
     if audit_log is not None:
         write_audit_log(audit_log)
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import sparkline
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -23,7 +23,7 @@ from turnfold.cli.output import (
 from turnfold.cli.store import Opened, all_conversations, open_at, open_session, session_in
 from turnfold.errors import WrongKey
 from turnfold.inspect import CallPoint, call_point, excerpt
-from turnfold.memory import SessionStatus
+from turnfold.memory import MemoryMode, SessionStatus
 from turnfold.records import Entry
 from turnfold.stores import is_adapter_conversation
 
@@ -193,11 +193,12 @@ def _draw_log(
     status: SessionStatus, entries: list[Entry], console: Console, *, full: bool
 ) -> Iterator[RenderableType]:
     title = Text(printable(status.conversation), "bold", overflow="fold")
-    title.append(
-        f" · {status.mode} · {status.turns:,} {label('turns')} · {status.entries:,} {label('entries')} · "
-        f"{status.tokens:,} {label('tokens')}",
-        "not bold dim",
+    shown = label("full history" if status.mode is MemoryMode.FULL_HISTORY else "with a summary")
+    figures = (
+        f" · {shown} · {status.turns:,} {label('turns')} · {status.entries:,} {label('entries')} · "
+        f"{status.tokens:,} {label('tokens')}"
     )
+    title.append(with_singulars(figures), "not bold dim")
     if status.checkpoint:
         title.append(f" · {label('checkpoint')} {status.checkpoint} @ {status.covered}", "magenta")
     yield title

@@ -26,10 +26,7 @@ def ui(
         bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
 ) -> None:
-    """Show sessions, calls and contexts in a browser. Ctrl-C ends it.
-
-    在浏览器中查看会话、调用与上下文。
-    """
+    """Show sessions, calls and contexts in a browser. Ctrl-C ends it."""
     with report_errors():
         from turnfold.cli.store import address_of, encryption_keys, require_store
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run

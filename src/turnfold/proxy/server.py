@@ -18,7 +18,7 @@ from turnfold.service import listen, server_config
 __all__ = ("run_proxy",)
 
 
-_log = logging.getLogger("turnfold.proxy")
+_start_log = logging.getLogger("turnfold.proxy.server")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -33,7 +33,7 @@ async def _serve(options: ProxyOptions, on_listening: Callable[[str], None] | No
     try:
         host, port = listening.getsockname()[:2]
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        _log.warning("listening on %s", address, extra={"event": "listening", "port": port})
+        _start_log.info("listening on %s", address, extra={"event": "listening", "port": port})
         if on_listening is not None:
             on_listening(address)
         await _ProxyServer(config).serve(sockets=[listening])

@@ -70,7 +70,7 @@ __all__ = (
 )
 
 
-_log = logging.getLogger("turnfold.service")
+_start_log = logging.getLogger("turnfold.service.server")  # shown without the requests
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -225,7 +225,7 @@ async def serve(
     listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    _log.warning("listening on %s", address, extra={"event": "listening", "port": port})
+    _start_log.info("listening on %s", address, extra={"event": "listening", "port": port})
     if on_listening is not None:
         on_listening(address)
     server = _Server(config, state, options.drain)

@@ -72,10 +72,7 @@ def search(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Search the messages of all sessions; exit code 1 if nothing is found.
-
-    在所有会话中搜索。
-    """
+    """Search the messages of all sessions; exit code 1 if nothing is found."""
     with report_errors():
         from turnfold.cli.search import Filters, search_store, show_found
 
@@ -108,10 +105,7 @@ def recall(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Recall earlier messages of a session; exit code 1 if nothing is found.
-
-    找回会话中说过的内容。
-    """
+    """Recall earlier messages of a session; exit code 1 if nothing is found."""
     with report_errors():
         from turnfold.cli.search import Filters, recall_in, show_recalled
 

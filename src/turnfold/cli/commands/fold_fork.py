@@ -41,10 +41,7 @@ def fold(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Fold (compact) everything before the newest turns into a summary; the log is kept.
-
-    把较早的轮次折叠成摘要；日志保留。
-    """
+    """Fold (compact) everything before the newest turns into a summary; the log is kept."""
     with report_errors():
         from turnfold.cli.fold import make_fold, read_summary, show_fold
 
@@ -74,10 +71,7 @@ def checkpoints(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it.
-
-    列出会话的检查点（摘要），或弃用其中一个：会话回到它之前的检查点。
-    """
+    """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it."""
     with report_errors():
         from turnfold.cli.fold import list_checkpoints, show_checkpoints
 
@@ -95,10 +89,7 @@ def fork(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a session up to an entry, to continue it differently.
-
-    复制会话到某处。
-    """
+    """Copy a session up to an entry, to continue it differently."""
     with report_errors():
         from turnfold.cli.fold import make_fork, show_fork
 

@@ -40,10 +40,7 @@ def audit(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated.
-
-    审计会话。
-    """
+    """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated."""
     with report_errors():
         from turnfold.cli.audit import audit_sessions, show_audit
 
@@ -62,10 +59,7 @@ def doctor(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing.
-
-    检查环境。
-    """
+    """Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing."""
     with report_errors():
         from turnfold.cli.doctor import examine, show_findings
 

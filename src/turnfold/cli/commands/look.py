@@ -37,10 +37,7 @@ def sessions(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions, most recently changed first.
-
-    列出会话。
-    """
+    """List the sessions, most recently changed first."""
     with report_errors():
         from turnfold.cli.sessions import list_sessions, show_sessions
 
@@ -61,10 +58,7 @@ def show(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the messages of a session.
-
-    显示会话内容。
-    """
+    """Show the messages of a session."""
     with report_errors():
         from turnfold.cli.sessions import look_at_session, show_log
 
@@ -82,10 +76,7 @@ def rules(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List the rules of a session: what its user laid down and still applies, word for word.
-
-    列出用户定下的规则。
-    """
+    """List the rules of a session: what its user laid down and still applies, word for word."""
     with report_errors():
         from turnfold.cli.rules import list_rules, show_rules
 
@@ -104,10 +95,7 @@ def context(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Draw the budget of a session's next call, without making it.
-
-    画出下一次调用的预算。
-    """
+    """Draw the budget of a session's next call, without making it."""
     with report_errors():
         from turnfold.cli.context_budget import look_at_context, show_context
 
@@ -140,10 +128,7 @@ def top(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what uses most tokens: sessions, or a session's entries, tools and roles.
-
-    显示开销最大的内容。
-    """
+    """Show what uses most tokens: sessions, or a session's entries, tools and roles."""
     with report_errors():
         from turnfold.cli.top import look_at_top, show_top, watch_top
 
@@ -172,10 +157,7 @@ def explain(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the messages a call sent, and why others were left out.
-
-    说明一次调用发送了什么。
-    """
+    """Show the messages a call sent, and why others were left out."""
     with report_errors():
         from turnfold.cli import explain as screen
 
@@ -194,10 +176,7 @@ def diff(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two calls. With one call: compare it with the one before.
-
-    比较两次调用。
-    """
+    """Compare two calls. With one call: compare it with the one before."""
     with report_errors():
         from turnfold.cli.explain import compare_calls, show_diff
 
@@ -233,10 +212,7 @@ def replay(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a history under other budgets and strategies, without a model; costs are estimates.
-
-    换预算重放历史。
-    """
+    """Replay a history under other budgets and strategies, without a model; costs are estimates."""
     with report_errors():
         from turnfold.cli.replay import history_of, replay_history, show_replay
 
@@ -283,7 +259,7 @@ def eval_command(
 ) -> None:
     """Measure what contexts still hold and what calls cost, without a model; exit code 1 if a call is unusable.
 
-    评测上下文。 Without a session, file or set, a small invented set is used.
+    Without a session, file or set, a small invented set is used.
     """
     with report_errors():
         from turnfold.cli import eval as screen

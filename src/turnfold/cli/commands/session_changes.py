@@ -34,10 +34,7 @@ def pin(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show a text or an entry word for word in every call from the next user turn on.
-
-    从下一个用户轮次起，在每次调用中原文显示一段文字或一条记录。
-    """
+    """Show a text or an entry word for word in every call from the next user turn on."""
     with report_errors():
         from turnfold.cli.pins import change_pins, show_pins
 
@@ -53,10 +50,7 @@ def unpin(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a pin from the next user turn on.
-
-    从下一个用户轮次起取消一条置顶。
-    """
+    """Remove a pin from the next user turn on."""
     with report_errors():
         from turnfold.cli.pins import drop_pin, show_pins
 
@@ -92,10 +86,7 @@ def delete(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone.
-
-    彻底删除一个会话、其中一条记录、一个用户的所有会话或整个租户。不可撤销。
-    """
+    """Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone."""
     with report_errors():
         from turnfold.cli import delete as erasing
 

@@ -45,10 +45,7 @@ def export_command(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Export sessions to a file: exactly, or in a provider's format, one conversation per line.
-
-    导出会话。
-    """
+    """Export sessions to a file: exactly, or in a provider's format, one conversation per line."""
     with report_errors():
         from turnfold.cli.transfer import export_sessions, show_exported
 
@@ -97,7 +94,7 @@ def import_command(
 ) -> None:
     """Import conversations from other programs, or an export; can be repeated as the file grows.
 
-    导入会话。 Nothing is written unless the whole file can be read; exit code 1 if something was left out.
+    Nothing is written unless the whole file can be read; exit code 1 if something was left out.
     """
     with report_errors():
         from turnfold.cli.transfer import import_path, show_imported
