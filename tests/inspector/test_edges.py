@@ -18,6 +18,7 @@ from turnfold.service import ServiceOptions
 from turnfold.service.inspector import screen as asked
 from turnfold.service.inspector.html import address
 from turnfold.service.inspector.screens import SCREENS
+from turnfold.stores import LANGGRAPH_HOMES, new_home
 
 PICTURE = "data:image/png;base64," + "A" * 30_000
 
@@ -28,6 +29,7 @@ def client(tmp_path: Path) -> Iterator[httpx2.Client]:
     with Memory(store) as memory:
         for name in ("a", "ab", "abc", "b"):
             memory.session(name).user(f"hello {name}")
+        memory.session(new_home(LANGGRAPH_HOMES.prefix("a"))).user("kept by an adapter")
         session = memory.session("a")
         session.user([{"type": "image_url", "image_url": {"url": PICTURE}}])
         session.context()
@@ -61,6 +63,13 @@ def test_a_list_that_is_cut_says_so(client: httpx2.Client, monkeypatch: pytest.M
         assert sorted(names(client, address(name=prefix))) == found
     monkeypatch.setattr(module, "_READ_MOST", 2)
     assert "only the first 2 sessions by name" in client.get(address()).text
+
+
+def test_conversations_of_adapters_are_listed_only_if_asked_for(client: httpx2.Client) -> None:
+    assert sorted(names(client, address())) == ["a", "ab", "abc", "b"]
+    assert names(client, address(name="lang")) == []
+    [home] = names(client, address(name="langgraph:"))
+    assert home.startswith("langgraph:a:")
 
 
 def test_figures_by_a_counter_nobody_knows_are_marked(
