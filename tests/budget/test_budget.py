@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnfold import Budget
+from turnfold.api import BudgetBody
 from turnfold.budget import SUMMARY_TOKENS, Shares, WaterMarks
 from turnfold.errors import InvalidBudget
 
@@ -148,3 +149,15 @@ def test_a_budget_is_a_value() -> None:
         Budget(128_000)  # type: ignore[misc]  # on purpose: numbers without names are easily mixed up
     with pytest.raises(TypeError):
         Budget(max_tokens=5, tokens=99)  # type: ignore[call-arg]  # on purpose: it is worked out
+
+
+def test_a_budget_goes_over_http_with_everything_in_it() -> None:
+    shares = Shares(system=0.5, summary=0.1, tail=0.2, recall=0.3)
+    marks = WaterMarks(low=0.4, snap=0.3, folded=0.2)
+    limits = {"max_tokens": 900, "max_messages": 7, "max_bytes": 5_000}
+    budget = Budget(context_window=9_000, reserve_ratio=0.5, shares=shares, marks=marks, **limits)
+    plain = Budget(context_window=9_000)
+    for part in ("shares", "marks"):
+        given, usual = (dataclasses.asdict(getattr(each, part)) for each in (budget, plain))
+        assert all(given[name] != usual[name] for name in given), part  # so that a lost one is seen
+    assert BudgetBody.of(budget).budget() == budget

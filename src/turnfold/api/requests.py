@@ -177,7 +177,7 @@ class BudgetBody(Body):
     max_tokens: Count = 0
     max_messages: Count = 0
     max_bytes: Count = 0
-    shares: dict[Literal["system", "summary", "tail"], float] = {}
+    shares: dict[Literal["system", "summary", "tail", "recall"], float] = {}
     marks: dict[Literal["low", "snap", "folded"], float] = {}
 
     def budget(self) -> Budget:
@@ -202,7 +202,12 @@ class BudgetBody(Body):
             max_tokens=budget.max_tokens,
             max_messages=budget.max_messages,
             max_bytes=budget.max_bytes,
-            shares={"system": shares.system, "summary": shares.summary, "tail": shares.tail},
+            shares={
+                "system": shares.system,
+                "summary": shares.summary,
+                "tail": shares.tail,
+                "recall": shares.recall,
+            },
             marks={"low": marks.low, "snap": marks.snap, "folded": marks.folded},
         )
 
