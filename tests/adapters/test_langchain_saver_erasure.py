@@ -13,7 +13,7 @@ pytest.importorskip("langchain", reason="the extra langchain is not installed")
 
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from tests.cli.seeded import invoke
@@ -202,7 +202,7 @@ def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path
             model, middleware=[turnfold_middleware(memory, recall=False)], checkpointer=saver
         )
         for name in IDS[:2]:
-            agent.invoke({"messages": [("user", SAID)]}, config(name))
+            agent.invoke({"messages": [HumanMessage(SAID)]}, config(name))
         put(saver, "without a session")
     listed = run("sessions", "--json")
     assert ("langgraph" in listed, all(name in listed for name in IDS[:2])) == (False, True)
