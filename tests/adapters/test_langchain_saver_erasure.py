@@ -215,3 +215,15 @@ def test_the_command_erases_the_thread_of_an_agent_and_does_not_list_it(tmp_path
             assert TurnfoldSaver(memory).get_tuple(config(name)) is None
     with Memory(f"sqlite:///{store}") as memory:
         assert names(memory) == ["langgraph:threads"]
+
+
+@pytest.mark.parametrize("user", ["user-42", "用户/甲"])
+def test_a_user_is_erased_with_threads_that_have_no_session(user: str) -> None:
+    with Memory("sqlite://") as memory:
+        saver = TurnfoldSaver(memory)
+        for name in (user, f"{user}/refund", "somebody-else"):
+            put(saver, name)
+        receipt = memory.erase_user(user)
+        assert saver.get_tuple(config(user)) is saver.get_tuple(config(f"{user}/refund")) is None
+        assert saver.get_tuple(config("somebody-else")) is not None
+        assert memory.verify_erasure(receipt).ok

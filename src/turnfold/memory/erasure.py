@@ -328,9 +328,14 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
     Forks come first: after an interruption they are found only by what they were copied from.
     """
     mine, others, forks = list[str](), list[str](), list[str]()
-    for info in await _all_conversations(store, scope):
-        name = info.conversation
-        belongs = name == user or _is_under(name, user)
+    listed = [info.conversation for info in await _all_conversations(store, scope)]
+    adapters = await adapters_in(store, scope, listed)
+    # A thread that only an adapter stored has no conversation of its own id.
+    owners = dict.fromkeys(each.owner_of(name) for name in listed for each in adapters)
+    known = {*listed, ""}
+    mine += [name for name in owners if name not in known and _is_of(name, user)]
+    for name in listed:
+        belongs = _is_of(name, user)
         belongs = belongs or user in await _users_of(store, scope, name)
         (mine if belongs else others).append(name)
     firsts = {await _first_entry(store, scope, name) for name in mine} - {None}
@@ -350,6 +355,10 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
         if name not in erased and (name in similar or not erased.isdisjoint(_parents(name)))
     ]
     return forks + mine, left
+
+
+def _is_of(name: str, user: str) -> bool:
+    return name == user or _is_under(name, user)
 
 
 def _is_under(name: str, parent: str) -> bool:
