@@ -10,7 +10,7 @@ store, so any number of handles on one conversation build the same context, byte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
+from turnfold.memory.calibration import SessionCalibration
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
 from turnfold.memory.checkpoint_history import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.config import (
@@ -39,11 +40,9 @@ from turnfold.memory.pins_and_state import AsyncState, Pins
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
 from turnfold.records import (
-    CALIBRATION,
     CLEARED,
     SESSION,
     SYSTEM,
-    CalibrationNote,
     Checkpoint,
     ClearedNote,
     Entry,
@@ -54,7 +53,6 @@ from turnfold.records import (
     assistant,
     encode_message,
     entries_of,
-    read_note,
     system,
     tool,
     user,
@@ -64,7 +62,7 @@ from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import AsyncRuntime
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
-from turnfold.tokens import TokenCounter, can_correct, corrected_counter, correction_of
+from turnfold.tokens import TokenCounter, can_correct, corrected_counter
 from turnfold.window import Context
 
 __all__ = (
@@ -151,8 +149,7 @@ class AsyncSession:
         self._builder = ContextBuilder(
             config, self._cache, self._folds, self._calls, self._recaller, self._rules
         )
-        self._corrected: float = 1.0
-        """Factor by which the estimated token counts of this session are corrected."""
+        self._calibration = SessionCalibration(config, self._cache)
         self._state = AsyncState(self._cache)
         self._has_loop = isinstance(config.runtime, AsyncRuntime)
         self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
@@ -548,7 +545,7 @@ class AsyncSession:
         """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(self._call_name(call), reported)
-        await self._calibrate(manifest, reported.input)
+        await self._calibration.observe(manifest, reported.input)
         if manifest.tokens:
             self.config.meter.observe("count_ratio", reported.input / manifest.tokens)
         self.config.meter.add("cache_misses", int(manifest.cache_missed))
@@ -629,46 +626,15 @@ class AsyncSession:
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
         return AsyncSession(conversation, replace(self.config))
 
-    async def _calibrate(self, manifest: Manifest, reported: int) -> None:
-        """Take a report as an observation; store the factor for this conversation if it changes by it."""
-        counter, log = self.config.counter, self.config.calibrating
-        same = manifest.counter == self._cache.counter.name
-        factor = self._corrected if same else correction_of(counter, manifest.counter)
-        if factor is None:
-            return  # the call was counted by a counter that this memory does not have
-        log.observe(counted=round(manifest.tokens / factor), reported=reported)
-        known = self._cache.calibration.factors.get(self._calibration_key, 1.0)
-        if not can_correct(counter) or log.next_factor(known) == known:
-            return
-        document = await self._cache.document(SESSION, CALIBRATION)
-        note = read_note(document, CalibrationNote)
-        current = note.factors.get(self._calibration_key, 1.0)
-        factor = log.next_factor(current)
-        if factor == current:
-            return
-        note = CalibrationNote(factors={**note.factors, self._calibration_key: factor})
-        version = document.version if document else 0
-        with suppress(Conflict):  # another process was faster: the next report tries again
-            written = await self._store.put_document(
-                self._scope, self.id, write_note(SESSION, CALIBRATION, note), expect=version
-            )
-            self._cache.calibration = note
-            self._cache.wrote_unlocked(written)
-
-    @property
-    def _calibration_key(self) -> str:
-        return f"{self.config.model} {self.config.counter.name}".strip()
-
     async def _use_calibration(self) -> None:
         """Count with the factor stored for this conversation; call it under the lock, before a window is used."""
         await self._cache.assume()
-        factors = self._cache.calibration.factors
-        factor = factors.get(self._calibration_key, 1.0) if factors else 1.0
-        if factor == self._corrected or not can_correct(self.config.counter):
+        factor = self._calibration.stored
+        if factor == self._calibration.used or not can_correct(self.config.counter):
             return
         counter = corrected_counter(self.config.counter, factor)
         config = replace(self.config, counter=counter)
-        self._corrected = factor
+        self._calibration.used = factor
         self._cache.use_counter(counter)
         self._rules.forget_counts()
         self._folds.folder = replace(self._folds.folder, counter=counter)
